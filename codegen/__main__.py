@@ -1,4 +1,5 @@
-"""`python -m codegen` writes; `--check` compares instead; `where OP` tells an operator's places."""
+"""`python -m codegen` writes files; `--check` compares them instead; `where OP` prints an
+operator's places."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def _compare(model: Model) -> int:
 
 
 def _stale(texts: dict[Path, str]) -> list[Path]:
-    """Files in _generated that nothing generates any more."""
+    """Files in _generated that are no longer generated."""
     return sorted(
         path
         for path in paths.GENERATED.rglob("*.py*")

@@ -1,4 +1,4 @@
-"""Whether what the YAML promises is there: natives, CPU loops and CUDA functors, found by reading.
+"""Check that everything the YAML declares exists: native functions, CPU loops and CUDA functors.
 
 Python files are read as AST and `.cu` files as text; nothing is imported or compiled.
 """
@@ -64,8 +64,8 @@ def defines(family: str, name: str) -> bool:
 
 
 def formulas(names: Iterable[str]) -> dict[str, list[str]]:
-    """The modules that define these names, `autograd.formulas.reduce` -> the names in order; those
-    of operators, which none defines, are the package's own."""
+    """The modules that define these names: `autograd.formulas.reduce` -> the names in order. Names
+    without a module are operators, under the package."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         homes = [path for path in paths.formulas() if name in python_names(path)]

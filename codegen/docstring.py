@@ -1,4 +1,4 @@
-"""Docstrings of public functions, written from the YAML: what, arguments, gradient, places."""
+"""Docstrings of public functions, written from the YAML: doc, arguments, gradient, files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import paths
 from .model import DTYPES, Op, parameter
 from .text import ROOM, WIDTH
 
-# How a schema's type reads; [] of a type reads as its plural.
+# Words for a schema's types; a list `[]` uses the plural.
 _WORDS = {
     "Tensor": "Tensor", "int": "int", "SymInt": "int", "float": "float", "bool": "bool",
     "str": "str", "Scalar": "number", "ScalarType": "dtype", "Layout": "layout", "Device": "device",
@@ -19,11 +19,11 @@ _WORDS = {
 
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
-    """The docstring's lines. A method that has a function, its own or that of what
-    it does in place, points there.
+    """The docstring's lines. A method with a function, or an in-place method whose operator has
+    one, refers to it.
 
-    ops: the overloads of one name; the first one's `doc` speaks for all. parameters: as written in
-    the signature, defaults included.
+    ops: the overloads of one name; the first one's `doc` is used. parameters: as in the signature,
+    with defaults.
     """
     first = ops[0]
     summary, _, more = first.doc.partition("\n")
@@ -117,7 +117,7 @@ def _returns(op: Op) -> str:
 
 
 def _gradient(ops: Sequence[Op]) -> list[str]:
-    """Of the overload that has most arguments: it says the most."""
+    """The gradient of the overload with the most arguments."""
     with_gradient = [op for op in ops if op.derivatives]
     if not with_gradient:
         return []

@@ -1,5 +1,5 @@
-"""_generated/families/<family>.py, a block an operator of what is called; and _generated/index.py,
-which knows the family of every name, with the lazy faces that load a family when one is named.
+"""_generated/families/<family>.py, a block of functions for each operator; and _generated/index.py,
+the family of every name, with the lazy modules that load a family on first use.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
         family = following
     return found'''
 
-# What code calls: `calls.view`, `_calls.view`.
+# Calls in code: `calls.view`, `_calls.view`.
 _USE = re.compile(r"\b_?calls\.(\w+)")
 _NAMED = re.compile(r"\b(?:_?operators|_ops)\.(\w+)")
 
@@ -85,9 +85,9 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
 
 
 def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
-    """Overloads whose call is used by the package, a formula or the generated texts given.
+    """Overloads called by the package, a formula or the given generated texts.
 
-    Raises: LookupError for a call of what is no operator.
+    Raises: LookupError for a call of an unknown operator.
     """
     used = {name for text in [*generated, *_texts()] for name in _USE.findall(text)}
     in_formulas = set().union(*map(names_of_formulas, model.ops))
@@ -99,7 +99,7 @@ def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
 
 
 def named_operators() -> set[str]:
-    """What code of the package takes from `operators`."""
+    """Names that the package reads from `operators`."""
     return {name for text in _texts() for name in _NAMED.findall(text)}
 
 
@@ -157,7 +157,7 @@ def _index(model: Model, used: set[str]) -> str:
 
 
 def _namespaces(model: Model) -> str:
-    """Namespace -> its family, for those beside `aten`. Raises: LookupError for a second family."""
+    """Namespace -> its family, except for `aten`. Raises: LookupError for a second family."""
     found: dict[str, str] = {}
     for op in model.others:
         if found.setdefault(op.namespace, op.family) != op.family:
@@ -167,7 +167,7 @@ def _namespaces(model: Model) -> str:
 
 
 def _lacked(methods: set[str]) -> list[str]:
-    """What PyTorch's tensors and NumPy's arrays have by names.txt, and ours do not."""
+    """Attributes of PyTorch's tensors and NumPy's arrays, by names.txt, that ours lack."""
     lines = paths.NAMES.read_text(encoding="utf-8").splitlines()
     theirs = [line.partition(": ") for line in lines]
     of_tensors = [names for kind, _, names in theirs if kind in ("torch.Tensor", "numpy.ndarray")]
@@ -180,7 +180,7 @@ def _lacked(methods: set[str]) -> list[str]:
 
 
 def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """The names that statements of a class give to it."""
+    """The names defined by a class's statements."""
     for node in body:
         if isinstance(node, ast.FunctionDef):
             yield node.name
@@ -193,7 +193,7 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def _modules(model: Model) -> list[str]:
-    """Functions of the modules beside gt, under their names there."""
+    """Functions of the modules besides gt, under their names there."""
     lines = []
     for name in MODULES:
         bases = [*model.bases("function", name), *model.aliases("function", name)]
@@ -203,10 +203,10 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """A row of one loop says what its loop takes; a row of several says it of those that no such
-    row has: `clamp_min` takes bool, `clamp` with two bounds does not.
+    """A row with one loop gives the loop's dtypes; a row with several loops gives those of loops
+    without such a row: `clamp_min` takes bool, `clamp` with two bounds does not.
 
-    Raises: LookupError where two rows say different things of the dtypes of one loop.
+    Raises: LookupError if two rows contradict each other about a loop's dtypes.
     """
     found: dict[str, dict[str, str]] = {}
     own = {
@@ -227,15 +227,15 @@ def _loops(model: Model) -> str:
 
 
 def batching(model: Model) -> str:
-    """The batch rules of the rows that have a rule of their own."""
+    """The batch rules of rows with their own rule."""
     rows = [f'"aten::{op.name}": "{op.batch}",' for op in model.ops if op.batch]
     return module(BATCHING_DOC, "\n".join(["RULES = {", *indent(rows), "}"]))
 
 
 def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str]]:
-    """(module, name) of what a module loads later: what it imports `as` itself for checkers.
+    """(module, name) of a module's lazy names: those imported `as` themselves for type checkers.
 
-    A module that is such a name itself is written with a dot behind it.
+    A lazy name that is itself a module ends with a dot.
     """
     tree = ast.parse(source.read_text(encoding="utf-8"))
     blocks = [
@@ -256,7 +256,7 @@ def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str
 
 
 def _later() -> list[str]:
-    """What modules beside gt load later, by module."""
+    """The lazy names of modules besides gt, by module."""
     lines = []
     for source in sorted(paths.PACKAGE.rglob("*.py")):
         if "lazy.attributes(globals())" in source.read_text(encoding="utf-8"):

@@ -1,7 +1,8 @@
-"""What users call, of one operator: its function, its method, and what Python's own operators call.
+"""The public callables of one operator: its function, its method, and the methods of Python's
+operators.
 
-Each does what it must to find out which overload is meant, then calls through the table itself: one
-frame between the user and the kernel.
+Each chooses the overload and calls through the table itself: one frame between the user and the
+kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def functions(model: Model, base: str) -> list[list[str]]:
-    """The function of a public name, as a block of lines; none where `gt` has no such name."""
+    """The function of a public name, as a block of lines; empty if `gt` does not have the name."""
     if base in (aliases := model.aliases("function")):
         return [[f"{base} = {aliases[base]}"]]
     return [public(model, base, "function")] if base in model.bases("function") else []
@@ -42,7 +43,7 @@ def methods(model: Model, base: str) -> list[list[str]]:
 
 
 def _alias(model: Model, base: str) -> list[str]:
-    """`Tensor_t = t`, where the method takes what the function takes, and does the same."""
+    """`Tensor_t = t`, if the method has the function's parameters and code."""
     if base not in model.bases("function"):
         return []
     function, method = (gathered(model, base, variant) for variant in ("function", "method"))
@@ -88,7 +89,7 @@ class Public:
 
     @property
     def takes_requires_grad(self) -> bool:
-        """Where one overload makes a tensor from nothing, as all of linspace's then do."""
+        """True if an overload is a factory; then all of linspace's take it."""
         return all(op.has_options for op in self.ops) and any(
             op.takes_requires_grad for op in self.ops
         )
@@ -146,10 +147,10 @@ def signature(it: Public) -> list[str]:
 
 
 def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
-    """NumPy's name -> ours, of those that a function of these parameters takes by both.
+    """NumPy's name -> ours, for parameters that the function takes by both names.
 
-    Source: torch/csrc/utils/python_arg_parser.cpp, numpy_compatibility_arg_names. There is none for
-    `dim` where what comes behind it has to be given.
+    Source: torch/csrc/utils/python_arg_parser.cpp, numpy_compatibility_arg_names. `dim` has none if
+    a required parameter follows it.
     """
     names = [item.partition("=")[0] for item in parameters]
     if "dim" not in names or "*args" in names:
@@ -162,7 +163,7 @@ def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
 
 
 def _by_numpy_names(it: Public) -> list[str]:
-    """Lines that bring what came by NumPy's names to ours."""
+    """Lines that assign arguments passed by NumPy's names."""
     listed = _own_parameters(it)
     names = numpy_names(listed)
     lines = []
@@ -212,12 +213,12 @@ def _single(it: Public) -> list[str]:
     lines = [] if it.vararg is None else spread(it.name, it.vararg)
     lines += _normalised(op.arguments, it.name)
     if op.shortcut:
-        # As THPVariable_contiguous: nothing to do is found out without a dispatch.
+        # As in THPVariable_contiguous, a no-op is detected without a dispatch.
         lines += [f"if {op.shortcut}:", "    return self"]
     guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * bool(it.outs)
     guards += ["not requires_grad"] * it.takes_requires_grad
     lines += gather.gathered(op, gather.short_cut(op, guards))
-    # The result is asked to require a gradient where the signature says so.
+    # The result requires grad if the signature has requires_grad.
     lead, end = "return ", list[str]()
     if it.takes_requires_grad:
         lead, end = "result = ", ["return result.requires_grad_() if requires_grad else result"]
@@ -231,7 +232,7 @@ def _single(it: Public) -> list[str]:
 
 
 def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """The call, whose results get their names where it has several."""
+    """The call; several results become a named tuple."""
     if not op.named_results or not op.is_public:
         return gather.call(op, arguments, lead)
     return gather.call(op, arguments, f"{lead}Results_{op.base.rstrip('_')}(", ")")
@@ -258,7 +259,7 @@ def _out_keys(form: Op) -> str:
 
 
 def _out(form: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """The call of an out form. What only it has beside its outs is left to its default."""
+    """The call of an out form. Arguments that only the out form has keep their defaults."""
     outs = [a.name for a in form.schema.out_arguments]
     given = {name: f"out[{n}]" for n, name in enumerate(outs)} if outs[1:] else {outs[0]: "out"}
     return _call(form, {**arguments, **given}, lead)
@@ -304,7 +305,7 @@ def _merged(it: Public, merge: Merge) -> list[str]:
 
 def _cases(it: Public, merge: Merge) -> list[str]:
     ops = [it.find(case.overload) for case in merge.cases]
-    # A short cut is asked for before the keys are gathered.
+    # The short cut is tried before the keys are collected.
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
     shared = shared and not any(op.short or op.leaves_short_cuts for op in ops)
     lines = _merged_out(it, merge, ops, shared)
@@ -355,7 +356,7 @@ def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> li
 
 
 def _dunder(op: Op, name: str) -> list[str]:
-    """`__add__`, which calls `op` with what the YAML says; the same call again is an alias."""
+    """`__add__`, which calls `op` with the YAML's arguments; an equal call is an alias."""
     written = op.operators[name]
     if written == "self":
         return [f"Tensor_{name} = Tensor_{op.base}"]
@@ -368,7 +369,7 @@ def _dunder(op: Op, name: str) -> list[str]:
 
 
 def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
-    """A foreign operand gives NotImplemented, so that its own class gets a chance."""
+    """Return NotImplemented for a foreign operand, so that its class is tried."""
     keys = "self._keys | other._keys"
     if op.numbers:
         keys = f"self._keys if type(other) in NUMBERS else {keys}"
@@ -382,7 +383,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
     else:
         foreign = ["return NotImplemented"]
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
-    # In the operands' own order, and with nothing but defaults.
+    # With the operands in order and only defaults otherwise.
     is_plain = all(given.get(a.name, a.name) in (a.name, default(a)) for a in op.arguments)
     first = gather.short_cut(op, arguments=given) if is_plain else []
     lines = ["try:", *indent([*first, f"key_set = {keys}"])]

@@ -1,7 +1,7 @@
-"""_generated/kernels/<family>.py: what is registered for a family, and its derivatives.
+"""_generated/kernels/<family>.py: a family's registrations and derivatives.
 
-One row an operator; the kernels that need no signature are made when a slot is computed, by
-gputensor/makers.
+One row for each operator; gputensor/makers makes the kernels that need no signature when a slot is
+computed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def kernels(model: Model, family: str) -> str:
 
 # --- rows -----------------------------------------------------------------------------------------
 
-# What makers/rows.py offers.
+# Functions of makers/rows.py.
 ROWS = {
     "impl", "bind", "forwards", "selects", "counts", "tracks", "replays",
     "refuses_out", "refuses_resize", "passes", "casts",
@@ -80,7 +80,7 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
 
 
 def _kernel(op: Op, name: str) -> str:
-    """What native/<family>.py defines, or what follows from another operator."""
+    """The kernel: a function of native/<family>.py, or one derived from another operator."""
     if not op.follows:
         return f"native.{name}"
     if check_kernels.defines(op.family, op.identifier):
@@ -95,7 +95,7 @@ def _call(function: str, *given: str) -> list[str]:
 
 
 def _rules(op: Op, names: dict[str, str]) -> list[str]:
-    """What stands above the operator's own kernels, from BackendSelect to Autocast."""
+    """The kernels above the operator's own, from BackendSelect to Autocast."""
     found = []
     if op.is_factory:
         found.append("selects")
@@ -121,6 +121,6 @@ def _autograd(op: Op, names: dict[str, str]) -> str:
 
 
 def is_view(op: Op) -> bool:
-    """True where the result is a view that derivatives go through; those of `detach` do not."""
+    """True if the result is a differentiable view; that of `detach` is not."""
     aliases = bool(op.schema.returns) and bool(op.schema.returns[0].type.aliases)
     return bool(op.derivatives) and op.kind == "functional" and aliases

@@ -1,11 +1,11 @@
 """The derivatives of a family: a node class for each formula of native_functions.yaml.
 
-A formula becomes a line of code as it stands, but for what it asks of an operand beyond its
-elements (`self.shape`, `geometry(self)`): that is asked when the operation is recorded, so that the
-operand need not be kept. `keep` is called then; a kernel of makers/autograd.py calls it.
+A formula becomes a line of code unchanged, except that properties of operands (`self.shape`,
+`geometry(self)`) are read when the operation is recorded, so that the operand need not be saved.
+`keep` does this; a kernel of makers/autograd.py calls it.
 
-Operands that share a formula have their gradients from one call, whose `grad_input_mask` tells
-which of them are wanted; PyTorch's derivatives.yaml has it so.
+Operands that share a formula get their gradients from one call, whose `grad_input_mask` tells which
+are needed, as in PyTorch's derivatives.yaml.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Nodes:
 def nodes(model: Model, family: str) -> Nodes:
     names = node_names(model)
     found = Nodes()
-    # What makes a class -> (its name, its `keep`): one that differs in its name alone extends it.
+    # Content of a class -> (its name, its `keep`): a class that differs only in its name extends
+    # it.
     known: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for op in model.ops:
         if op.family == family and has_own_formula(op):
@@ -75,7 +76,7 @@ def nodes(model: Model, family: str) -> Nodes:
 
 
 class _Asking(ast.NodeTransformer):
-    """Names stand where a formula asks an operand at the time of the call. asked: name -> what."""
+    """Replaces a formula's reads of operands' properties by names. asked: name -> expression."""
 
     def __init__(self, operands: Collection[str]) -> None:
         self.operands = operands
@@ -101,7 +102,7 @@ class _Asking(ast.NodeTransformer):
 
 
 class _Placing(ast.NodeTransformer):
-    """Puts code in the place of names."""
+    """Replaces names by code."""
 
     def __init__(self, where: Mapping[str, str]) -> None:
         self.where = where
@@ -111,7 +112,7 @@ class _Placing(ast.NodeTransformer):
 
 
 class _Formula:
-    """The derivative of one operand: its text, and what it takes from the call.
+    """The derivative of one operand: its text, and the values it needs of the call.
 
     asked: name of a value -> expression over the arguments. tensors: operands whose elements it
     needs. values: other arguments. others: results of several, by name, with their number.
@@ -141,8 +142,8 @@ class _Formula:
         return [*self.tensors, *(["result"] if self.has_result else []), *self.others]
 
     def lines(self, head: str, tail: str, margin: int = 8) -> list[str]:
-        """The expression between head and tail. What is saved stands where it is used, unless it is
-        used twice or the line grows too long."""
+        """The expression between head and tail. Saved values are inlined, unless used twice or the
+        line would be too long."""
         kept = [*self.asked, *(parameter(a.name) for a in self.values)]
         where = {name: f"node.saved_{name}" for name in kept}
         where |= {name: f"node.saved_{name}.unpack(node)" for name in self.saved}
@@ -157,7 +158,7 @@ class _Formula:
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
-    """By operand, in the schema's order."""
+    """Formulas by operand, in the schema's order."""
     return {
         a.name: _Formula(op, op.derivatives[a.name])
         for a in op.arguments
@@ -166,7 +167,7 @@ def _formulas(op: Op) -> dict[str, _Formula]:
 
 
 def names_of_formulas(op: Op) -> set[str]:
-    """Names that the expressions use and nobody gives them: formulas, or operators."""
+    """Free names of the expressions: formulas or operators."""
     given = {"grad", "grads", MASK, *dir(builtins)}
     found = set()
     for formula in _formulas(op).values():
@@ -183,7 +184,7 @@ def _slots(op: Op) -> list[str]:
 
 
 def _kept(op: Op) -> dict[str, str]:
-    """Slot -> expression over the call's arguments, for what is not a tensor."""
+    """Slot -> expression over the call's arguments, for non-tensors."""
     found: dict[str, str] = {}
     for formula in _formulas(op).values():
         for name, expression in formula.asked.items():
@@ -243,14 +244,15 @@ def _body(op: Op) -> list[str]:
 
 
 def _differentiated(op: Op) -> list[int]:
-    """Numbers of the results whose gradients a formula of an operator of several looks at."""
+    """Numbers of the results whose gradients a formula reads, for operators with several
+    results."""
     if len(op.schema.returns) == 1:
         return []
     return sorted(set().union(*[formula.grads for formula in _formulas(op).values()]))
 
 
 def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
-    """`grads[1]` asks for the second result's gradient, `grads` for those of all."""
+    """`grads[1]` reads the second result's gradient, `grads` all gradients."""
     picked = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "grads":
@@ -285,7 +287,7 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
 
 
 def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
-    """The line; a call whose arguments make it too long is broken."""
+    """The line; a call that is too long is broken at its arguments."""
     made = ast.parse(expression, mode="eval").body
     if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):
         tail = f"[{ast.unparse(made.slice)}]{tail}"
@@ -304,7 +306,8 @@ def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
 
 
 def _keeps(model: Model, op: Op) -> list[str]:
-    """`keep`, and `keep_inplace` where an in-place form overwrites what the derivative needs."""
+    """`keep`, and `keep_inplace` if an in-place form overwrites a value that the derivative
+    needs."""
     lines = _keep(op, "keep", op.kind == "inplace")
     saves_self = any("self" in formula.tensors for formula in _formulas(op).values())
     if saves_self and any(o.source is op and o.kind == "inplace" for o in model.ops):

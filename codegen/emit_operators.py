@@ -1,4 +1,4 @@
-"""Of one overload: its Operator object, and the call of it that parses nothing."""
+"""One overload's Operator object, and its call without argument parsing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .text import WIDTH, indent, wrap
 
 
 def operator(op: Op) -> list[str]:
-    """The line that defines the operator; its schema is text, parsed when somebody asks."""
+    """The line that defines the operator; its schema is text, parsed on first use."""
     given = [tuple_of(op.tags)] if op.tags else []
     given += [f"numbers={tuple_of(op.kernel_numbers)}"] if op.kernel_numbers else []
     schema = repr_of(op.full_schema)

@@ -57,7 +57,7 @@ def _row(op: Op) -> str:
 
 
 def _autocast(op: Op) -> str:
-    """`policy`; with the device types where it is not said for all."""
+    """`policy`, with the device types unless it applies to all."""
     devices: dict[str, list[str]] = {}
     for device, policy in op.autocast.items():
         devices.setdefault(policy, []).append(device)

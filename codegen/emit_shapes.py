@@ -1,8 +1,7 @@
-"""_generated/shapes.py: kernels by the shape of a schema, a function for each shape that occurs.
+"""_generated/shapes.py: kernels by the shape of a schema, a function for each occurring shape.
 
-What a call costs depends on how its arguments are handed on: `*args` costs a sixth of a small call
-(bench/overhead.py). So makers find here a function of exactly the arguments that they need; of a
-shape that no operator of ours has they fall back on their own.
+Passing arguments as `*args` costs a sixth of a small call (bench/overhead.py). So makers find here
+a function with exactly the arguments they need; for other shapes they use a general one.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ def shapes(model: Model) -> str:
 
 
 def shape_of(op: Op, differentiable: Iterable[str] | None = None) -> str:
-    """See Note [Shapes] in makers/autograd.py, which finds the same from the schema.
+    """See Note [Shapes] in makers/autograd.py, which computes the shape from the schema.
 
-    differentiable: none where that does not matter, as to a cast; else what has a derivative.
+    differentiable: arguments with a derivative; none if irrelevant, as for a cast.
     """
     derivatives = op.derivatives if differentiable is None else differentiable
     inputs = derivatives or [a.name for a in op.tensors]
@@ -152,7 +151,7 @@ def _tracks(name: str, n: int) -> list[str]:
 
 
 def _plain(shape: str) -> str:
-    """The test that autograd knows none of the operands. Numbers are known by their type."""
+    """The test that no operand has a history. Numbers are recognised by type."""
     tests = {
         "T": "{0}._autograd is None",
         "N": "({0}._autograd is None if type({0}) is Tensor else type({0}) in NUMBERS)",
@@ -191,7 +190,7 @@ def _refuses(shape: str) -> list[str]:
     ])  # fmt: skip
 
 
-# Letters of what has no derivative -> what must be asked before its history is.
+# Letters of arguments without a derivative -> the test needed before reading their history.
 _CONSTANT = {"C": "", "M": "type({}) not in NUMBERS and ", "O": "{} is not None and "}
 
 
@@ -222,15 +221,15 @@ def _records(shape: str) -> list[str]:
 
 
 def _begins_by_itself(op: Op) -> bool:
-    """True if a short cut may record the operator: it makes one new tensor of some tensors, and
-    what stands behind them has no history."""
+    """True if a short cut may record the operator: it makes one new tensor from tensors, and the
+    other arguments have no history."""
     is_one = op.kind == "functional" and len(op.schema.returns) == 1
     return bool(op.derivatives and is_one and re.fullmatch("[TNC]{1,3}V*", shape_of(op)))
 
 
 def _begins(shape: str) -> list[str]:
-    """What records a call before its loop runs, for short cuts: the same as `record` and `keep`, in
-    one frame. What is no result and no leaf `otherwise` looks after."""
+    """The function that records a call before its loop, for short cuts: `record` and `keep` in one
+    frame. `otherwise` handles operands that are neither results nor leaves."""
     count = len(shape.rstrip("V"))
     operands, behind = NAMES[:count], NAMES[count : len(shape)]
     given = ", ".join(operands)

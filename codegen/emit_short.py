@@ -1,9 +1,9 @@
 """_generated/short_forms.py: the forms of short cuts, each written out from parts they share.
 
-A short cut does in one frame what a table, Autograd's kernel and the backend's kernel would do, so
-nothing in it can be called (Note [Short cuts] in gputensor/dispatch/shortcuts.py). Here its parts
-have one home each: what is asked of operands and of the thread, where their memory is, what runs,
-what the tensor is made of.
+A short cut does in one frame the work of a table, Autograd's kernel and the backend's kernel, so it
+cannot call functions for its parts (Note [Short cuts] in gputensor/dispatch/shortcuts.py). Here
+each part is written once: checks of operands and thread, addresses of memory, the loop, the new
+tensor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .text import module
 
 DOC = """The forms of short cuts. See Note [Short cuts] in dispatch/shortcuts.py.
 
-gputensor/structured/short*.py choose among them when a plan is used again; each makes a function
+gputensor/structured/shortcuts/ choose among them when a plan is used again; each makes a function
 with all that it needs in its cells. Other things than the plain case it answers with None."""
 
 IMPORTS = """from __future__ import annotations
@@ -72,7 +72,8 @@ def short_forms() -> str:
         short_cpu.inplace("inplace", 2),
         short_cpu.inplace("inplace_number", 1, has_number=True),
         short_cpu.inplace("inplace_element", 1, has_number=True, is_element=True),
-        short_cpu.scaled_inplace(),
+        short_cpu.scaled("scaled", is_inplace=False),
+        short_cpu.scaled("scaled_inplace", is_inplace=True),
         short_cpu.out("out_1", 1),
         short_cpu.out("out_2", 2),
         short_cpu.out("out_number", 1, has_number=True),

@@ -1,6 +1,6 @@
-"""_generated/*.pyi: what editors and type checkers read of functions, methods, calls and operators.
+"""_generated/*.pyi: type stubs of functions, methods, calls and operators.
 
-One signature per overload, so that completion shows what goes together; docstrings stay in the .py.
+One signature per overload, so that completion shows valid combinations; docstrings are in the .py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ..tensor.tensor import Tensor
 _Number: TypeAlias = int | float | builtins.complex
 """
 
-# What NumPy's protocol brings to Python's operators.
+# Operand types that NumPy's protocol adds to Python's operators.
 OPERANDS = """\
 _Array: TypeAlias = np.ndarray[Any, Any]
 _Operand: TypeAlias = Tensor | _Number | _Array | np.number[Any] | np.bool_
@@ -45,7 +45,7 @@ _Operand: TypeAlias = Tensor | _Number | _Array | np.number[Any] | np.bool_
 
 _RESULTS = {"Tensor": "Tensor", "bool": "bool"}
 
-# What a table has for a key set gives the operator's own results; most are a tensor.
+# A table's kernel returns the operator's results, mostly one tensor.
 OPERATORS = """from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -66,9 +66,9 @@ def __getattr__(name: str) -> _Of[Tensor]: ...
 
 
 def functions(model: Model, module: str = "") -> str:
-    """module: of gt.linalg and its like, whose functions have short names there."""
+    """module: gt.linalg or similar, with short names."""
     prefix = f"{module}_" if module else ""
-    # gputensor/__init__.py gives some of gt itself.
+    # gputensor/__init__.py defines some names of gt itself.
     by_hand = set() if module else {name for _, name in exports()}
     lines: list[str] = []
     for name in [name for name in model.bases("function", module) if name not in by_hand]:
@@ -77,7 +77,7 @@ def functions(model: Model, module: str = "") -> str:
     aliases = model.aliases("function", module)
     second = {name.removeprefix(prefix): to.removeprefix(prefix) for name, to in aliases.items()}
     lines += [f"{name} = {to}" for name, to in second.items() if name != to]
-    # A stub gives on what it imports `as` the same name.
+    # A stub re-exports names imported `as` themselves.
     taken = sorted({to for to in aliases.values() if not to.startswith(prefix)})
     imports = [f"from .functions import {to}{f' as {to}' * (to in second)}" for to in taken]
     return _stub(model, [*imports, *lines])
@@ -98,7 +98,7 @@ def methods(model: Model) -> str:
 
 
 def _stub(model: Model, lines: list[str], *, with_operands: bool = False) -> str:
-    """With the types of several results that have names, where they are used."""
+    """With the types of used named results."""
     imports = IMPORTS
     if with_operands:
         imports = imports.replace("from ..", "import numpy as np\n\nfrom ..", 1) + OPERANDS
@@ -118,7 +118,7 @@ def _named(fields: str) -> str:
 
 
 def calls(model: Model, used: Collection[str]) -> str:
-    """used: identifiers of the overloads whose calls are there."""
+    """used: identifiers of the overloads with calls."""
     lines: list[str] = []
     for op in [op for op in model.ops if op.identifier in used]:
         lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")
@@ -126,14 +126,14 @@ def calls(model: Model, used: Collection[str]) -> str:
 
 
 def operators(model: Model, named: set[str]) -> str:
-    """named: overloads that code names, written out even where they give a tensor."""
+    """named: overloads that code uses by name, written out even if they return a tensor."""
     results = {op.identifier: _result(op) for op in model.ops}
     lines = [f"{n}: _Of[{r}]" for n, r in results.items() if n in named or r != "Tensor"]
     return HEADER + OPERATORS + "\n".join([*lines, ""])
 
 
 def _positional(op: Op) -> list[str]:
-    """The parameters of a call, of which only the last ones may be left out."""
+    """The parameters of a call; only the last ones may be omitted."""
     found: list[str] = []
     may_default = True
     for argument in reversed(op.arguments):
@@ -162,7 +162,7 @@ def _signatures(it: Public, op: Op) -> list[list[str]]:
 
 
 def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
-    """The parameters of an overload, and those with NumPy's names where it has such."""
+    """The parameters of an overload, and a version with NumPy's names if it has any."""
     names = [item.partition(":")[0] for item in items]
     taken = [item.partition("=")[0] for item in signature(it)]
     if "dim" not in names or "axis" not in taken:
@@ -177,7 +177,7 @@ def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
 
 
 def _distinct(ops: Sequence[Op]) -> list[Op]:
-    """Without those that need what another one lets out."""
+    """Signatures without those covered by another one with fewer required parameters."""
     found = {
         tuple((a.name, str(a.type.required)) for a in op.taken.arguments): op
         for op in reversed(ops)
@@ -226,7 +226,7 @@ def _type(form: Any) -> str:
 
 
 def _result(op: Op) -> str:
-    """What an operator returns. A number is Any, since the dtype says of what type it is."""
+    """An operator's return type. A number is Any, since its type depends on the dtype."""
     forms = [returned.type for returned in op.schema.returns]
     results = ["tuple[Tensor, ...]" if f.is_list else _RESULTS.get(f.base, "Any") for f in forms]
     if len(results) == 1:

@@ -1,8 +1,7 @@
-"""Lines that gather the key set of a call and make the call through the table.
+"""Lines that collect the key set of a call and call through the table.
 
-Where an operand may be a scalar of NumPy, the lines catch the AttributeError of `_keys`; what is no
-operand at all is refused where the whole function fails (emit_functions.py). Both cost a good call
-nothing.
+If an operand may be a NumPy scalar, the lines catch the AttributeError of `_keys`; other objects
+are rejected by the function's error handling (emit_functions.py). A valid call pays for neither.
 """
 
 from __future__ import annotations
@@ -64,7 +63,8 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str 
 
 
 def _coerced(op: Op, listed: str) -> str:
-    """What reads operands that are no tensors: for some operators the first one may be a number."""
+    """The function that converts non-tensor operands; for some operators the first one may be a
+    number."""
     if op.kind == "functional" and op.tensors[0].name in op.kernel_numbers:
         return f"_coerced_either({listed})"
     swaps = any(n.startswith("__r") and given == "self, other" for n, given in op.python.items())
@@ -80,8 +80,8 @@ def short_cut(
     op: Op, guards: Sequence[str] = (), arguments: Mapping[str, str] | None = None,
     numbers: Sequence[str] | None = None,
 ) -> list[str]:  # fmt: skip
-    """Lines that take the call's short cut where there is one: found by the tensors' geometries,
-    it is given all arguments but an `alpha` of 1. guards: tests that come first. arguments: what
+    """Lines that take the call's short cut, if any: it is looked up by the tensors' geometries and
+    gets all arguments except an `alpha` of 1. guards: tests that come first. arguments: what
     stands for some, as in `call`. numbers: tensor arguments that may be numbers, if others than the
     schema's."""
     if op.short:
@@ -110,15 +110,17 @@ def short_cut(
     if not guards:
         return lines
     found = [f"if {' and '.join(guards)}:", *indent(lines)]
-    if op.is_scaled and op.kind == "inplace" and "alpha" not in standing:
-        found += _scaled(op, given[op.tensors[0].name], given[op.tensors[1].name])
+    if op.is_scaled and op.kind != "out" and "alpha" not in standing:
+        found += _scaled(op, given[op.tensors[0].name], given[op.tensors[1].name], guards)
     return found
 
 
-def _scaled(op: Op, x: str, y: str) -> list[str]:
-    """The short cut of two tensors and a float, whichever."""
+def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
+    """The short cut of two tensors and a float, whichever. guards: the first is that of calls whose
+    `alpha` is 1."""
+    tests = ["type(alpha) is float", f"type({y}) not in NUMBERS", *guards[1:]]
     return [
-        f"elif type(alpha) is float and type({y}) not in NUMBERS:",
+        f"elif {' and '.join(tests)}:",
         f"    short = op_{op.identifier}.table.short.get(({x}._geometry, {y}._geometry, float))",
         f"    if short is not None and (made := short({x}, {y}, alpha)) is not None:",
         "        return made",
@@ -126,7 +128,8 @@ def _scaled(op: Op, x: str, y: str) -> list[str]:
 
 
 def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) -> list[str]:
-    """The same where geometries alone do not tell; what is of the wrong type goes the long way."""
+    """The same with further arguments in the key; arguments of the wrong type take the full
+    dispatch."""
     found_by, passed = (re.findall(r"\w+", part) for part in f"{op.short};".split(";")[:2])
     given = {a.name: standing.get(a.name, parameter(a.name)) for a in op.arguments}
     tensors = [argument.name for argument in op.tensors]

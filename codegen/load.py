@@ -64,7 +64,7 @@ def loads(text: str) -> Model:
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """By libyaml where PyYAML brings it, in a tenth of the time; mistakes in PyYAML's own words."""
+    """Use libyaml if PyYAML has it, in a tenth of the time; errors are PyYAML's own."""
     if hasattr(yaml, "CSafeLoader"):
         try:
             return yaml.compose(text, Loader=yaml.CSafeLoader)
@@ -74,7 +74,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _derived(entry: Op) -> Iterable[Op]:
-    """The operators that `autogen` names; what is named after a copy is a form of it."""
+    """The operators that `autogen` names; a form of a copy is derived from the copy."""
     copy = None
     for name in entry.autogen:
         of = copy if copy is not None and name.partition(".")[0] == copy.base else entry
@@ -165,8 +165,8 @@ def _forward(of: Op, found: Any) -> Op:
 
 
 def _key(of: Op, kind: str) -> str:
-    """Where a form is registered that follows from another operator: what is written in place is
-    differentiated as what it calls."""
+    """The key for a form derived from another operator; an in-place form is differentiated through
+    the operator it calls."""
     return model.IMPLICIT if of.is_implicit and kind == "inplace" else model.COMPOSITE[1]
 
 
@@ -351,7 +351,7 @@ class _Entry:
         return found
 
     def autocast(self, schema: Any) -> dict[str, str]:
-        """Device type -> policy; a field that is one word says it for all."""
+        """Device type -> policy; a single word applies to all."""
         node = self.nodes.get("autocast")
         if node is None:
             return {}
@@ -376,7 +376,7 @@ class _Entry:
         return found
 
     def signature(self, schema: Any) -> Any:
-        """What Python takes: the schema's arguments without some, or with other defaults."""
+        """The Python signature: the schema's arguments without some, or with other defaults."""
         if "signature" not in self.nodes:
             return None
         text, node = self.text("signature"), self.nodes["signature"]
@@ -399,7 +399,7 @@ class _Entry:
         return found
 
     def python(self, schema: Any) -> dict[str, str]:
-        """Python's operators -> the arguments they give: `__rsub__: other, self`."""
+        """Python's operators -> the arguments they pass: `__rsub__: other, self`."""
         node = self.nodes.get("python")
         if node is None:
             return {}

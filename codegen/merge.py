@@ -1,14 +1,14 @@
-"""How the overloads of one public name become one function: its parameters and the choice.
+"""Merging the overloads of one public name into one function: its parameters and the choice.
 
-Presence decides first, type second, and both follow from the schemas, or from a row's `signature`
-where Python takes something else. Overloads with fewer parameters are tried first. One is meant
-where what it lacks was left out and what it needs was given; where that leaves several, the type of
-an argument tells.
+The presence of arguments decides first, their types second; both are derived from the schemas, or
+from a row's `signature` if Python's differs. Overloads with fewer parameters are tried first. An
+overload matches if all given arguments are its parameters and its required ones are given; if
+several match, the type of an argument decides.
 
-A parameter has one place. What an overload has at another's place moves to its own name: a tensor
-in `dim` of max(x, y) is `other`, and randint(3, (2,)) has its `high` and `size` one place early.
-Where something that may be left out stands behind what moves (`to`), positional arguments are
-taken as `*args`.
+A parameter has one position. An argument at another parameter's position moves to its own name: a
+tensor in `dim` of max(x, y) is `other`, and randint(3, (2,)) has `high` and `size` one position
+early. If an optional parameter follows a moving one (`to`), positional arguments are taken as
+`*args`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .text import indent
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
 
-# What tells that a value is of a type; other types are known by being none of these.
+# Tests for a value's type; other types are recognised by failing all of these.
 TESTS = {
     "bool": "type({}) is bool",
     "str": "type({}) is str",
@@ -35,7 +35,7 @@ TESTS = {
 
 @dataclass(frozen=True)
 class Case:
-    """Call `overload` when `condition` holds ("" where it always does).
+    """Call `overload` if `condition` is true ("" means always).
 
     arguments: schema name -> expression, where it is not the parameter of that name.
     """
@@ -59,7 +59,7 @@ class Merge:
 def merged(ops: Sequence[Op], *, is_method: bool) -> Merge:
     """One function of several overloads.
 
-    Raises: LookupError where nothing tells two of them apart.
+    Raises: LookupError if two of them cannot be distinguished.
     """
     made = _Overloads(ops, is_method).merge()
     conditions = [case.condition for case in made.cases]
@@ -125,7 +125,8 @@ class _Overloads:
 
     @staticmethod
     def _order(op: Op) -> tuple[int, int, int]:
-        """Fewest parameters first; of equally many, those that a test or their presence tells."""
+        """Fewest parameters first; with equal numbers, those distinguished by a test or by
+        presence."""
         told = sum(_class(a) in TESTS for a in op.taken.arguments)
         return len(op.taken.arguments), -told, -len(_needs(op.taken.arguments))
 
@@ -227,7 +228,7 @@ class _Overloads:
         return list(map(parameter, names)), [values.get(name, "None") for name in names]
 
     def _tail(self) -> list[str]:
-        """What may be left out at the end of all positional lists."""
+        """The optional parameters at the end of all positional lists."""
         ends = [own[::-1] for own in self.positional.values() if own]
         tail: list[str] = []
         for arguments in zip(*ends):
@@ -283,7 +284,7 @@ class _Overloads:
         return found
 
     def _told(self, op: Op, other: Op) -> list[str]:
-        """The test that tells by a type which of two overloads is meant, if there is one."""
+        """The type test that distinguishes two overloads, if there is one."""
         pairs = [(a, b) for a in self.arguments[op.name] if (b := self.argument(other, a.name))]
         pairs = [(a, b) for a, b in pairs if _class(a) != _class(b)]
         needed = [(a, b) for a, b in pairs if not (a.type.is_optional and b.type.is_optional)]
@@ -310,7 +311,7 @@ def _needs(arguments: Sequence[Argument]) -> list[str]:
 
 
 def _class(argument: Argument) -> str:
-    """What a value is told by: "list", or the name of its type."""
+    """The class of a value for tests: "list", or the name of its type."""
     form = argument.type.required
     return "list" if form.is_list else str(form.base)
 

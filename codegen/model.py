@@ -1,4 +1,4 @@
-"""Operators as codegen sees them: one `Op` per overload, with what follows from its schema.
+"""The data model: one `Op` per overload, with properties derived from its schema.
 
 No I/O here; `load.py` makes Ops from the YAML and the emitters read them.
 """
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from gputensor.core.schema import Argument, FunctionSchema
 
 schema: Any = load_module("core.schema")
-# What `dtypes:` may say: word -> its DtypeRule.
+# Words of `dtypes:` -> DtypeRule.
 DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
-# Names of alias sets, in the order of what is written.
+# Names of alias sets, in the order of writes.
 NAMES_OF_SETS = "abcdefgh"
-# Namespaces beside it whose operators are rows too; each has one family, which bears their kernels.
+# Further namespaces with rows; each has one family with all its kernels.
 OTHERS = ("_c10d_functional",)
-# Modules beside gt whose functions are operators: `linalg_inv` is gt.linalg.inv.
+# Modules besides gt whose functions are operators: `linalg_inv` is gt.linalg.inv.
 MODULES = ("linalg", "fft", "special")
-# Modules with functions written by hand, under other arguments than the operators'.
+# Modules of hand-written functions with other arguments than the operators'.
 BY_HAND = ("nn", "functional")
 COMPOSITE = (
     "CompositeImplicitAutograd",
@@ -38,12 +38,12 @@ COMPOSITE = (
 )
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
-# In a formula that several operands share: which of their gradients are wanted, a bool for each.
+# In a formula shared by several operands: a bool for each, True if its gradient is needed.
 MASK = "grad_input_mask"
-# In the place of a kernel's name: the operator that is followed is called as it is.
+# Instead of a kernel's name: call the followed operator unchanged.
 FORWARD = "forward"
 
-# What autocast does to an operator's floating operands, and the device types it is said for.
+# Autocast policies, and the device types that a row may name.
 # Source: aten/src/ATen/autocast_mode.h, CastPolicy.
 AUTOCAST_POLICIES = {
     "lower_precision_fp": "cast to the block's dtype",
@@ -54,10 +54,10 @@ AUTOCAST_POLICIES = {
     "banned": "refused: it would lose too many digits",
 }
 AUTOCAST_DEVICES = ("CPU", "CUDA")
-# What an operator may look at that is not elements.
+# Properties other than elements that an operator may read.
 READS = ("geometry", "conjugates", "storage")
-# Tags that PyTorch does not have: dispatch/calling.py says what the first one means, and the others
-# tell interpose/lazy_views.py what the field `reads` says.
+# Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one;
+# interpose/lazy_views.py reads the others, which stand for the field `reads`.
 OUR_TAGS = ("numbers_as_tensors", *(f"reads_{what}" for what in READS))
 TAGS = (
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
@@ -163,7 +163,7 @@ class Op:
 
     @property
     def taken(self) -> FunctionSchema:
-        """What Python's function takes: a memory format by name alone, else as the schema says."""
+        """The Python function's parameters: the schema's, with a memory format keyword-only."""
         if self.signature is not None:
             return self.signature
         arguments = tuple(
@@ -179,17 +179,17 @@ class Op:
 
     @property
     def has_joint_formula(self) -> bool:
-        """Whether one formula gives the gradients of all operands that have one."""
+        """True if one formula gives the gradients of all differentiable operands."""
         return any(MASK in formula for formula in self.derivatives.values())
 
     @property
     def tensors(self) -> list[Argument]:
-        """Arguments that bring dispatch keys."""
+        """Arguments that contribute dispatch keys."""
         return [argument for argument in self.arguments if argument.type.has_tensor]
 
     @property
     def operators(self) -> dict[str, str]:
-        """Of `python` what this form serves: `__isub__` beside `__sub__` is the in-place form's."""
+        """Python's operators of this form: `__isub__` belongs to the in-place form."""
         writes = {n for n in self.python if n[2] == "i" and f"__{n[3:]}" in self.python}
         is_form = self.kind == "inplace" and self.source is not None
         return {n: given for n, given in self.python.items() if (n in writes) == is_form}
@@ -228,7 +228,7 @@ class Op:
 
     @property
     def takes_requires_grad(self) -> bool:
-        """Whether its public function has `requires_grad=`.
+        """True if its public function has `requires_grad=`.
 
         Source: torchgen/api/python.py, is_factory_function and is_like_or_new_function.
         """
@@ -237,7 +237,7 @@ class Op:
 
     @property
     def is_public(self) -> bool:
-        """Whether `gt` and Tensor have it: not what is private, nor parts of derivatives.
+        """True if it is public: not private names and parts of derivatives.
 
         Source: tools/autograd/gen_python_functions.py, SKIP_PYTHON_BINDINGS.
         """
@@ -265,7 +265,7 @@ class Op:
 
     @property
     def leaves_short_cuts(self) -> bool:
-        """Whether its kernel on the CPU may leave some: Note [Short cuts] in gputensor/dispatch.
+        """True if its CPU kernel may store short cuts: Note [Short cuts] in gputensor/dispatch.
 
         A family's own kernels do where all that they read is plain tensors; of out forms, those
         of pointwise operators.
@@ -279,7 +279,7 @@ class Op:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether its short cuts are those of calls whose `alpha` is 1."""
+        """True if its short cuts are for calls with `alpha` 1."""
         return [a.name for a in self.arguments[2:] if a.name != "out"] == ["alpha"]
 
     @property
@@ -297,7 +297,7 @@ class Op:
 
     @property
     def is_forward(self) -> bool:
-        """Whether it calls another overload, or is one under a second name."""
+        """True if it calls another overload, or is one under a second name."""
         return (self.dispatch or {}).get(IMPLICIT) == FORWARD
 
     @property
@@ -355,7 +355,8 @@ class Model:
         return {}
 
     def bases(self, variant: str, module: str | None = None) -> list[str]:
-        """Public names in a to z. module: of this python_module alone, "" for gt's own."""
+        """Public names in alphabetical order. module: only of this python_module, "" for gt
+        itself."""
         if (variant, module) not in self._bases:
             self._bases[variant, module] = self._public(variant, module)
         return self._bases[variant, module]

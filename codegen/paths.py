@@ -1,4 +1,4 @@
-"""Where things lie in the checkout, and modules of gputensor's ground floor loaded by path.
+"""Paths of the checkout, and loading of gputensor's ground floor modules by path.
 
 Nothing here runs `gputensor/__init__.py`.
 """
@@ -18,14 +18,13 @@ NAMES = PACKAGE / "core" / "errors" / "names.txt"
 OPERATORS_PAGE = ROOT / "docs" / "operators.md"
 
 
-# Families whose native code, and what their derivatives call, are not in native/ and in
-# autograd/formulas/.
+# Families with native code and formulas outside of native/ and autograd/formulas/.
 NATIVES = {"collective": "distributed/operators.py"}
 FORMULAS = ("distributed/derivatives.py",)
 
 
 def formulas() -> list[Path]:
-    """Modules of what derivatives call, one a subject."""
+    """Modules of formulas, one for each subject."""
     ours = sorted((PACKAGE / "autograd" / "formulas").glob("[!_]*.py"))
     return [*ours, *[PACKAGE / place for place in FORMULAS]]
 

@@ -104,16 +104,19 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
     ])  # fmt: skip
 
 
-def scaled_inplace() -> list[str]:
-    operands, doc = OPERANDS[:2], "(self, other, alpha) -> self. alpha: a float up to `largest`."
-    closed = ["loop", "largest"]
-    return form("scaled_inplace", closed, doc, (), [*operands, "alpha"], [
+def scaled(name: str, is_inplace: bool) -> list[str]:
+    """Of calls in which autograd has nothing to do: what it keeps of others is their alpha, too."""
+    operands, closed = OPERANDS[:2], ["loop", *([] if is_inplace else ["geometry"]), "largest"]
+    what = "self" if is_inplace else "what the loop gives"
+    doc = f"(self, other, alpha) -> {what}. alpha: a float up to `largest`."
+    values = ["x", "y", "alpha"]
+    return form(name, closed, doc, (), [*operands, "alpha"], [
         *unless("not -largest <= alpha <= largest"),
-        *is_plain(operands, "CPU_KEYS", is_written=True),
-        *storage(operands),
+        *is_plain(operands, "CPU_KEYS", is_written=is_inplace),
+        *(storage(operands) if is_inplace else ()),
         *arrays(operands),
-        *run(["x", "y", "alpha", "x"]),
-        *WRITTEN,
+        *(run([*values, "x"]) if is_inplace else run([*values, "None"], "array")),
+        *(WRITTEN if is_inplace else [*tensor("array"), "return tensor"]),
     ])  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`python -m codegen --stats`: how many lines are generated for an overload, and of which kind."""
+"""`python -m codegen --stats`: the number of generated lines per overload, by kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUDGET = 30
 
 
 def counted(texts: dict[Path, str]) -> dict[Path, int]:
-    """The lines of what is generated within the package."""
+    """The numbers of lines generated within the package."""
     return {
         path: text.count("\n") for path, text in texts.items() if paths.GENERATED in path.parents
     }

@@ -34,7 +34,7 @@ def print_places(known: Model, name: str) -> int:
 
 
 def places(op: Op) -> list[tuple[str, str]]:
-    """(what, where) in the order of a call: names, what is generated, native, kernels, test row."""
+    """(what, where) in the order of a call: names, generated code, native, kernels, test row."""
     found = [("public", ", ".join(public_names(op)) or "gt.ops only"), ("schema", op.full_schema)]
     found.append(("yaml", f"{paths.shown(paths.YAML)}:{op.line}"))
     natives = op.natives
@@ -59,7 +59,7 @@ def places(op: Op) -> list[tuple[str, str]]:
 
 
 def public_names(op: Op) -> list[str]:
-    """`gt.add`, `Tensor.add`, and what Python's operators call."""
+    """`gt.add`, `Tensor.add`, and Python's operators."""
     found = []
     if op.is_public and op.kind != "out":
         found += [f"gt.{op.public_name}"] if "function" in op.variants else []

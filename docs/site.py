@@ -49,7 +49,14 @@ MODULES = {
     "amp": ("gt.amp: mixed precision", ["amp"]),
     "nn": (
         "gt.nn and gt.optim: training",
-        ["nn.functional", "optim", "optim.lr_scheduler", "optim.swa_utils"],
+        [
+            "nn.functional",
+            "nn.parallel",
+            "nn.utils.prune",
+            "optim",
+            "optim.lr_scheduler",
+            "optim.swa_utils",
+        ],
     ),
     "distributions": (
         "gt.distributions: probability distributions",

@@ -180,7 +180,7 @@ def _differences(
     x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], element: dtype, rtol: float, atol: float,
     equal_nan: bool,
 ) -> str | None:  # fmt: skip
-    """What differs, with the greatest differences and where they are.
+    """The differences, with the greatest ones and their indices.
 
     16-bit floats are computed in float32 and rounded to their type after each step, as in PyTorch.
     """

@@ -203,7 +203,7 @@ NOT_SWEPT = """
     is_autocast_cache_enabled is_grad_enabled is_inference_mode_enabled
     empty_cache device_count current_device is_available is_emulated unavailable_reason
     Module LRScheduler Optimizer RNNBase RNNCellBase UninitializedBuffer UninitializedParameter
-    skip_init SparseAdam
+    skip_init SparseAdam BasePruningMethod DistributedDataParallel
     graph_pool_handle is_current_stream_capturing
     memory_snapshot OutOfMemoryError emulator_settings audit_copies
     bfloat16 bool byte cdouble cfloat chalf char cpu data_ptr dim double element_size get_device int
@@ -222,8 +222,10 @@ def test_every_public_function_is_swept() -> None:
         | set(functions.__all__)
         | set(NOT_SWEPT)
     )
-    places = (gt, gt.cuda, gt.nn, gt.nn.functional, gt.nn.init, gt.nn.utils, gt.optim, gt.Tensor,
-              gt.optim.lr_scheduler, gt.optim.swa_utils)  # fmt: skip
+    places = (
+        gt, gt.cuda, gt.nn, gt.nn.functional, gt.nn.init, gt.nn.parallel, gt.nn.utils,
+        gt.nn.utils.prune, gt.optim, gt.Tensor, gt.optim.lr_scheduler, gt.optim.swa_utils,
+    )  # fmt: skip
     missing = [
         f"{place.__name__}.{name}" for place in places
         for name in sorted({*dir(place), *getattr(place, "_LATER",

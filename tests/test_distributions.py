@@ -12,6 +12,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.distributions import sampling
 
 D = gt.distributions
 
@@ -306,6 +307,34 @@ def test_samples_and_densities_on_cuda(p: Any) -> None:
     x = q.rsample((40,)) if q.has_rsample else q.sample((40,))
     assert x.device.type == "cuda" and q.support.check(x).all()
     gt.testing.assert_close(q.log_prob(x).cpu(), p.log_prob(x.cpu()))
+
+
+@pytest.mark.parametrize("p", [
+    *[D.Poisson(t(rate)) for rate in (0.2, 9.99, 10.0, 35.0)],
+    *[D.Binomial(t(n), t(p)) for n, p in ((4, 0.5), (30, 0.33), (30, 0.34), (80, 0.9), (300, 0.5))],
+], ids=str)  # fmt: skip
+def test_counts_are_as_frequent_as_their_densities_say(p: Any) -> None:
+    """By the sum of squares over expectations, whose mean is 1 and which is never 2 by chance."""
+    gt.manual_seed(5)
+    count = 200_000
+    found = gt.bincount(p.sample((count,)).reshape(-1).to(gt.int64), minlength=400)
+    support = gt.arange(400.0, dtype=gt.float64)
+    if isinstance(p, D.Binomial):
+        assert found[int(p.total_count.item()) + 1 :].sum().item() == 0
+        support = support.clamp(max=p.total_count)
+        found = found[: int(p.total_count.item()) + 1]
+    expected = (p.log_prob(support).exp() * count)[: found.numel()]
+    off = ((found - expected).square() / expected)[expected > 20]
+    assert off.numel() > 2 and off.mean().item() < 2
+
+
+def test_what_has_no_counts_is_nan() -> None:
+    rates = t(float("nan"), -1.0, float("inf"), 0.0)
+    assert sampling.poisson(rates).isnan().tolist() == [True, True, True, False]
+    n, p = t(0.0, 5.0, 5.0, 3.0, float("nan"), -1.0), t(0.5, 0.0, 1.0, float("nan"), 0.5, 0.5)
+    found = sampling.binomial(n, p)
+    assert found[:3].tolist() == [0.0, 0.0, 5.0] and found[3:].isnan().all()
+    assert sampling.poisson(gt.zeros(0, 2)).shape == (0, 2)
 
 
 def test_divergences_of_batches_of_matrices_keep_the_batch() -> None:

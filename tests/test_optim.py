@@ -4,6 +4,7 @@ tests/oracle/test_optim_oracle.py."""
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 import numpy as np
@@ -184,9 +185,92 @@ def test_loops_of_pytorch_are_taken_and_step_alike(kind: Any) -> None:
     assert all(gt.equal(x, found[0]) for x in found)
     with pytest.raises(ValueError, match="'fused' must not come with foreach=True"):
         kind([p], foreach=True, fused=True)
-    with pytest.raises(ValueError, match="'differentiable' must be False"):
-        kind([p], differentiable=True)
+    if "fused" in inspect.signature(kind).parameters:
+        with pytest.raises(ValueError, match="'fused' must not come with differentiable=True"):
+            kind([p], differentiable=True, fused=True)
     assert gt.optim.RMSprop([p], foreach=True).param_groups[0]["foreach"]
+
+
+RECORDED = [
+    (gt.optim.SGD, {"weight_decay": 0.1}), (gt.optim.Adam, {}),
+    (gt.optim.Adam, {"amsgrad": True}), (gt.optim.AdamW, {}), (gt.optim.Adamax, {}),
+    (gt.optim.NAdam, {}), (gt.optim.RAdam, {"betas": (0.5, 0.6)}), (gt.optim.Adagrad, {}),
+    (gt.optim.RMSprop, {"momentum": 0.9, "centered": True}), (gt.optim.Adadelta, {}),
+    (gt.optim.ASGD, {"t0": 1, "lambd": 0.1}), (gt.optim.Rprop, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "options"), RECORDED)
+def test_gradients_flow_through_recorded_steps(kind: Any, options: dict[str, Any]) -> None:
+    """To the parameter before the steps, to what the gradient is made of, and to the rate."""
+
+    def stepped(x: gt.Tensor, a: gt.Tensor, lr: gt.Tensor) -> gt.Tensor:
+        p = x.clone()
+        optimizer = kind([p], lr=lr, differentiable=True, **options)
+        for _ in range(4):
+            p.grad = a * p.clone() ** 3
+            optimizer.step()
+        return p
+
+    def double(*values: float) -> gt.Tensor:
+        return gt.tensor(values, dtype=gt.float64, requires_grad=True)
+
+    default = gt.get_default_dtype()
+    gt.set_default_dtype(gt.float64)  # of the numbers of a state
+    try:
+        inputs = double(0.5, -1.5), double(1.0, 2.0), double(0.1)
+        assert gt.autograd.gradcheck(stepped, inputs, atol=1e-6)
+        rate = gt.autograd.grad(stepped(*inputs)[0], inputs[2])[0]
+        assert rate.item() != 0
+    finally:
+        gt.set_default_dtype(default)
+
+
+def test_recorded_steps_of_a_complex_parameter() -> None:
+    x, lr = gt.tensor([1 + 2j, 0.5j], dtype=gt.complex128), gt.tensor(0.1, dtype=gt.float64)
+    x.requires_grad_(), lr.requires_grad_()
+
+    def stepped(x: gt.Tensor, lr: gt.Tensor) -> gt.Tensor:
+        p = x.clone()
+        optimizer = gt.optim.RMSprop([p], lr=lr, differentiable=True)
+        for _ in range(2):
+            p.grad = p.clone() * (1 - 1j)
+            optimizer.step()
+        return p
+
+    assert gt.autograd.gradcheck(stepped, (x, lr))
+
+
+def test_a_recorded_step_writes_to_no_leaf() -> None:
+    p = leaf(1.0, 2.0)
+    p.grad = gt.ones(2)
+    optimizer = gt.optim.Adam([p], differentiable=True)
+    with pytest.raises(RuntimeError, match="Adam: 'params' must hold no leaf that requires grad"):
+        optimizer.step()
+    assert p.tolist() == [1.0, 2.0] and not optimizer.state
+    with pytest.raises(ValueError, match="SGD: 'params' must hold leaves"):
+        gt.optim.SGD([p * 1])
+    kept = p * 1
+    kept.retain_grad()
+    (kept * kept).sum().backward()
+    gt.optim.SGD([kept], lr=0.5).step()
+    assert kept.tolist() == [0.0, 0.0]
+
+
+def test_a_step_that_is_refused_is_not_counted() -> None:
+    p = leaf(1.0)
+    optimizer = gt.optim.ASGD([p], lr=0.5, alpha=0.5, lambd=-3.0)
+    p.grad = gt.ones(1)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="ASGD: 'alpha' must lead to a rate, with lambd"):
+            optimizer.step()
+        assert p.tolist() == [1.0] and not optimizer.state
+    optimizer.param_groups[0]["lambd"] = 0.0
+    optimizer.step()
+    optimizer.param_groups[0]["lambd"] = -3.0
+    with pytest.raises(ValueError, match="'alpha'"):
+        optimizer.step()
+    assert p.tolist() == [0.5] and optimizer.state[p]["step"] == 1
 
 
 def one(kind: Any = gt.optim.SGD, **options: Any) -> Any:
@@ -342,3 +426,22 @@ def test_a_rate_of_asgd_that_is_none_changes_no_parameter() -> None:
     with pytest.raises(errors.GpuTensorError, match="ASGD: 'alpha' must lead to a rate"):
         optimizer.step()
     assert optimizer.param_groups[0]["params"][0].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda o, p, s: (o, {}, s), "'swapin_parameters' must hold 1 tensors"),
+    (lambda o, p, s: (o, p, {}), "'swapin_optim_state' must have a dict 'state'"),
+    (lambda o, p, s: (o, p, {**s, "param_groups": []}), "must have 1 groups"),
+    (lambda o, p, s: (o, p, {**s, "param_groups": [{"params": [0]}]}), "must have the options"),
+    (lambda o, p, s: (o, p, {**s, "state": {5: {}}}), "must have a state of its parameters"),
+    (lambda o, p, s: (gt.optim.Adam([leaf(1.0)]), p, s), "'optimizer' must have a state"),
+])  # fmt: skip
+def test_what_cannot_be_swapped_in_changes_nothing(change: Any, said: str) -> None:
+    optimizer = one(gt.optim.Adam)
+    optimizer.step()
+    before, groups = optimizer.state, copy.copy(optimizer.param_groups)
+    swapped = change(optimizer, {"p": leaf(0.0, 0.0)}, optimizer.state_dict())
+    with pytest.raises(ValueError, match=said):
+        with gt.optim.swap_in_optimizer_params_and_state(*swapped):
+            pass
+    assert optimizer.state is before and optimizer.param_groups == groups

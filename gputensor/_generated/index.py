@@ -45,11 +45,11 @@ batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_no
 rms_norm random: bernoulli multinomial normal einsum: bilinear criterion:
 binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
 margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
-block_diag broadcast_tensors cartesian_prod cat column_stack combinations concat concatenate dstack
-hstack meshgrid repeat_interleave row_stack stack tile vstack search: bucketize isin searchsorted
-activation: celu celu_ hardshrink prelu rrelu selu selu_ threshold threshold_ rearrange:
-channel_shuffle fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle roll rot90
-factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse
+block_diag broadcast_tensors cat column_stack concat concatenate dstack hstack row_stack stack
+vstack search: bucketize isin searchsorted repeat: cartesian_prod combinations meshgrid
+repeat_interleave tile activation: celu celu_ hardshrink prelu rrelu selu selu_ threshold threshold_
+rearrange: channel_shuffle fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle roll
+rot90 factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse
 cholesky_solve inverse lu_solve triangular_solve copy: clone copy flip resolve_conj resolve_neg
 complex_view: complex conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy
 view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d
@@ -114,8 +114,8 @@ index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scat
 scatter_reduce scatter_reduce_ select_scatter slice_scatter window: istft order: kthvalue median
 mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
 masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones
-new_zeros spectrum: pinverse svd join: repeat repeat_interleave tile resize: resize_ resize_as_ set_
-where: where
+new_zeros spectrum: pinverse svd repeat: repeat repeat_interleave tile resize: resize_ resize_as_
+set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
@@ -127,31 +127,31 @@ conj imag real view_as_real factory: empty_like empty_memory_format empty_stride
 new_empty new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange
 arange_start arange_start_step eye linspace logspace random: bernoulli__float exponential_ uniform_
 random_factory: rand dropout: dropout native_dropout native_dropout_backward copy:
-_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype to_other join:
-block_diag broadcast_tensors cartesian_prod cat meshgrid_indexing repeat repeat_interleave_Tensor
-repeat_interleave_self_int stack rearrange: channel_shuffle col2im im2col pixel_shuffle
-pixel_unshuffle roll triangle: diag_embed tril triu pad: constant_pad_nd pad reflection_pad1d
-reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
-reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
-replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable topk
-search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
-unique_dim resize: resize_ fill: fill__Scalar zero_ binary: add_Tensor add__Tensor
-bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor div__Tensor floor_divide maximum
-minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar remainder_Tensor sub_Tensor
-threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu
-hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_
-hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward
-log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_
-rrelu selu selu_ sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink
-softshrink_backward tanh_backward threshold threshold_ unary: _conj_physical abs ceil cos exp floor
-log log1p neg reciprocal relu relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma
-special_i0e special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor
-isclose le_Tensor logical_or lt_Tensor ne_Tensor where: where_self ternary: _larger_backward
-clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather
-index_Tensor index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate
-index_add index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_reduce_two
-scatter_src scatter_value slice_scatter unfold_backward embedding: _embedding_bag
-_embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
+_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype to_other rearrange:
+channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed tril triu pad:
+constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
+reflection_pad2d_backward reflection_pad3d reflection_pad3d_backward replication_pad1d
+replication_pad1d_backward replication_pad2d replication_pad2d_backward replication_pad3d
+replication_pad3d_backward sort: sort sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor
+searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
+fill__Scalar zero_ join: block_diag broadcast_tensors cat stack repeat: cartesian_prod
+meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int binary: add_Tensor
+add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor div__Tensor
+floor_divide maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar remainder_Tensor
+sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu
+gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward
+hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_
+leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward
+prelu relu6 relu6_ rrelu selu selu_ sigmoid_backward silu silu_ silu_backward softplus
+softplus_backward softshrink softshrink_backward tanh_backward threshold threshold_ unary:
+_conj_physical abs ceil cos exp floor log log1p neg reciprocal relu relu_ round sigmoid sign sin
+sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e special_xlog1py xlogy_Tensor
+comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where:
+where_self ternary: _larger_backward clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor
+_unsafe_masked_index gather index_Tensor index_select take scatter: _unsafe_index_put
+_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_ scatter_add
+scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward embedding:
+_embedding_bag _embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
 embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
 masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
 masked_select_backward reduce: all all_dim amax amin any any_dim mean mean_dim nansum sum
@@ -246,11 +246,7 @@ randn_like.generator randperm randperm.generator randperm.generator_out randperm
 alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_
 feature_dropout feature_dropout_ native_dropout native_dropout_backward copy: _copy_from
 _copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy copy.out copy_ flip item
-resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other type_as join: _chunk_cat
-_chunk_cat.out block_diag broadcast_tensors cartesian_prod cat cat.out column_stack column_stack.out
-combinations concat concat.out concatenate concatenate.out dstack dstack.out hstack hstack.out
-meshgrid meshgrid.indexing repeat repeat_interleave.Tensor repeat_interleave.self_Tensor
-repeat_interleave.self_int row_stack row_stack.out stack stack.out tile vstack vstack.out rearrange:
+resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other type_as rearrange:
 channel_shuffle channel_shuffle.out col2im col2im.out fliplr flipud im2col im2col.out
 native_channel_shuffle pixel_shuffle pixel_shuffle.out pixel_unshuffle pixel_unshuffle.out roll
 roll.out rot90 rot90.out triangle: diag diag.out diag_embed diag_embed.out diagflat tril tril.out
@@ -265,28 +261,33 @@ search: bucketize.Scalar bucketize.Tensor bucketize.Tensor_out isin.Scalar_Tenso
 isin.Tensor_Tensor isin.Tensor_Tensor_out searchsorted.Scalar searchsorted.Tensor
 searchsorted.Tensor_out unique: _unique2 unique_consecutive unique_dim resize: resize_ resize_as_
 set_ set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor fill: fill.Scalar
-fill.Scalar_out fill.Tensor fill.Tensor_out fill_.Scalar fill_.Tensor fill_diagonal_ zero_ binary:
-add.Scalar add.Scalar_out add.Tensor add.out add_.Scalar add_.Tensor arctan2 arctan2.out arctan2_
-atan2 atan2.out atan2_ bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_and.Scalar_Tensor_out
-bitwise_and.Scalar_out bitwise_and.Tensor bitwise_and.Tensor_out bitwise_and_.Scalar
-bitwise_and_.Tensor bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Scalar_Tensor_out
-bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Tensor_Scalar_out
-bitwise_left_shift.Tensor_out bitwise_left_shift_.Tensor bitwise_left_shift_.Tensor_Scalar
-bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_or.Scalar_Tensor_out bitwise_or.Scalar_out
-bitwise_or.Tensor bitwise_or.Tensor_out bitwise_or_.Scalar bitwise_or_.Tensor
-bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Scalar_Tensor_out bitwise_right_shift.Tensor
-bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar_out
-bitwise_right_shift.Tensor_out bitwise_right_shift_.Tensor bitwise_right_shift_.Tensor_Scalar
-bitwise_xor.Scalar bitwise_xor.Scalar_Tensor bitwise_xor.Scalar_Tensor_out bitwise_xor.Scalar_out
-bitwise_xor.Tensor bitwise_xor.Tensor_out bitwise_xor_.Scalar bitwise_xor_.Tensor copysign.Scalar
-copysign.Scalar_out copysign.Tensor copysign.out copysign_.Scalar copysign_.Tensor div.Scalar
-div.Scalar_mode div.Scalar_mode_out div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode
-div_.Scalar div_.Scalar_mode div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode
-divide.Scalar_mode_out divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode
-divide_.Scalar divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode float_power.Scalar
-float_power.Scalar_out float_power.Tensor_Scalar float_power.Tensor_Scalar_out
-float_power.Tensor_Tensor float_power.Tensor_Tensor_out float_power_.Scalar float_power_.Tensor
-floor_divide floor_divide.Scalar floor_divide.Scalar_out floor_divide.out floor_divide_.Scalar
+fill.Scalar_out fill.Tensor fill.Tensor_out fill_.Scalar fill_.Tensor fill_diagonal_ zero_ join:
+_chunk_cat _chunk_cat.out block_diag broadcast_tensors cat cat.out column_stack column_stack.out
+concat concat.out concatenate concatenate.out dstack dstack.out hstack hstack.out row_stack
+row_stack.out stack stack.out vstack vstack.out repeat: cartesian_prod combinations meshgrid
+meshgrid.indexing repeat repeat_interleave.Tensor repeat_interleave.self_Tensor
+repeat_interleave.self_int tile binary: add.Scalar add.Scalar_out add.Tensor add.out add_.Scalar
+add_.Tensor arctan2 arctan2.out arctan2_ atan2 atan2.out atan2_ bitwise_and.Scalar
+bitwise_and.Scalar_Tensor bitwise_and.Scalar_Tensor_out bitwise_and.Scalar_out bitwise_and.Tensor
+bitwise_and.Tensor_out bitwise_and_.Scalar bitwise_and_.Tensor bitwise_left_shift.Scalar_Tensor
+bitwise_left_shift.Scalar_Tensor_out bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
+bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out bitwise_left_shift_.Tensor
+bitwise_left_shift_.Tensor_Scalar bitwise_or.Scalar bitwise_or.Scalar_Tensor
+bitwise_or.Scalar_Tensor_out bitwise_or.Scalar_out bitwise_or.Tensor bitwise_or.Tensor_out
+bitwise_or_.Scalar bitwise_or_.Tensor bitwise_right_shift.Scalar_Tensor
+bitwise_right_shift.Scalar_Tensor_out bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
+bitwise_right_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_out bitwise_right_shift_.Tensor
+bitwise_right_shift_.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
+bitwise_xor.Scalar_Tensor_out bitwise_xor.Scalar_out bitwise_xor.Tensor bitwise_xor.Tensor_out
+bitwise_xor_.Scalar bitwise_xor_.Tensor copysign.Scalar copysign.Scalar_out copysign.Tensor
+copysign.out copysign_.Scalar copysign_.Tensor div.Scalar div.Scalar_mode div.Scalar_mode_out
+div.Scalar_out div.Tensor div.Tensor_mode div.out div.out_mode div_.Scalar div_.Scalar_mode
+div_.Tensor div_.Tensor_mode divide.Scalar divide.Scalar_mode divide.Scalar_mode_out
+divide.Scalar_out divide.Tensor divide.Tensor_mode divide.out divide.out_mode divide_.Scalar
+divide_.Scalar_mode divide_.Tensor divide_.Tensor_mode float_power.Scalar float_power.Scalar_out
+float_power.Tensor_Scalar float_power.Tensor_Scalar_out float_power.Tensor_Tensor
+float_power.Tensor_Tensor_out float_power_.Scalar float_power_.Tensor floor_divide
+floor_divide.Scalar floor_divide.Scalar_out floor_divide.out floor_divide_.Scalar
 floor_divide_.Tensor fmax fmax.out fmin fmin.out fmod.Scalar fmod.Scalar_out fmod.Tensor
 fmod.Tensor_out fmod_.Scalar fmod_.Tensor gcd gcd.out gcd_ heaviside heaviside.out heaviside_ hypot
 hypot.out hypot_ lcm lcm.out lcm_ ldexp.Tensor ldexp.out ldexp_ logaddexp logaddexp.out logaddexp2
@@ -626,19 +627,25 @@ LATER: dict[str, dict[str, str]] = {
     register_vmap custom.infer_schema: infer_schema custom.library: Library fallthrough_kernel
     custom.opcheck: opcheck
     """),
+    "nn": _read("""
+    nn.parallel.: parallel parallel.data_parallel: DataParallel parallel.sync_norm: SyncBatchNorm
+    """),
     "nn.functional": _read("""
     _generated.functions: conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     cosine_similarity pairwise_distance pdist
     """),
+    "nn.parallel": _read("""
+    parallel.data_parallel: DataParallel parallel.distributed: DistributedDataParallel
+    """),
     "nn.utils": _read("""
     nn.utils.fusion.: fusion nn.utils.parametrizations.: parametrizations nn.utils.parametrize.:
-    parametrize nn.utils.rnn.: rnn nn.utils.stateless.: stateless nn.utils.fusion: fuse_conv_bn_eval
-    fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights nn.utils.hooked_norms:
-    remove_spectral_norm remove_weight_norm spectral_norm weight_norm nn.utils.making:
-    convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init
+    parametrize nn.utils.prune.: prune nn.utils.rnn.: rnn nn.utils.stateless.: stateless
+    nn.utils.fusion: fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights
+    nn.utils.hooked_norms: remove_spectral_norm remove_weight_norm spectral_norm weight_norm
+    nn.utils.making: convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format skip_init
     """),
     "optim": _read("""
-    optim.swa_utils.: swa_utils
+    optim.swa_utils.: swa_utils optim.swapping: swap_in_optimizer_params_and_state
     """),
     "utils": _read("""
     utils.checkpoint.: checkpoint utils.data.: data

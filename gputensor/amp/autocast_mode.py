@@ -86,8 +86,8 @@ class autocast(Guard):
         self._enter()
         return self
 
-    # What to put back is kept with the thread's state and not here: one object may be entered
-    # several times, and by several threads.
+    # The state to restore is kept with the thread's state: one object may be entered several times,
+    # and by several threads.
 
     def _enter(self) -> None:
         known, outer = self._autocast, current_block.get()
@@ -140,12 +140,12 @@ def _set_enabled(known: AutocastDevice, enabled: bool) -> None:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether autocast knows this type of device."""
+    """True if autocast supports this device type."""
     return _lookup(device_type, "is_autocast_available") is not None
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether operators on this type of device choose their precision here and now."""
+    """True while autocast is on for this device type in this thread or task."""
     known = _lookup(device_type, "is_autocast_enabled")
     return known is not None and known.is_enabled
 
@@ -171,7 +171,7 @@ def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether casts of weights are kept, here and now."""
+    """True while casts of weights are cached in this thread or task."""
     return cache_enabled.get()
 
 

@@ -1,15 +1,15 @@
-"""What the kernels at the Autocast keys do: which tensors are cast, to what, and the weight cache.
+"""The casts of the kernels at the Autocast keys, and the weight cache.
 
-The kernels are made by makers/autocast.py, by the field `autocast` of native_functions.yaml; who
-turns them on is autocast_mode.py. Source: aten/src/ATen/autocast_mode.h,
+makers/autocast.py makes the kernels from the field `autocast` of native_functions.yaml;
+autocast_mode.py turns them on. Source: aten/src/ATen/autocast_mode.h,
 autocast_mode.cpp.
 
 Note [The weight cache]
 A weight that several calls of one autocast block use is cast once. The cache holds the cast's bytes
-and no history: each use records a node of its own. So the cache keeps no weight alive, a cast that
-was made under no_grad serves where gradients are recorded, and gradients are summed in float32. An
-entry is good for one weight (not for another at its address), one version and storage of it (a
-weight that was written to is cast anew), one dtype, and one CUDA stream. PyTorch: the weight alone.
+and no history: each use records a node of its own. So the cache keeps no weight alive, a cast made
+under no_grad can be used where gradients are recorded, and gradients are summed in float32. An
+entry is valid for one weight object, its version and storage (a written weight is cast again), one
+dtype, and one CUDA stream. PyTorch's key is only the weight.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from ..tensor.storage import Storage
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
 
-# What autocast casts, and casts to: float64 is left to those who asked for it.
+# The dtypes that autocast casts from and to; float64 is not cast.
 _CASTABLE = (float32, float16, bfloat16)
 
 
 class AutocastDevice:
-    """A device type that autocast knows: its key and its dtypes.
+    """A device type with autocast: its key and its dtypes.
 
-    type: `cuda`, or the name of a further device; None while nobody brought one. dtype: what the
-    policy lower_precision_fp casts to, per thread and per task.
+    type: `cuda`, or the name of a further device; None until one is registered. dtype: the target
+    of the policy lower_precision_fp, per thread and per task.
     """
 
     __slots__ = ("key_name", "type", "key", "dtype", "supported")
@@ -113,9 +113,9 @@ def cast_list(tensors: Sequence[Any], to: dtype, device: AutocastDevice) -> list
 
 
 def widest(device: AutocastDevice, *tensors: Any) -> dtype:
-    """What the policy promote casts to: the dtype that holds the lower precision and all operands.
+    """The target of the policy promote: the dtype that holds the lower precision and all operands.
 
-    PyTorch raises where an operand has the other 16-bit type; here ordinary promotion goes on.
+    PyTorch raises for an operand of the other 16-bit type; here ordinary promotion applies.
     """
     found = device.dtype.get()
     for x in tensors:

@@ -221,7 +221,8 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs, as Python numbers, taken after `update`; {} if disabled."""
+        """The state for a checkpoint, as Python numbers, to be taken after `update`; {} if
+        disabled."""
         if not self._enabled:
             return {}
         return {

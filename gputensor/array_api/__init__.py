@@ -6,8 +6,8 @@
     >>> xp.mean(x, axis=0, keepdims=True)
     tensor([[1.5000, 2.5000, 3.5000]])
 
-A module for each chapter of the standard. The functions are thin: names, arguments and promotion
-are the standard's, what is computed is the operators'.
+There is a module for each chapter of the standard. The functions have the standard's names,
+arguments and promotion, and call operators.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

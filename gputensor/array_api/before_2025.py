@@ -1,6 +1,7 @@
-"""The revisions to 2024.12: what 2025.12 returns in tuples is in lists.
+"""The revisions up to 2024.12, which return lists where 2025.12 returns tuples.
 
-`x.__array_namespace__(api_version="2024.12")` is this module; all else is the package's.
+`x.__array_namespace__(api_version="2024.12")` is this module; everything else is that of the
+package.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Literal as _Literal
@@ -35,7 +36,7 @@ def broadcast_arrays(*arrays: _Tensor) -> list[_Tensor]:
 
 
 def meshgrid(*arrays: _Tensor, indexing: _Literal["xy", "ij"] = "xy") -> list[_Tensor]:
-    """The coordinates of a grid: each vector along a dimension of its own."""
+    """The coordinates of a grid; each vector varies along its own dimension."""
     return list(_creation.meshgrid(*arrays, indexing=indexing))
 
 

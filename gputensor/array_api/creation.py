@@ -28,7 +28,8 @@ def arange(
         stop = start + 0 * stop  # a float where one of them is
     has_floats = any(isinstance(n, float) for n in (start, stop, step))
     if has_floats and dtype is not None and dtype.category == INTEGER:
-        # The standard counts before it rounds; gt.arange of int64 rounds first, as PyTorch does.
+        # The standard computes the length before rounding; gt.arange of int64 rounds first, as
+        # PyTorch does.
         return gt.arange(start, stop, step, dtype=gt.float64, device=device).to(dtype)
     return gt.arange(start, stop, step, dtype=dtype, device=device)
 
@@ -77,7 +78,7 @@ def full(
     shape: int | tuple[int, ...], fill_value: bool | int | float | complex, *,
     dtype: dtype | None = None, device: Device = None,
 ) -> Tensor:  # fmt: skip
-    """The same number everywhere; without a dtype, in that of the number."""
+    """A tensor of one number, by default in the number's dtype."""
     return gt.full(_sizes(shape), fill_value, dtype=dtype, device=device)
 
 
@@ -85,7 +86,7 @@ def full_like(
     x: Tensor, /, fill_value: bool | int | float | complex, *, dtype: dtype | None = None,
     device: Device = None,
 ) -> Tensor:  # fmt: skip
-    """The same number everywhere, in the sizes and the dtype of x."""
+    """A tensor of one number with the sizes and the dtype of x."""
     return gt.full_like(x, fill_value, dtype=dtype, device=device)
 
 
@@ -101,7 +102,7 @@ def linspace(
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: each vector along a dimension of its own."""
+    """The coordinates of a grid; each vector varies along its own dimension."""
     return gt.meshgrid(*arrays, indexing=indexing) if arrays else ()
 
 

@@ -1,4 +1,4 @@
-"""Data types: what they are, in which of them operands meet, and casts."""
+"""Data types: kinds, limits, promotion and casts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
 
 
 def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
-    """Whether a dtype is of a kind, as "integral", or is that dtype; of a tuple, one of them."""
+    """True if a dtype is of a kind such as "integral", or equals a dtype; for a tuple, any of
+    them."""
     if not isinstance(dtype, gt.dtype):
         raise errors.not_a_dtype("isdtype", dtype)
     given = kind if isinstance(kind, tuple) else (kind,)
@@ -49,7 +50,7 @@ def _is(element: dtype, kind: str) -> bool:
 
 
 def result_type(*arrays_and_dtypes: Tensor | Number | dtype) -> dtype:
-    """The dtype in which tensors, dtypes and numbers meet; a tensor's size does not matter."""
+    """The promoted dtype of tensors, dtypes and numbers; 0-d tensors promote like others."""
     found, numbers = None, []
     for x in arrays_and_dtypes:
         element = x if isinstance(x, gt.dtype) else x.dtype if isinstance(x, Tensor) else None
@@ -65,7 +66,7 @@ def result_type(*arrays_and_dtypes: Tensor | Number | dtype) -> dtype:
 
 
 def beside(element: dtype, value: Any) -> dtype:
-    """The dtype of a number beside a tensor of dtype `element`; its kind may be a wider one."""
+    """The dtype of a number combined with a tensor of dtype `element`; the kind may be wider."""
     if type(value) not in (bool, int, float, complex):
         raise errors.wrong_type("result_type", "x", "be a tensor or a number", value)
     own = number_dtype(type(value), gt.get_default_dtype())
@@ -75,14 +76,15 @@ def beside(element: dtype, value: Any) -> dtype:
 
 
 def like(x: Tensor, other: Tensor | Number) -> Tensor:
-    """A number as a tensor that promotes `x` by its kind alone; a tensor as it is."""
+    """Convert a number to a tensor that promotes with `x` only by its kind; return a tensor
+    unchanged."""
     if isinstance(other, Tensor):
         return other
     return gt.full((), other, dtype=beside(x.dtype, other), device=x.device)
 
 
 def together(op: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors that meet in the dtype which the standard says."""
+    """Two operands as tensors of the standard's promoted dtype."""
     if isinstance(x1, Tensor):
         if not isinstance(x2, Tensor):
             return x1, like(x1, x2)
@@ -103,7 +105,7 @@ def astype(
 
 
 def can_cast(from_: dtype | Tensor, to: dtype, /) -> bool:
-    """Whether promotion may lead from one dtype to another."""
+    """True if promotion can lead from one dtype to the other."""
     element = from_.dtype if isinstance(from_, Tensor) else from_
     if element is to:
         return True
@@ -116,7 +118,7 @@ def can_cast(from_: dtype | Tensor, to: dtype, /) -> bool:
 
 @dataclass(frozen=True)
 class finfo_object:
-    """Limits of a floating dtype; of a complex one, those of its parts."""
+    """Limits of a floating dtype, or of the parts of a complex one."""
 
     bits: int
     eps: float
@@ -153,7 +155,7 @@ def iinfo(type: dtype | Tensor, /) -> iinfo_object:
 
 
 def promoted(op: str, arrays: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors in the dtype in which all meet."""
+    """Cast tensors to their promoted dtype."""
     if not arrays:
         raise errors.must(op, "arrays", "hold a tensor at least", errors.Got("none"))
     first = arrays[0]

@@ -1,7 +1,7 @@
-"""Functions of each element on its own.
+"""Elementwise functions.
 
-Where the standard promotes otherwise than PyTorch (tensors without dimensions count as much as
-others) `together` has the rule; all else is the operator's.
+`together` has the standard's promotion, which differs from PyTorch's for 0-d tensors; the rest is
+the operator's.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 == x2."""
+    """True where x1 == x2."""
     return gt.eq(*together("equal", x1, x2))
 
 
@@ -155,12 +155,12 @@ def floor_divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def greater(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 > x2."""
+    """True where x1 > x2."""
     return gt.gt(*together("greater", x1, x2))
 
 
 def greater_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 >= x2."""
+    """True where x1 >= x2."""
     return gt.ge(*together("greater_equal", x1, x2))
 
 
@@ -175,27 +175,27 @@ def imag(x: Tensor, /) -> Tensor:
 
 
 def isfinite(x: Tensor, /) -> Tensor:
-    """Whether neither infinite nor NaN."""
+    """True where an element is neither infinite nor NaN."""
     return gt.isfinite(x)
 
 
 def isinf(x: Tensor, /) -> Tensor:
-    """Whether infinite."""
+    """True where an element is infinite."""
     return gt.isinf(x)
 
 
 def isnan(x: Tensor, /) -> Tensor:
-    """Whether NaN."""
+    """True where an element is NaN."""
     return gt.isnan(x)
 
 
 def less(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 < x2."""
+    """True where x1 < x2."""
     return gt.lt(*together("less", x1, x2))
 
 
 def less_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 <= x2."""
+    """True where x1 <= x2."""
     return gt.le(*together("less_equal", x1, x2))
 
 
@@ -225,22 +225,22 @@ def logaddexp(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def logical_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether both are true."""
+    """True where both operands are true."""
     return gt.logical_and(*together("logical_and", x1, x2))
 
 
 def logical_not(x: Tensor, /) -> Tensor:
-    """Whether zero."""
+    """True where an element is zero."""
     return gt.logical_not(x)
 
 
 def logical_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether one is true at least."""
+    """True where at least one operand is true."""
     return gt.logical_or(*together("logical_or", x1, x2))
 
 
 def logical_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether one alone is true."""
+    """True where exactly one operand is true."""
     return gt.logical_xor(*together("logical_xor", x1, x2))
 
 
@@ -270,7 +270,7 @@ def nextafter(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def not_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 != x2."""
+    """True where x1 != x2."""
     return gt.ne(*together("not_equal", x1, x2))
 
 
@@ -295,7 +295,7 @@ def reciprocal(x: Tensor, /) -> Tensor:
 
 
 def remainder(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """What floor_divide leaves; it has the sign of x2."""
+    """The remainder of floor_divide; it has the sign of x2."""
     return gt.remainder(*together("remainder", x1, x2))
 
 
@@ -313,7 +313,7 @@ def sign(x: Tensor, /) -> Tensor:
 
 
 def signbit(x: Tensor, /) -> Tensor:
-    """Whether the sign is minus, also that of -0."""
+    """True where the sign bit is set, also for -0."""
     return gt.signbit(x)
 
 

@@ -81,7 +81,7 @@ def irfftn(
 
 
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The transform of real numbers; the half that says all."""
+    """Fourier transform of a real signal; returns the non-negative frequencies."""
     return gt.fft.rfft(x, n, axis, norm)
 
 
@@ -97,7 +97,8 @@ def rfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:  # fmt: skip
-    """The transform of real numbers over several axes; the half that says all."""
+    """Fourier transform of a real signal over several axes; returns the non-negative frequencies of
+    the last."""
     return gt.fft.rfftn(x, s, axes, norm)
 
 

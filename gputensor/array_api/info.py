@@ -1,4 +1,4 @@
-"""What the namespace has: `xp.__array_namespace_info__()`."""
+"""Capabilities of the namespace: `xp.__array_namespace_info__()`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Info:
     """The namespace's capabilities, devices and dtypes."""
 
     def capabilities(self) -> Capabilities:
-        """What the standard leaves to a library."""
+        """The optional parts of the standard."""
         return {
             "boolean indexing": True, "data-dependent shapes": True, "max dimensions": MOST_DIMS,
         }  # fmt: skip

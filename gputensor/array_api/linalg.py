@@ -77,7 +77,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
 
 
 def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """How many singular values are larger than rtol times the largest."""
+    """The number of singular values larger than rtol times the largest."""
     return gt.linalg.matrix_rank(x, rtol=rtol)
 
 
@@ -105,7 +105,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The solution of x1 @ x = x2, where x2 is one vector, or matrices."""
     first, second = promoted("solve", (x1, x2))
     if second.ndim > 1 and second.ndim < first.ndim:
-        second = second.unsqueeze(0)  # PyTorch takes what lacks a dimension for vectors
+        second = second.unsqueeze(0)  # PyTorch treats an operand with one dimension less as vectors
     return gt.linalg.solve(first, second)
 
 

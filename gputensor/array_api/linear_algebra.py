@@ -1,4 +1,4 @@
-"""Products of matrices and vectors that stand in the main namespace."""
+"""Products of matrices and vectors in the main namespace."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
 
 
 def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
-    """Tensors behind each other along an axis they have; flattened first for None."""
+    """Concatenate tensors along an existing axis; for None, flatten them first."""
     found = promoted("concat", arrays)
     if axis is None:
         return gt.concat([x.reshape(-1) for x in found])

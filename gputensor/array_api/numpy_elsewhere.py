@@ -34,7 +34,8 @@ def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
-    """Libraries look for these words of NumPy's: Dask takes from them what kind a result has."""
+    """Raise with NumPy's words, which libraries search for: Dask infers a result's kind from
+    them."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -65,7 +66,7 @@ def isreal(x: Tensor) -> Tensor:
 
 
 def nanprod(a: Tensor, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """`np.nanprod`: NaN counts as one."""
+    """`np.nanprod`: NaN counts as 1."""
     kept = gt.where(gt.isnan(a), 1, a)
     return statistical.prod(kept, axis=axis, dtype=dtype, keepdims=keepdims)
 
@@ -117,7 +118,7 @@ def diag(v: Tensor, *, k: int = 0) -> Tensor:
 def diff(
     a: Tensor, *, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:
-    """`np.diff` with something before or behind: what has no axis is one slice."""
+    """`np.diff` with prepend or append; a 0-d one is a single slice."""
 
     def slices(given: Any) -> Tensor | None:
         if given is None:
@@ -145,7 +146,7 @@ def linspace(
     start: Any, stop: Any, *, num: int = 50, endpoint: bool = True, dtype: Any = None,
     axis: int = 0,
 ) -> Tensor:  # fmt: skip
-    """`np.linspace`, whose bounds may be tensors; integers are rounded down."""
+    """`np.linspace` with bounds that may be tensors; integers are rounded down."""
     like = start if isinstance(start, Tensor) else stop
     made = gt.float64 if not like.is_floating_point() else like.dtype
     low, high = (_beside(like, x).to(made) for x in (start, stop))
@@ -171,7 +172,7 @@ def nanargmin(a: Tensor, *, axis: int | None = None, keepdims: bool = False) -> 
 
 
 def _numbers(op: str, a: Tensor, axis: int | None, otherwise: float) -> Tensor:
-    """Another number in the place of NaN."""
+    """Replace NaN by a number."""
     if not a.is_floating_point():
         return a
     is_nan = gt.isnan(a)
@@ -181,12 +182,12 @@ def _numbers(op: str, a: Tensor, axis: int | None, otherwise: float) -> Tensor:
 
 
 def nanmax(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """`np.nanmax`: NaN where there is nothing else."""
+    """`np.nanmax`: NaN if all elements are NaN."""
     return _extreme(gt.amax, a, axis, keepdims, -gt.inf)
 
 
 def nanmin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """`np.nanmin`: NaN where there is nothing else."""
+    """`np.nanmin`: NaN if all elements are NaN."""
     return _extreme(gt.amin, a, axis, keepdims, gt.inf)
 
 
@@ -236,7 +237,7 @@ def ravel_multi_index(multi_index: Sequence[Tensor], dims: Sequence[int]) -> Ten
 
 
 def take(a: Tensor, indices: Any, *, axis: int | None = None) -> Tensor:
-    """`np.take` by indexing, which takes what an index may be on every device."""
+    """`np.take` by indexing, which accepts every index on every device."""
     if axis is None:
         return a.reshape(-1)[indices]
     return a[(slice(None),) * (axis % a.ndim) + (indices,)]
@@ -259,7 +260,7 @@ def digitize(x: Tensor, bins: Any, *, right: bool = False) -> Tensor:
 def histogram(
     a: Tensor, *, bins: Any = 10, range: Any = None, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """`np.histogram`: counts, and the bounds, of which the last is within."""
+    """`np.histogram`: counts and edges; the last bin includes its right edge."""
     a = a.ravel()
     if isinstance(bins, (int, np.integer)):
         low, high = (a.min(), a.max()) if range is None else range

@@ -22,22 +22,22 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """For each place of `indices` the element there along the axis."""
+    """The elements at `indices` along the axis."""
     return gt.take_along_dim(x, indices.to(gt.int64), axis)
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Where the largest element is, the first of several; in the flattened tensor for None."""
+    """The index of the first largest element; in the flattened tensor for None."""
     return gt.argmax(x, axis, keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Where the smallest element is, the first of several; in the flattened tensor for None."""
+    """The index of the first smallest element; in the flattened tensor for None."""
     return gt.argmin(x, axis, keepdims)
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """How many elements are not zero."""
+    """The number of nonzero elements."""
     return sum(gt.ne(x, 0), axis=axis, dtype=gt.int64, keepdims=keepdims)
 
 
@@ -53,7 +53,7 @@ def searchsorted(
     x1: Tensor, x2: Tensor | int | float, /, *, side: Literal["left", "right"] = "left",
     sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Where each element of x2 has its place in x1, which is sorted, or is once by `sorter`."""
+    """The indices that keep x1 sorted when elements of x2 are inserted; `sorter` sorts x1."""
     if sorter is not None:
         sorter = sorter.to(gt.int64)
     first, second = together("searchsorted", x1, x2)
@@ -61,7 +61,7 @@ def searchsorted(
 
 
 def where(condition: Tensor, x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 where the condition holds, x2 elsewhere."""
+    """x1 where the condition is true, x2 elsewhere."""
     if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
         x1 = gt.full((), x1, device=condition.device)
     return gt.where(condition, *together("where", x1, x2))
@@ -88,7 +88,7 @@ class UniqueInverse(NamedTuple):
 
 
 def isin(x1: Tensor | int, x2: Tensor | int, /, *, invert: bool = False) -> Tensor:
-    """Whether each element of x1 is somewhere in x2."""
+    """True where an element of x1 is in x2."""
     first, second = together("isin", x1, x2)
     return gt.isin(first, second, invert=invert)
 

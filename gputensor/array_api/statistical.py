@@ -1,7 +1,7 @@
 """Statistics over axes, and the utilities `all`, `any` and `diff`.
 
-PyTorch takes an empty tuple of axes for all of them, the standard for none: `over` has the rule.
-Sums and products of small integers are int64 or uint64, of which PyTorch has the first alone.
+For PyTorch an empty tuple of axes means all axes, for the standard none: see `over`. Sums and
+products of small integers are int64 or uint64, in PyTorch only int64.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def over(
 ) -> Tensor:
     """An operator over axes: None for all of them, () for none."""
     if axis == ():
-        # each element is a slice of its own
+        # each element is its own slice
         return op(x.unsqueeze(-1), (-1,), False, **more)
     return op(x, tuple(range(x.ndim)) if axis is None else axis, keepdims, **more)
 
@@ -84,7 +84,7 @@ def prod(
     element = _sum_dtype(x, dtype)
     if isinstance(axis, int):
         return gt.prod(x, axis, keepdims, dtype=element)
-    # the operator takes one axis: those that go are made one
+    # the operator takes one axis: merge the reduced axes
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in axis]
     kept = [a for a in range(x.ndim) if a not in axes]
     sizes = [1 if a in axes else n for a, n in enumerate(x.shape)]
@@ -133,12 +133,12 @@ def _var(x: Tensor, dims: Axes, keepdim: bool, correction: float) -> Tensor:
 
 
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements are true."""
+    """True if all elements are true."""
     return over(gt.all, x.to(gt.bool), axis, keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether one element is true at least."""
+    """True if at least one element is true."""
     return over(gt.any, x.to(gt.bool), axis, keepdims)
 
 

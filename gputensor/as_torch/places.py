@@ -38,7 +38,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.nn.utils.convert_parameters": ("gputensor.nn.utils",),
     "torch.nn.parameter": ("gputensor.nn",),
     "torch.nn.attention": ("gputensor.nn",),
-    "torch.nn.parallel": ("gputensor.nn",),
+    "torch.nn.parallel.distributed": ("gputensor.nn.parallel",),
+    "torch.nn.parallel.data_parallel": ("gputensor.nn.parallel",),
     "torch.autograd.variable": ("gputensor.autograd",),
     "torch.distributions.transforms": (
         "gputensor.distributions.transforms",

@@ -21,7 +21,6 @@ from gputensor.nn.modules import conv, functional, loss, norm, pooling
 from gputensor.structured.generator import default_generator
 
 from . import functions, legacy_types
-from .absent import PAGE
 
 # What programs compare with: names and behaviour are this PyTorch's.
 VERSION = "2.13.0"
@@ -102,43 +101,6 @@ def compiled(model: Any = None, **options: Any) -> Any:
     if model is None:
         return lambda given: compiled(given, **options)
     return model if isinstance(model, gt.nn.Module) else gt.fuse(model)
-
-
-class SyncBatchNorm(norm._BatchNorm):
-    """Batch norm of one process; within a group of several it refuses to run."""
-
-    ndims: typing.ClassVar[tuple[int, ...]] = (2, 3, 4, 5)
-
-    def forward(self, input: Any) -> Any:
-        if gt.distributed.is_initialized() and gt.distributed.get_world_size() > 1:
-            why = "statistics are not shared between processes"
-            raise NotImplementedError(f"torch.nn.SyncBatchNorm: {why} ({PAGE})")
-        return super().forward(input)
-
-    @classmethod
-    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
-        """The module itself."""
-        return module
-
-
-class DataParallel(gt.nn.Module):
-    """A module that runs on one device; over several, gt.distributed trains in parallel."""
-
-    module: Any
-    device_ids: list[Any]
-
-    def __init__(
-        self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0
-    ) -> None:
-        super().__init__()
-        self.module = module
-        self.device_ids = list(range(gt.cuda.device_count()) if device_ids is None else device_ids)
-        if len(self.device_ids) > 1:
-            why = "one process has one device: use nn.parallel.DistributedDataParallel, or give one"
-            raise NotImplementedError(f"torch.nn.DataParallel: {why} in device_ids ({PAGE})")
-
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        return self.module(*inputs, **kwargs)
 
 
 def _has_levels() -> bool:
@@ -291,8 +253,6 @@ STAND_INS: dict[str, dict[str, Any]] = {
                     "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "git_version": "unknown",
                       "debug": False, "xpu": None},
-    "torch.nn": {"SyncBatchNorm": SyncBatchNorm, "DataParallel": DataParallel},
-    "torch.nn.parallel": {"DataParallel": DataParallel},
     "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
     "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},

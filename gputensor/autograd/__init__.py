@@ -1,10 +1,10 @@
 """Automatic differentiation: `gt.autograd.grad`, `backward`, `Function`, `gradcheck` and the modes.
 
-node.py is what a recorded operation is, saved.py what it keeps, history.py what a tensor knows of
-where it comes from, variable.py what its attributes do and how it is recorded,
-inplace_or_view.py what views and in-place operators do to it, formulas/ what the derivatives of
-native_functions.yaml call; engine.py is what users call, engine_run.py walks the graph, and
-engine_node.py looks after hooks and whatever else is attached. The node of each operator is in
+node.py has recorded operations, saved.py their saved values, history.py the history of a tensor,
+variable.py the tensor's attributes and recording, inplace_or_view.py the effect of views and
+in-place operators on histories, formulas/ the functions called by derivatives of
+native_functions.yaml; engine.py has the public functions, engine_run.py walks the graph, and
+engine_node.py handles hooks and other attachments. The node of each operator is in
 `_generated/kernels/`, the recording kernels in makers/autograd.py.
 """
 

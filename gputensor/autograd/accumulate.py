@@ -1,7 +1,8 @@
-"""Adds a gradient to a leaf: in place, or by taking it over where nobody else has it.
+"""Accumulation of a gradient in a leaf: in place, or by using the gradient itself if it has no
+other reference.
 
 Source: torch/csrc/autograd/functions/accumulate_grad.h, whose layout contract holds here: a
-gradient lies in memory as its leaf does, or row by row where the leaf is not dense.
+gradient has its leaf's layout, or is row-major if the leaf is not dense.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .inplace_or_view import bump_version
 
 Grads = list[Tensor | Any]  # None where none arrived
 
-# What getrefcount says of an object that one list alone holds; Pythons differ.
+# getrefcount of an object that only one list holds; it depends on the Python version.
 _held = [object()]
 _OWNED = getrefcount(_held[0])
 
@@ -28,7 +29,7 @@ _accumulating = threading.RLock()
 
 
 def _reset_after_fork() -> None:
-    """In a forked child: another thread of the parent may have it, and is not there to let go."""
+    """In a forked child: a thread of the parent, which does not exist here, may hold the lock."""
     global _accumulating
     _accumulating = threading.RLock()
 
@@ -39,7 +40,7 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
     """Add the gradient in `buffer`, which holds the engine's only reference to it, to `own.grad`.
 
-    shape: of the leaf. create: the addition is to be recorded, so nothing is written in place.
+    shape: of the leaf. create: record the addition, so do not write in place.
     """
     lock = _accumulating
     lock.acquire()
@@ -68,7 +69,7 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
 
 
 def _fits(g: Tensor, shape: Geometry) -> bool:
-    """True if the gradient lies as its leaf does; where the leaf is not dense, row by row."""
+    """True if the gradient has its leaf's layout, or is row-major for a leaf that is not dense."""
     if shape.is_non_overlapping_and_dense:
         return g._geometry.strides == shape.strides
     return g._geometry.is_contiguous

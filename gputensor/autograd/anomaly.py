@@ -62,7 +62,7 @@ class set_detect_anomaly(detect_anomaly):
         """It is on since the guard was made."""
 
     def __call__(self, function: Any) -> Any:
-        self.__exit__()  # a decorator sets the mode for the calls alone
+        self.__exit__()  # a decorator sets the mode only for calls
         return super().__call__(function)
 
 
@@ -82,7 +82,7 @@ def stack() -> str:
 
 
 def explain(node: Any) -> None:
-    """Warn where the operation was called whose derivative fails."""
+    """Warn with the call site of the operation whose derivative fails."""
     import warnings
 
     if node.trace is not None:

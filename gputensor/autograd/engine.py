@@ -1,6 +1,6 @@
-"""The engine: `backward` and `grad`, what users call to differentiate.
+"""The engine's public functions: `backward` and `grad`.
 
-engine_run.py walks the graph, engine_node.py looks after nodes that users attached something to.
+engine_run.py walks the graph, engine_node.py runs nodes with hooks and other attachments.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ def backward(
     """Add the gradient of `tensors` to `grad` of the leaves that they were made from.
 
     Args:
-        grad_tensors: the gradient that arrives at each tensor; None will do for one element.
-        retain_graph: keep what the nodes saved, to go through the graph again; as create_graph
-            unless given.
-        create_graph: record the derivatives too, to differentiate them again.
-        inputs: the tensors to accumulate into, all leaves unless given.
+        grad_tensors: the incoming gradient of each tensor; None is allowed for one element.
+        retain_graph: keep saved values for another backward; by default create_graph.
+        create_graph: record the derivatives, so that they can be differentiated.
+        inputs: the tensors to accumulate into, by default all leaves.
     Raises: AutogradError if a tensor has no history, or if the graph was used up before.
     """
     outputs = _tuple(tensors)

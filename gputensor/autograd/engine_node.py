@@ -1,7 +1,7 @@
-"""One node, or leaf, of a run through the engine, with all that users may have put around it.
+"""Running one node or leaf in the engine, with hooks and other attachments.
 
-Hooks, inputs whose gradients are asked for, functions of users, anomaly mode and streams are looked
-after here; most nodes have none of them, and engine_run.py runs those itself.
+This module handles hooks, requested inputs, users' functions, anomaly mode and streams; most nodes
+have none of these, and engine_run.py runs them itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Grads = list[Tensor | Any]  # None where none arrived
 
 
 class Careful:
-    """What a run does about a node that is not plain.
+    """A run's handling of nodes with attachments.
 
     needed: the nodes to run, None for all. captures: node -> [(output, input)]; found: the
     gradients of inputs. keep, create: as in `backward`. own_state: the caller's dispatch state.
@@ -86,8 +86,8 @@ class Careful:
         return self._narrowed(node).backward(*grads)
 
     def _narrowed(self, node: Node) -> Node:
-        """The node with those edges alone that lead to what is wanted, so that no other operand's
-        formula runs: itself, or a twin. Source: engine.h, task_should_compute_output."""
+        """The node, or a copy with only the edges that lead to requested inputs, so that no other
+        formula runs. Source: engine.h, task_should_compute_output."""
         needed = self.needed
         if needed is None or len(node.edges) < 2:
             return node
@@ -107,7 +107,7 @@ class Careful:
         return needed is None or any([e is not None and e[0] in needed for e in node.edges])
 
     def _in_own_state(self, function: Any, *args: Any) -> Any:
-        """Call what is the user's with the user's dispatch state."""
+        """Call a user's function with the user's dispatch state."""
         if self.create:
             return function(*args)
         state = _state.get()
@@ -147,7 +147,7 @@ class Careful:
         return g
 
     def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
-        """What a node's hook makes of gradients: as many as before, each like its former."""
+        """Gradients after a node's hook: the same number, each with the same properties."""
         changed = self._in_own_state(hook, *args)
         if changed is None:
             return values
@@ -166,8 +166,8 @@ class Careful:
     # --- the end of a path ------------------------------------------------------------------------
 
     def finish_leaf(self, node: AccumulateGrad, buffer: Grads) -> None:
-        """Accumulate into a leaf, or return its gradient. buffer: holds the only reference to it,
-        where there is but one."""
+        """Accumulate into a leaf, or return its gradient. buffer: holds the only reference, if
+        there is only one."""
         with on_stream(node):
             x = node.variable
             own = own_of(x)
@@ -200,7 +200,7 @@ class Careful:
             self.leaf_streams.append((device_of(node), node.stream))
 
     def join_streams(self) -> None:
-        """Let the caller's streams wait for those that gradients were left on."""
+        """Let the caller's streams wait for the streams of the gradients."""
         for device, stream in self.leaf_streams:
             current = current_stream(device)
             if identity(current) != identity(stream):
@@ -208,7 +208,7 @@ class Careful:
 
 
 def _check_replacement(hook: Any, before: Any, after: Any) -> None:
-    """Raises: AutogradError if a hook changed what must stay. Source: check_single_result."""
+    """Raises: AutogradError if a hook changed a fixed property. Source: check_single_result."""
     if not isinstance(after, Tensor):
         rule = f"must return Tensors or None (got {type(after).__name__})"
         raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)
@@ -224,5 +224,5 @@ def _check_replacement(hook: Any, before: Any, after: Any) -> None:
 
 
 def all_none(grads: Grads) -> bool:
-    # `grads.count(None)` would ask each tensor whether it equals None
+    # `grads.count(None)` would compare each tensor with None
     return not any([g is not None for g in grads])

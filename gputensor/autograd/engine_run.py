@@ -1,10 +1,10 @@
 """One run of the engine: through a graph from its results to its leaves, each node once.
 
-A node is younger than all that it leads to: its edges are there before it takes its number. So the
-nodes that can be reached, the youngest first, are an order in which a node runs when all that its
-gradient is made of has arrived; only a leaf, which has no number, counts what is still to come, and
-goes first as soon as that is all. Everything happens in the calling thread, and nothing recurses,
-so that a chain of any length is fine. Source: torch/csrc/autograd/engine.cpp.
+A node has a higher number than all nodes it leads to, since its edges are set before it takes its
+number. So running the reachable nodes in descending order runs each node after all parts of its
+gradient have arrived; only a leaf, which has no number, counts the missing parts, and is finished
+as soon as none is missing. Everything runs in the calling thread without recursion, so chains may
+have any length. Source: torch/csrc/autograd/engine.cpp.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_m
 from .node import AccumulateGrad, Edge, Node
 from .streams import on_stream, wait
 
-# Within so many backwards the next one goes on in a thread of its own, whose stack is empty: each
-# takes a dozen frames of ours and what user code has between them, and Python's limit is 1000.
+# After this many nested backwards the next one runs in a new thread with an empty stack: each takes
+# a dozen frames plus those of user code, and Python's limit is 1000.
 # Source: torch/csrc/autograd/engine.cpp, MAX_DEPTH.
 NESTED_AT_MOST = 20
 _thread = threading.local()
@@ -49,7 +49,7 @@ class Run(Careful):
         self.missing: dict[Node, int] = {}
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
-        """The gradients of what is wanted; deep within backwards, on another thread's stack."""
+        """The requested gradients; deeply nested backwards run on another thread's stack."""
         depth = getattr(_thread, "depth", 0)
         if depth >= NESTED_AT_MOST:
             return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
@@ -64,8 +64,8 @@ class Run(Careful):
         if wanted is not None:
             order = self._choose(order, wanted, accumulates)
         state, mode = _state.get(), grad_mode.get()
-        # A derivative computes in the types of its forward call, wherever backward is called.
-        # Nothing is recorded below, so the formulas need not ask; user code has its own state.
+        # A derivative computes in its forward call's dtypes, wherever backward is called. Nothing
+        # is recorded here, so the formulas need no checks; user code has its own state.
         if state is PLAIN:
             below = BELOW
         else:
@@ -77,7 +77,7 @@ class Run(Careful):
                 _state.set(self.own_state if self.create else below)
                 for number, ((node, output), g) in enumerate(zip(roots, grads)):
                     self._arrive(node, output, g, None, number)
-                grads.clear()  # a leaf may take over what is its gradient alone
+                grads.clear()  # a leaf may take over a gradient without other references
                 g = None
                 for leaf in [leaf for leaf, missing in self.missing.items() if not missing]:
                     if self.needed is None or leaf in self.needed:
@@ -95,7 +95,7 @@ class Run(Careful):
         """Run the nodes. Written out: this is every node of every backward."""
         buffers, missing, needed, keep = self.buffers, self.missing, self.needed, self.keep
         is_plain_run = not self.captures and needed is None and not anomaly.is_on
-        complete: list[Node] = []  # leaves whose gradients have all arrived
+        complete: list[Node] = []  # leaves with complete gradients
         for node in order:
             buffer = buffers.pop(node, None)
             edges = node.edges
@@ -156,14 +156,14 @@ class Run(Careful):
                     missing[following] -= 1
                     if not missing[following]:
                         complete.append(following)
-            results = g = arrived = None  # else a leaf would not be the only owner of its gradient
+            results = g = arrived = None  # a leaf must be the only owner of its gradient
             if complete:
                 for leaf in complete:
                     self._finish(leaf)
                 complete.clear()
 
     def _order(self, roots: list[Edge]) -> list[Node]:
-        """The nodes that can be reached, the youngest first; counts the edges to each leaf."""
+        """The reachable nodes in descending order; also counts the edges to each leaf."""
         missing = self.missing
         order: list[Node] = []
         seen: set[Node] = set()
@@ -189,7 +189,7 @@ class Run(Careful):
     def _choose(
         self, order: list[Node], wanted: list[Edge | None], accumulates: bool
     ) -> list[Node]:
-        """The nodes of `order` on a way to what is wanted."""
+        """The nodes of `order` on a path to requested inputs."""
         self.found = [None] * len(wanted)
         needed: set[Node] = set()
         for number, edge in enumerate(wanted):
@@ -202,7 +202,7 @@ class Run(Careful):
             if node not in leads and any([e is not None and e[0] in leads for e in node.edges]):
                 leads.add(node)
         self.needed = leads
-        # what only ends here is not run itself
+        # a requested input itself is not run
         for node in needed:
             if type(node) is not AccumulateGrad and not self._leads_on(node):
                 self.captures.setdefault(node, [])
@@ -213,7 +213,7 @@ class Run(Careful):
     def _arrive(
         self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int
     ) -> None:
-        """Add gradient `number` of `source` to what has arrived at an output of `node`."""
+        """Add gradient `number` of `source` to the sum at an output of `node`."""
         buffer = self.buffers.get(node)
         if buffer is None:
             buffer = self.buffers[node] = [None] * len(node.outputs)
@@ -236,7 +236,7 @@ class Run(Careful):
                 buffer[output] = calls.add_Tensor(before, g)
 
     def _finish(self, leaf: Any) -> None:
-        """Give a leaf what has arrived for it."""
+        """Pass a leaf its accumulated gradient."""
         buffer = self.buffers.pop(leaf, None)
         if buffer is None or buffer[0] is None:
             return

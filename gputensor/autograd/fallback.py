@@ -1,10 +1,10 @@
-"""The kernel at the autograd keys of operators that have no derivative, and what it does about it.
+"""The kernel at the autograd keys of operators without a derivative.
 
-One mode serves the process. "warn", as at the start: the operator runs, and where backward comes to
-its results it warns. "error" refuses operands that require grad; "nothing" is a fallthrough, and
-results are constants unless the operator's own kernel was made of differentiable ones. Shipped
-operators without a derivative (comparisons, factories) are passed over in every mode.
-Source: torch/csrc/autograd/autograd_not_implemented_fallback.cpp, where "error" is not there yet.
+One mode applies to the process. "warn", the default: the operator runs, and backward warns when it
+reaches the results. "error" rejects operands that require grad; "nothing" is a fallthrough, and
+results are constants unless the operator's own kernel calls differentiable operators. Built-in
+operators without a derivative (comparisons, factories) are skipped in every mode.
+Source: torch/csrc/autograd/autograd_not_implemented_fallback.cpp, which has no mode "error" yet.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _BELOW = keys.below("AutogradOther")
 
 
 def set_autograd_fallback_mode(mode: str) -> None:
-    """What operators without a derivative do, for the whole process: "warn" (the default), "error"
-    or "nothing".
+    """Set the behaviour of operators without a derivative, for the whole process: "warn" (the
+    default), "error" or "nothing".
 
     Raises: ArgumentError for any other mode.
     """
@@ -51,7 +51,7 @@ def set_autograd_fallback_mode(mode: str) -> None:
 
 
 def autograd_fallback_mode() -> str:
-    """What operators without a derivative do."""
+    """The behaviour of operators without a derivative."""
     dispatcher.fallbacks()
     return _mode
 
@@ -78,8 +78,8 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             _warn_in_backward(operator, inputs, result, untouched)
         return result
 
-    # Every operator of users without a derivative comes by, so the commonest forms are written out
-    # (0.8x a call, bench/dispatch.py).
+    # Every user's operator without a derivative runs this, so the most common forms are written out
+    # (0.8x the time of a call, bench/dispatch.py).
     def unrecorded_one(key_set: int, x: Any) -> Any:
         try:
             is_plain = x._autograd is None
@@ -104,7 +104,7 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
     return kernels.get(table.n_tensors, without_derivative)
 
 
-autograd_not_implemented.kernel_convention = "maker"  # type: ignore[attr-defined]
+vars(autograd_not_implemented)["kernel_convention"] = "maker"
 
 
 def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
@@ -140,9 +140,9 @@ def _listed(value: Any) -> Sequence[Any]:
 def _warn_in_backward(
     operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]
 ) -> None:
-    """Results that the kernel's own operators recorded warn on the way; others do, as constants.
+    """Let results warn in backward, whether the kernel's own operators recorded them or not.
 
-    untouched: operands that are not written; where one of them comes back, it stays as it is.
+    untouched: operands that are not written; if one of them is returned, it is not changed.
     """
     node = WarnNotImplementedNode(tuple([gradient_edge(x) for x in inputs]))
     node.operator = operator

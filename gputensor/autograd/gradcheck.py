@@ -1,6 +1,6 @@
 """gradcheck and gradgradcheck: derivatives against finite differences.
 
-A complex number counts as two reals, so one Jacobian of reals is compared for every dtype. With
+A complex number is treated as two reals, so a real Jacobian is compared for every dtype. With
 PyTorch's convention the gradient g of a real L with respect to z is such that dL = Re(conj(g) dz).
 """
 
@@ -177,5 +177,5 @@ def _differentiable(func: Function, given: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _put(x: Tensor, values: Array) -> None:
-    """Write into a tensor without anyone being told."""
+    """Write into a tensor without incrementing its version."""
     calls.copy_(x.data, over_array(np.asarray(values, order="C")), False)

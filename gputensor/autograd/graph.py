@@ -1,12 +1,12 @@
-"""`gt.autograd.graph`: what happens to the tensors that are saved for derivatives.
+"""`gt.autograd.graph`: hooks for tensors saved for derivatives.
 
     with gt.autograd.graph.saved_tensors_hooks(pack, unpack):
         y = model(x)             # pack(tensor) is kept in each saved tensor's place
     y.backward()                 # unpack(packed) gives the tensor back
 
-The hooks are of the thread or task that records; backward calls `unpack` wherever it runs. While
-nobody uses them they cost nothing: saved.py looks whether there are any where it looks for tensors
-of inference mode. Source: torch/autograd/graph.py and torch/csrc/autograd/saved_variable.cpp.
+The hooks apply to the thread or task that records; backward calls `unpack` in its own thread.
+Without hooks they cost nothing: saved.py checks for them together with tensors of inference mode.
+Source: torch/autograd/graph.py and torch/csrc/autograd/saved_variable.cpp.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _forbidden: ContextVar[str | None] = ContextVar(
 
 
 class saved_tensors_hooks(Guard):
-    """Keep `pack_hook(tensor)` of each tensor saved in the block; `unpack_hook` brings it back.
+    """Save `pack_hook(tensor)` instead of each tensor in the block; `unpack_hook` restores the
+    tensor.
 
     pack_hook must not write to the tensor; unpack_hook returns a tensor of the same elements.
-    Blocks nest, and the innermost serves; a write after the saving is no longer noticed.
+    Of nested blocks the innermost applies; a write after saving is not detected.
     """
 
     __slots__ = ("pack_hook", "unpack_hook")
@@ -75,9 +76,9 @@ class saved_tensors_hooks(Guard):
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keep the tensors saved in the block on the CPU, and bring each back when its derivative runs.
+    """Keep tensors saved in the block on the CPU, and copy each back when its derivative runs.
 
-    pin_memory: in page-locked memory, from which they come back without a wait.
+    pin_memory: in page-locked memory, for copies that do not wait.
     """
 
     __slots__ = ()

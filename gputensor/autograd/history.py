@@ -1,20 +1,20 @@
-"""The history of a tensor: which node made it, what it is a view of, where its gradient goes.
+"""The history of a tensor: the node that made it, the base of a view, and its gradient edge.
 
-`Tensor._autograd` is None while nothing is known; the base, or a tuple, of a view without a
-history, see Note [Views]; else an AutogradMeta. Generated kernels look for the None first and come
-here for the rest. What records and what Tensor's attributes do is in variable.py.
+`Tensor._autograd` is None without a history; the base, or a tuple, for a view without a history,
+see Note [Views]; otherwise an AutogradMeta. Generated kernels check for None first and call this
+module for the rest. Recording and Tensor's attributes are in variable.py.
 
 Note [Views]
 A view keeps `(base, creation, version, replay)`: the first tensor of the chain, which is no view
-itself; how the view was made, see Note [How a view was made]; the version of the storage then; and
-a function that makes the view again from its base, None where `as_strided` does, which is wherever
-the view only moves over the same elements. Of most views all this is plain: the base has no
-history, and the view was made while operations were recorded: then `_autograd` is the base alone.
+itself; how the view was made, see Note [How a view was made]; the storage's version at that time;
+and a function that makes the view again from its base, or None if `as_strided` can make it, as for
+all views of the same elements. Most views are simple: the base has no history, and the view was
+made while operations were recorded; then `_autograd` is only the base.
 
-A write to a view is a write to its base. So the base's new history is a CopySlices, which sends the
-gradient of the part that was written through the operator's own node and the rest past it; and
-every view of the base, seeing that the version has moved on, replaces its history by one that is
-made from the base's. Source: torch/csrc/autograd/variable.cpp, rebase_history and
+A write to a view is a write to its base. So the base's new history is a CopySlices, which passes
+the gradient of the written part through the operator's own node and the rest unchanged; and every
+view of the base notices the new version and replaces its history by one derived from the base's.
+Source: torch/csrc/autograd/variable.cpp, rebase_history and
 VariableHooks::grad_fn.
 """
 
@@ -41,9 +41,9 @@ _new = object.__new__
 class AutogradMeta:
     """The history of a tensor, and what is attached to it.
 
-    edge: the node that made it and which of its outputs it is; None for a leaf. view: as in
+    edge: the node that made it and the output's number; None for a leaf. view: as in
     Note [Views], or None. version: of the storage when `edge` was set, for views. own: an `Own`, or
-    None while the user attached nothing.
+    None without users' attachments.
     """
 
     __slots__ = ("edge", "view", "version", "own")
@@ -55,9 +55,9 @@ class AutogradMeta:
 
 
 class Own:
-    """What a user attached to a tensor, and the node that accumulates a leaf's gradient.
+    """Users' attachments to a tensor, and the node that accumulates a leaf's gradient.
 
-    since: the version at which a leaf was told to require grad.
+    since: a leaf's version when requires_grad was set.
     """
 
     __slots__ = (
@@ -133,7 +133,7 @@ def requires_grad(x: Tensor) -> bool:
 
 
 def history(x: Tensor) -> Edge | None:
-    """The edge to the node that made x; of a view whose base was written to, a new one."""
+    """The edge to the node that made x; for a view of a written base, a new one."""
     meta = x._autograd
     if meta is None:
         return None
@@ -158,7 +158,7 @@ def last_history(x: Tensor) -> Edge | None:
 
 
 def gradient_edge(x: Tensor) -> Edge | None:
-    """Where the gradient of x goes; None if x has no use for one."""
+    """The edge for the gradient of x; None if x needs no gradient."""
     meta = x._autograd
     if type(meta) is not AutogradMeta or meta.view is not None or meta.edge is not None:
         edge = history(x)
@@ -179,7 +179,7 @@ def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
 
 
 def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
-    """Give x a history; what the user attached to it stays."""
+    """Give x a history, keeping users' attachments."""
     meta = meta_of(x)
     meta.edge = edge
     if meta.view is not None:
@@ -201,7 +201,7 @@ def is_leaf(x: Tensor) -> bool:
 
 
 def regenerate(x: Tensor) -> Edge | None:
-    """The history of a view whose base has been written to: made again from the base's."""
+    """The history of a view after a write to its base, derived from the base's history."""
     meta = meta_of(x)
     base, _, _, replay = meta.view
     check_creation(meta.view, "its base or another view of its base has been modified inplace")
@@ -245,9 +245,9 @@ def check_creation(view: Any, what: str) -> None:
 
 
 class _CutOff(Node):
-    """The history of a view that had one, and whose base has none any more: it leads nowhere.
+    """The end of a view's history if the base no longer has one.
 
-    PyTorch makes the node of as_strided over the base as it is, whether that requires grad or not.
+    PyTorch makes an as_strided node over the base, whether it requires grad or not.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Views and in-place operators: who looks at whose elements, and what a write does to histories.
+"""Views and in-place operators: bases of views, and the effect of writes on histories.
 
 See Note [Views] in history.py.
 """
@@ -32,7 +32,7 @@ def track_view(
     """Note that `result` is a view of `source`. replay: makes it where as_strided cannot."""
     storage = result._storage  # which a view has: it is made with the first
     if result is source or storage is None or storage is not source._storage:
-        return result  # a mode, or the handler of a subclass, answered with something else
+        return result  # a mode, or a subclass's handler, returned another object
     creation = grad_mode.get() if creation is None else creation
     known = source._autograd
     if not creation and replay is None and (known is None or type(known) is Tensor):
@@ -92,7 +92,7 @@ def check_inplace(self: Tensor) -> None:
 
 
 def rebase_history(self: Tensor, node: Node) -> Tensor:
-    """Make `node` the history of a tensor that it wrote to, and of what the tensor is a view of."""
+    """Make `node` the history of a tensor that it wrote to, and of the tensor's base."""
     view = view_of(self)
     if view is None:
         before = history(self)
@@ -106,15 +106,15 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
     edge = (CopySlices(base, self, view[3], node), 0)
     with_edge(base, edge)
     move_retained(base, before, edge)
-    # The view's own history follows now, and not when someone asks; it may have been made anew for
-    # this version already, from the history that its base had before.
+    # Set the view's own history now, not on demand; a history for this version may exist already,
+    # derived from the base's former history.
     meta_of(self).version = -1
     history(self)
     return self
 
 
 def reshape_history(self: Tensor, node: Node) -> Tensor:
-    """The same where only the geometry of self was changed: its base keeps its history.
+    """Make `node` the history of a tensor whose geometry changed; its base keeps its history.
 
     Source: torch's kernels of `inplace_view` operators set the history of the view alone.
     """
@@ -128,7 +128,7 @@ def reshape_history(self: Tensor, node: Node) -> Tensor:
 class CopySlices(Node):
     """The history of a base after a write to one of its views, by `node`.
 
-    The gradient of the base is copied; the view's part of it goes through `node` and is replaced.
+    The base's gradient is copied, and the view's part is replaced by its gradient through `node`.
     """
 
     __slots__ = ("node", "base", "view", "replay")

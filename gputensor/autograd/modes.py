@@ -1,9 +1,9 @@
-"""Whether operations are recorded: no_grad, enable_grad, inference_mode, set_grad_enabled.
+"""Grad modes: no_grad, enable_grad, inference_mode, set_grad_enabled.
 
 Note [How a view was made]
-`grad_mode` holds DEFAULT while operations are recorded, else why they are not. The same value is
-kept with every view that is made, PyTorch's creation metadata: a view made while nothing was
-recorded, or by a function of several views, must not be written to later as if it had a history.
+`grad_mode` holds DEFAULT while operations are recorded, otherwise the reason why not. Every view
+stores this value, PyTorch's creation metadata: a view made while nothing was recorded, or by a
+function of several views, must not be written to as if it had a history.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_grad_enabled() -> bool:
 
 
 def set_mode(mode: int) -> None:
-    """Change the mode. The caller has read the one before it, and puts it back.
+    """Change the mode. The caller has read the previous mode and restores it.
 
         before = grad_mode.get()
         try:
@@ -45,7 +45,7 @@ def set_mode(mode: int) -> None:
 
 
 def left(token: Token[int]) -> None:
-    """Note that a mode was left: `token` is what setting the one before it gave."""
+    """Record that a mode was left. `token`: the result of setting the previous mode."""
     was = token.old_value
     if was is not Token.MISSING and was and unrecorded:
         unrecorded.pop()
@@ -54,7 +54,7 @@ def left(token: Token[int]) -> None:
 class _Mode(Guard):
     """A grad mode for a block, or for each call of a function that it decorates.
 
-    As in PyTorch, a block that is left out of order still brings back the mode that it found.
+    As in PyTorch, a block restores the mode it found, also if blocks are left out of order.
     """
 
     __slots__ = ("_mode", "_before")
@@ -63,7 +63,7 @@ class _Mode(Guard):
         self._mode = mode
         self._before: list[int] = []
 
-    # Written out, and not as of any guard: every step of training comes by.
+    # Not the general guard's code, because every step of training runs this.
 
     def __enter__(self) -> None:
         mode = self._mode
@@ -146,12 +146,12 @@ class set_grad_enabled(_Mode):
         super().__init__(DEFAULT if flag("set_grad_enabled", "mode", mode) else NO_GRAD_MODE)
         self._is_set = True
         self._enter()
-        # Set from here on, and nobody leaves: what was set before counts no more.
+        # Set without a block to leave: the previous mode is dropped.
         if self._before[-1] and unrecorded:
             unrecorded.pop()
 
     def _begin_block(self) -> None:
-        """There is a block after all, which brings back what was set before."""
+        """It is used as a block after all, which restores the previous mode."""
         if self._before[-1]:
             unrecorded.append(self._before[-1])
         self._is_set = False
@@ -169,7 +169,7 @@ class set_grad_enabled(_Mode):
         return _Mode(self._mode)
 
     def __call__(self, function: Function) -> Function:
-        if self._is_set and self._before:  # a decorator sets the mode for the calls alone
+        if self._is_set and self._before:  # a decorator sets the mode only for calls
             self._begin_block()
             self.__exit__()
         return super().__call__(function)
@@ -243,7 +243,7 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
         return made
 
 
-# AutoDispatchBelowADInplaceOrView without an object, which every recorded call needs; and its
-# opposite, for what must be recorded although it is done below autograd.
+# AutoDispatchBelowADInplaceOrView without an object, for every recorded call; and the opposite, for
+# operations recorded below autograd.
 below_autograd: _States = _States(lambda include, keep: (include, keep & ~_OFF))
 above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))

@@ -1,12 +1,12 @@
-"""Node: one recorded operation, with edges to those it came from and what its derivative needs.
+"""Node: one recorded operation, with edges to its operands' nodes and its saved values.
 
 The nodes of operators are generated (`_generated/kernels/`); AccumulateGrad, at the end of every
-path, stands here; what a node saves is in saved.py, who runs it is engine_run.py.
+path, is here; saved values are in saved.py, and engine_run.py runs nodes.
 
 Note [No cycles]
-A graph must die with the last tensor that uses it, the garbage collector off. So a node holds the
-nodes before it and never a tensor that it made: a saved result is another view of the same
-elements, and gets its history when it is unpacked. A leaf holds its AccumulateGrad weakly.
+A graph must be freed with the last tensor that uses it, without the garbage collector. So a node
+holds the nodes of its operands and never its result: a saved result is another tensor over the same
+elements, which gets its history when unpacked. A leaf holds its AccumulateGrad weakly.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Node:
     operation, in anomaly mode.
     """
 
-    # What few nodes have is an attribute of the class until it is set: a node is made by every
-    # recorded call, and a store costs 30 ns where classes differ.
+    # Rare attributes are class attributes until set: every recorded call makes a node, and a store
+    # costs 30 ns with differing classes.
     __slots__ = ("edges", "outputs", "sequence_nr", "__dict__", "__weakref__")
 
     edges: tuple[Edge | None, ...]
@@ -66,7 +66,7 @@ class Node:
     # User code runs in it, so it must see the thread's own state and not the engine's.
     is_users = False
 
-    # The edges are there before the number is taken, and stay: the engine goes by the numbers.
+    # Edges are set before the number and never change: the engine sorts by the numbers.
     def __init__(self, edges: tuple[Edge | None, ...] = ()) -> None:
         self.edges = edges
         self.outputs = []
@@ -75,10 +75,10 @@ class Node:
             self.trace = anomaly.stack()
 
     def keep(node, *args: Any) -> None:
-        """Keep what the derivative needs of the call's arguments."""
+        """Save the arguments that the derivative needs."""
 
     def backward(node, *grads: Any) -> Any:
-        """The gradients of the operands from those of the outputs; None stands for zero."""
+        """The gradients of the operands from those of the outputs; None means zero."""
         raise NotImplementedError
 
     def release(self) -> None:
@@ -87,7 +87,7 @@ class Node:
             setattr(self, name, FREED)
 
     def check_saved(self) -> None:
-        """Unpack what was saved although nothing is asked of it: PyTorch's nodes always do."""
+        """Unpack saved tensors even if unneeded, for their checks, as PyTorch's nodes do."""
         for name in self.saved:
             if hasattr(self, name):
                 getattr(self, name).unpack(self)
@@ -131,7 +131,7 @@ class Node:
         return RemovableHandle(hooks_of(self).after, hook)
 
     def register_prehook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_outputs)` before each run; what it returns replaces them."""
+        """Call `hook(grad_outputs)` before each run; its result, unless None, replaces them."""
         return RemovableHandle(hooks_of(self).before, hook)
 
 
@@ -210,11 +210,11 @@ class AccumulateGrad(Node):
 
 
 class NotImplementedNode(Node):
-    """Stands for an operation without a derivative: it fails when its derivative is asked for."""
+    """The node of an operation without a derivative: backward raises."""
 
     __slots__ = ("operator",)
 
-    operator: Any  # or what a message is to say
+    operator: Any  # or the text of a message
 
     def backward(node, *grads: Any) -> Any:
         raise errors.derivative_not_implemented(node.operator)
@@ -224,7 +224,8 @@ class NotImplementedNode(Node):
 
 
 class WarnNotImplementedNode(NotImplementedNode):
-    """The same for an operation of others: it warns, and its operands get no gradient."""
+    """The node of a user's operation without a derivative: it warns, and its operands get no
+    gradient."""
 
     __slots__ = ()
 
@@ -250,7 +251,7 @@ def version_of(x: Tensor) -> int:
 
 
 class _Freed:
-    """In place of what a node let go of."""
+    """Replaces released values of a node."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Saved tensors: what a derivative needs of its operation, unpacked when the derivative is taken.
+"""Saved tensors: the values that a derivative needs, unpacked when it runs.
 
 See Note [No cycles] in node.py.
 """
@@ -42,7 +42,7 @@ class SavedTensor:
 
 
 class SavedResult(SavedTensor):
-    """The same of an output. See Note [No cycles]."""
+    """A saved output. See Note [No cycles]."""
 
     __slots__ = ("number",)
 
@@ -57,7 +57,7 @@ class SavedResult(SavedTensor):
 
 
 class SavedNumber:
-    """A Python number, or None, where a tensor might stand."""
+    """A Python number, or None, in place of a tensor."""
 
     __slots__ = ("number",)
 
@@ -69,7 +69,7 @@ class SavedNumber:
 
 
 class SavedList:
-    """A list of operands that may have gaps, such as the indices of `x[i, :, j]`."""
+    """A list of operands that may contain None, such as the indices of `x[i, :, j]`."""
 
     __slots__ = ("saved",)
 
@@ -132,7 +132,7 @@ LARGE = 1 << 20
 
 
 def save_or_recompute(x: Tensor) -> Any:
-    """An operand of a product as a node keeps it; of a large activation, its input alone.
+    """A saved operand of a product; for a large activation only its input.
 
     The activation's own node keeps that input already. To compute the activation again costs little
     beside the product's gradients.
@@ -186,8 +186,8 @@ _RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBack
 
 # (pack, unpack, whose), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
-# Where there are none: each gives what is saved in a tensor's place, or None. The number is that of
-# the output which it is; None of an operand.
+# Keepers, used without hooks: each returns an object to save instead of a tensor, or None. The
+# number is the output's, or None for an operand.
 keepers: ContextVar[tuple[Callable[[Tensor, int | None], Any], ...]] = ContextVar(
     "gputensor_keepers_of_saved_tensors", default=()
 )
@@ -197,7 +197,7 @@ _watching = 0
 
 
 def watch_saved(more: int) -> None:
-    """Look for hooks whenever a tensor is saved, while somebody has any."""
+    """Check for hooks whenever a tensor is saved, while any are set."""
     global _plain, _watching
     with _watch:
         _watching += more
@@ -208,7 +208,7 @@ _watch = threading.Lock()
 
 
 class PackedTensor:
-    """What a user's pack hook made of a saved tensor, and what the tensor's history was."""
+    """The result of a user's pack hook for a saved tensor, and the tensor's history."""
 
     __slots__ = ("packed", "unpack_hook", "edge", "number", "tensor")
 
@@ -230,7 +230,7 @@ class PackedTensor:
 
 
 def seen_from(x: Tensor, edge: Any) -> Tensor:
-    """What a derivative gets of a tensor that was kept without its history."""
+    """A tensor saved without its history, as the derivative gets it."""
     if edge is None or grad_mode.get() != DEFAULT:
         return x
     return with_edge(view_of(x, x._geometry, x._offset), edge)

@@ -1,7 +1,6 @@
 """Streams in backward: a derivative runs on the stream of its forward call, and waits for others.
 
-Of every device whose runtime has streams to choose from, CUDA or a further one
-(`runtime.with_streams`).
+It applies to every device whose runtime has selectable streams (`runtime.with_streams`).
 Source: torch/csrc/autograd/input_buffer.cpp and engine.cpp, "stream logic".
 """
 
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def current_stream(device: Any) -> Any:
-    """The stream that work on a device goes to in this thread; None where there is but one."""
+    """The current stream of a device in this thread; None if there is only one."""
     module = runtime.with_streams(device.type)
     return None if module is None else module.current_stream(device.index)
 
 
 def identity(stream: Any) -> Any:
-    """What tells one stream from another: its key or handle where it has one, else the object.
+    """The identity of a stream: its key or handle, or the object itself.
 
-    The handle of a per-thread default stream is that of every thread's, so its key comes first.
+    All threads share the handle of the per-thread default stream, so the key is used first.
     """
     return getattr(stream, "key", getattr(stream, "ptr", stream))
 
@@ -61,7 +60,7 @@ class on_stream:
 
 
 def wait(node: Node, source: Node | Any, g: Tensor) -> None:
-    """Let the stream of `node` wait for a gradient that `source` makes; its memory stays till then.
+    """Let the stream of `node` wait for a gradient of `source`, and keep its memory until then.
 
     A gradient on another type of device than the node's stream is waited for by the current stream
     there, as is one that did not come from its source's stream.

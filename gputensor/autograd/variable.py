@@ -1,6 +1,6 @@
-"""What a tensor knows of its history: `requires_grad`, `grad`, `grad_fn`, hooks; and how it is set.
+"""A tensor's autograd attributes: `requires_grad`, `grad`, `grad_fn`, hooks; and recording.
 
-What a history is stands in history.py, who walks it in engine_run.py.
+history.py describes histories, engine_run.py walks them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .node import Edge, HookDict, Node, RemovableHandle, _numbers, add_output, h
 from .streams import current_stream
 
 _new = object.__new__
-# Types of what may stand in the place of a tensor.
+# Types accepted in place of a tensor.
 _NOT_TENSORS = NUMBERS | {type(None)}
 
 
@@ -50,13 +50,13 @@ def record(kind: type[Node], *operands: Any) -> Any:
         if type(x) is Tensor or type(x) not in _NOT_TENSORS:
             meta = x._autograd
             if meta is not None:
-                # Written out for what is no view, most operands by far: a result, or a leaf.
+                # Written out for non-views, by far the most operands: a result or a leaf.
                 if type(meta) is AutogradMeta and meta.view is None:
                     edge, own = meta.edge, meta.own
                     if edge is None and own is not None and own.requires_grad:
                         edge = (accumulator(x, own), 0)
                     is_needed = is_needed or edge is not None
-                # else autograd may know, at most, that x is a view of what it does not know
+                # otherwise x is at most a view of a tensor without history
                 elif type(meta) is not Tensor or meta._autograd is not None:
                     edge = gradient_edge(x)
                     is_needed = is_needed or edge is not None or requires_grad(x)
@@ -71,7 +71,7 @@ def record(kind: type[Node], *operands: Any) -> Any:
 
 
 def record_unary(kind: type[Node], self: Tensor) -> Any:
-    """`record` for an operation on one tensor that autograd knows."""
+    """`record` for an operation on one tensor that requires grad."""
     meta = self._autograd
     if type(meta) is Tensor and meta._autograd is None or grad_mode.get():
         return None
@@ -98,8 +98,8 @@ def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
 
 
 def is_written_unrecorded(x: Tensor) -> bool:
-    """True where a write to a tensor that autograd knows is counted, and that is all: nothing is
-    recorded, and the tensor is no view."""
+    """True if a write to a tensor in autograd only increments its version: nothing is recorded, and
+    the tensor is no view."""
     meta = x._autograd
     return type(meta) is AutogradMeta and meta.view is None and grad_mode.get() != DEFAULT
 
@@ -125,8 +125,8 @@ def set_history(result: Any, node: Node) -> Any:
 
 
 def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -> Any:
-    """`set_history` for an operator that returns a list or several, None among them; of: numbers of
-    those that are differentiated, None for all."""
+    """`set_history` for an operator with several results or a list, possibly with None; of: numbers
+    of the differentiable ones, None for all."""
     node.outputs = []
     for x in results:
         if x is None:
@@ -281,7 +281,7 @@ def set_data(x: Tensor, value: Any) -> None:
     own = meta.own if type(meta) is AutogradMeta else None
     is_other = value._device is not x._device or value._geometry.dtype is not x._geometry.dtype
     if own is not None and is_other:
-        own.accumulator = None  # what it knows of the leaf is out of date
+        own.accumulator = None  # its data about the leaf is out of date
     kept = keys.PYTHON | tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD
     x._keys = value._keys & ~kept | x._keys & kept
     if not is_tracked:

@@ -6,8 +6,8 @@ gputensor cache warm --arch sm_90 --to DIR into a folder to carry there
 (GPUTENSOR_CARRIED_CUBINS=DIR) gputensor cache list
 gputensor cache clear
 
-GPUTENSOR_CACHE_DIR says where, instead of ~/.cache/gputensor. Nobody but you (or root) may be able
-to write there. Kernels go GPUTENSOR_CACHE_MAX_DAYS (90) after their last use, and the oldest beyond
+GPUTENSOR_CACHE_DIR replaces ~/.cache/gputensor. Only you (or root) may have write access. Kernels
+are removed GPUTENSOR_CACHE_MAX_DAYS (90) after their last use, and the oldest beyond
 GPUTENSOR_CACHE_MAX_MIB (1024).
 """
 
@@ -76,7 +76,7 @@ def _files(folder: str) -> set[str]:
 
 
 def _archs(arguments: Any) -> list[str] | None:
-    """What NVRTC is to compile for; None where the device is the emulator."""
+    """The architectures to compile for; None for the emulator."""
     if arguments.arch:
         try:
             binding = nvrtc_users.binding()
@@ -173,7 +173,7 @@ def _list(arguments: Any) -> int:
 
 
 def _groups(found: list[kernel_cache.Entry]) -> list[tuple[str, list[kernel_cache.Entry]]]:
-    """Entries by the first two words of their labels, which are the file and what it is for."""
+    """Entries by the first two words of their labels: the file and the architecture."""
     groups: dict[str, list[kernel_cache.Entry]] = {}
     for entry in found:
         groups.setdefault(" ".join(entry.label.split()[:2]), []).append(entry)

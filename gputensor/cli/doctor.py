@@ -1,4 +1,4 @@
-"""`gputensor doctor`: what is on this machine, and what to do about what is not.
+"""`gputensor doctor`: the state of this machine, with remedies for missing parts.
 
 Every line has a state: ok, absent (nothing is wrong; that mode is off) or broken. It exits with 1
 if something is broken and with 3 if `--require` names a device that does not answer.
@@ -21,7 +21,7 @@ OK, ABSENT, BROKEN = "ok", "absent", "broken"
 
 
 class Finding:
-    """One line: what was looked at, its state, what was found, and a remedy if there is one."""
+    """One line: the subject, its state, the finding, and a remedy if there is one."""
 
     __slots__ = ("name", "state", "found", "remedy")
     name: str
@@ -150,7 +150,7 @@ def _cupy(answer: driver.Driver) -> Finding:
 def _nvrtc(cupy: Finding) -> Finding:
     if cupy.state != OK:
         return Finding("NVRTC", ABSENT, "comes with CuPy's extra [ctk]")
-    # A process of its own: this one must not import CuPy, whose import may also fail or print.
+    # In a separate process: this one must not import CuPy, whose import may fail or print.
     code = "from cupy.cuda import nvrtc; print('.'.join(map(str, nvrtc.getVersion())))"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if asked.returncode:
@@ -191,7 +191,7 @@ def _gpu(answer: driver.Driver) -> Finding:
         return Finding("GPU", ABSENT, found)
     if not module.is_available():
         if os.environ.get("GPUTENSOR_CUDA") != "off" and answer.version is None:
-            reason = "there is no NVIDIA driver"  # the root of whatever CuPy complains about
+            reason = "there is no NVIDIA driver"  # the root cause of CuPy's error
         remedy = "GPUTENSOR_CUDA=emulator runs the CUDA kernels on the CPU"
         return Finding("GPU", ABSENT, reason, remedy)
     return Finding("GPU", OK, f"{module.device_count()} devices")
@@ -207,7 +207,7 @@ def _emulator() -> Finding:
 
 
 def _mpi() -> Finding:
-    """What gt.distributed works by; nothing of it is started."""
+    """The MPI of gt.distributed; it is not started."""
     remedy = "pip install 'gputensor[mpi]'"
     try:
         version = metadata.version("mpi4py")
@@ -223,7 +223,7 @@ def _mpi() -> Finding:
 
 
 def _nccl() -> Finding:
-    """What moves tensors on CUDA between ranks; nothing of it is started."""
+    """NCCL, which moves CUDA tensors between ranks; it is not started."""
     module, _ = _chosen()
     if module is None or not module.is_available():
         return Finding("NCCL", ABSENT, "there is no GPU for it")
@@ -261,7 +261,7 @@ def _cache() -> Finding:
 
 
 def _carried() -> list[Finding]:
-    """A folder of cubins that was asked for (runtime/compilation/carried.py)."""
+    """The requested folder of cubins (runtime/compilation/carried.py)."""
     from gputensor.runtime import trust
     from gputensor.runtime.compilation import carried
 

@@ -1,7 +1,7 @@
-"""The NVIDIA driver, asked through ctypes: the one thing that decides between CPU-only and CUDA.
+"""The NVIDIA driver's version, read through ctypes; it decides between CPU-only and CUDA.
 
-Standard library only: the Makefile runs this file by path, before anything is installed, and takes
-the name of the extra that it prints (`cuda12`, `cuda13` or `none`).
+Standard library only: the Makefile runs this file by path before installation and uses the printed
+name of the extra (`cuda12`, `cuda13` or `none`).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _ints(text: str) -> tuple[int, ...]:
 
 
 def _tensor(arguments: Any) -> Any:
-    """A meta tensor of the layout asked for: no memory is needed to reason about it."""
+    """A meta tensor of the requested layout."""
     if arguments.sizes is None:
         raise Refusal("'--sizes' must be given, such as --sizes 1,64,5,4")
     element = getattr(gt, arguments.dtype, None)
@@ -125,7 +125,7 @@ def _copy(arguments: Any) -> int:
 
 
 def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
-    """A copy, or a view and the copy that stands in for it, as the files that were asked for."""
+    """Write the requested pictures of a copy, or of a view and the copy that replaces it."""
     if arguments.svg is None and arguments.html is None:
         return
     from .pictures import copy, svg, view
@@ -170,7 +170,7 @@ def _view(arguments: Any) -> int:
     if arguments.target is None:
         raise Refusal("'--as' must be given, such as --as 6,4")
     runs = _runs(source)
-    try:  # what no strides allow is bad input, not an answer
+    try:  # an impossible layout is bad input
         gt.empty(arguments.sizes, device="meta").view(arguments.target)
     except errors.GpuTensorError as error:
         raise Refusal(str(error)) from None
@@ -204,7 +204,7 @@ def _view(arguments: Any) -> int:
 
 
 def _copied(source: Any) -> Any:
-    """What makes a tensor dense, as a view of other sizes would need it."""
+    """The copy that makes a tensor dense for a view of other sizes."""
     return gt.layout.explain(gt.empty(source.size(), dtype=source.dtype, device="meta"), source)
 
 
@@ -281,7 +281,7 @@ def _dispatch(arguments: Any) -> int:
 
 
 def _call(arguments: Any) -> int:
-    """Make the call on small tensors, traced: what was really reached, and why."""
+    """Trace the call on small tensors: the kernels reached, and why."""
     code = arguments.operator
     try:
         tree = ast.parse(code, mode="eval")
@@ -302,7 +302,7 @@ def _call(arguments: Any) -> int:
     try:
         with (tracing := trace(level=2)) as lines:
             made = eval(compile(tree, "<operator>", "eval"), {**names, **operands})
-    except Exception as error:  # the call itself: whatever it raises is the answer
+    except Exception as error:  # the call itself may raise anything
         said = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         raise Refusal(f"{code} raised {said}") from None
     given = {name: f"{errors.describe(x)} {keys.describe(x._keys)}" for name, x in operands.items()}
@@ -320,7 +320,7 @@ def _call(arguments: Any) -> int:
 
 
 def _called(tree: ast.AST) -> set[str]:
-    """The names that stand where a function is called."""
+    """The names of called functions."""
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {func.id for func in calls if isinstance(func, ast.Name)}
 
@@ -335,7 +335,7 @@ def _operand(arguments: Any) -> Any:
 
 
 def _ladder(name: str, slots: list[dict[str, str]], key_set: str) -> list[dict[str, Any]]:
-    """The hops of a call all of whose kernels redispatch below themselves."""
+    """The hops of a call if every kernel redispatches."""
     hops: list[dict[str, Any]] = []
     begin = 0
     for number, slot in enumerate(slots):

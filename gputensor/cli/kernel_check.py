@@ -27,14 +27,14 @@ from .output import (
     CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
 )  # fmt: skip
 
-# The first five that NVRTC knows.
+# The first five of these that NVRTC supports are used.
 _ARCHITECTURES = (80, 90, 120, 75, 86, 89, 100, 70)
 _ORDERS = ("forward", "reversed", "random")
-_LIMIT_S = 60  # of one launch, unless GPUTENSOR_EMULATOR_LIMIT says otherwise
+_LIMIT_S = 60  # per launch, unless GPUTENSOR_EMULATOR_LIMIT is set
 
 
 class _Failed(Exception):
-    """Ends the check with the sentence that says what failed."""
+    """Ends the check; the text names the failure."""
 
 
 def main(argv: list[str]) -> int:
@@ -105,7 +105,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
             progress(f"{one.kernel.entry}: compiling")
             record["architectures"] = _compile(one.kernel, arguments)
         is_emulated = arguments.on == "emulator"
-        for checks_on in ("all", "") if is_emulated else ("",):  # a finding says more
+        for checks_on in ("all", "") if is_emulated else ("",):  # a finding is more specific
             for order in arguments.order or (_ORDERS if is_emulated else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))

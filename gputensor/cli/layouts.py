@@ -1,4 +1,4 @@
-"""How a tensor lies in memory and how the TensorIterator walks a copy, as data and as lines."""
+"""A tensor's memory layout and the TensorIterator's walk of a copy, as data and as lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def describe(tensor: Any) -> dict[str, Any]:
 
 
 def flag_words(flags: dict[str, bool], is_view: bool) -> str:
-    """The flags as a reader wants them: `view, channels_last`; `strided` where none is set."""
+    """The flags as words: `view, channels_last`; `strided` if none is set."""
     words = [name for name in ("contiguous", "channels_last", "channels_last_3d") if flags[name]]
     if not words:
         words = ["dense" if flags["non_overlapping_and_dense"] else "strided"]
@@ -41,7 +41,7 @@ def flag_words(flags: dict[str, bool], is_view: bool) -> str:
 
 
 def sides(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """What goes `in` and comes `out`, where it does: name, sizes, strides, flags in words."""
+    """Input and output of a copy: name, sizes, strides, flags in words."""
     return [
         (
             name, brackets(found[name]["sizes"]), brackets(found[name]["strides"]),

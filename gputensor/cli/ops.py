@@ -1,6 +1,6 @@
-"""`gputensor ops [NAME]`: the operators by family; of one, all that is known of it, and its files.
+"""`gputensor ops [NAME]`: the operators by family, or all facts about one operator and its files.
 
-`--missing` says what PyTorch has and we do not, by a list that is frozen from PyTorch.
+`--missing` lists PyTorch's operators that are missing here, from a list frozen from PyTorch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gputensor.dispatch.table_text import slots
 from . import places
 from .output import FINE, Arguments, Refusal, here, print_json
 
-# Keys that a reader asks about; --table shows all of them.
+# The keys shown by default; --table shows all.
 _SHOWN_KEYS = (
     "CPU", "CUDA", "Meta", "BackendSelect", "Conjugate", "ADInplaceOrView", "AutogradCPU",
 )  # fmt: skip
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 
 def _overview(arguments: Any) -> int:
-    """The overloads of each family beside PyTorch's that are not there."""
+    """The overloads of each family, with PyTorch's missing ones."""
     if arguments.name is not None:
         raise Refusal("'NAME' must be left out with --missing")
     ours, theirs = _by_family(o.qualified_name for o in _matching(None)), pytorch()
@@ -156,7 +156,7 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 
 def _places(operator: Operator) -> list[str]:
-    """Lines of files, `what where`; nothing for an operator that is not the package's own."""
+    """Lines `what where` of files; none for a user's operator."""
     namespace, _, name = operator.qualified_name.partition("::")
     family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
     if family is None:

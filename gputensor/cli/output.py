@@ -1,4 +1,4 @@
-"""What all subcommands share: arguments, refusals, tables, JSON and progress.
+"""Code shared by all subcommands: arguments, errors, tables, JSON and progress.
 
 Results go to stdout, as tables or as one JSON document; everything else goes to stderr.
 """
@@ -29,14 +29,14 @@ class Refusal(Exception):
 
 
 class Arguments(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence; it knows `--json`."""
+    """An argument parser with one-sentence errors and the option `--json`."""
 
     def __init__(self, name: str, description: str) -> None:
         super().__init__(prog=f"gputensor {name}", description=description)
         self.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
-        """As argparse's; a choice of words is shown, in help and in errors, as these words."""
+        """As in argparse, with choices listed in help and errors."""
         if "choices" in settings and not names[0].startswith("-"):
             settings.setdefault("metavar", f"{{{','.join(settings['choices'])}}}")
         return super().add_argument(*names, **settings)
@@ -51,7 +51,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 def write_pictures(arguments: Any, what: str, picture: str, steps: Sequence[str]) -> None:
-    """Write the files asked for; what: the page's title; steps: HTML, see pictures/page.py."""
+    """Write the requested files. what: the page's title; steps: HTML, see pictures/page.py."""
     if arguments.svg is not None:
         _written("--svg", arguments.svg, picture)
     if arguments.html is not None:
@@ -69,7 +69,7 @@ def _written(option: str, path: str, text: str) -> None:
 
 
 def here(text: str) -> str:
-    """Files as seen from the folder that gputensor lies in."""
+    """Paths relative to the folder that contains gputensor."""
     return text.replace(_FOLDER, "")
 
 
@@ -102,7 +102,7 @@ def brackets(values: Sequence[int]) -> str:
 
 
 class Progress:
-    """Says on stderr what is done, once the command has taken two seconds; in a log every two."""
+    """Progress on stderr after two seconds; in a log every two seconds."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()

@@ -1,6 +1,7 @@
-"""Where an operator is, as lines of files, found by reading the package: nothing is imported.
+"""The places of an operator, as file lines, found by reading the package without importing it.
 
-`gputensor ops` prints it, and so does `python -m codegen where`, with what only a checkout has.
+`gputensor ops` prints them, and so does `python -m codegen where`, with files that only a checkout
+has.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ def of(
 ) -> Places:
     """(what, where) in the order of a call.
 
-    name: as `add.Tensor`. natives: functions of the family's native code; they and the loops are
-    read from the registration where none are given, and where that code is always.
+    name: such as `add.Tensor`. natives: functions of the family's native code. Without natives,
+    they and the loops are read from the registration; the module of native code always is.
     """
     identifier, base = name.replace(".", "_"), name.partition(".")[0]
     called = package / "_generated" / "families" / f"{family}.py"
@@ -53,7 +54,7 @@ def _shown(path: Path) -> str:
 
 
 class Row:
-    """What a line of registration names: functions of native code, a loop, node classes."""
+    """The names in a line of registration: functions of native code, a loop, node classes."""
 
     __slots__ = ("line", "natives", "loops", "nodes")
 
@@ -77,7 +78,7 @@ def rows(path: Path) -> dict[str, Row]:
     found: dict[str, Row] = {}
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Attribute):
-            # those of other namespaces than aten are rows of their own, as `op_all_reduce`
+            # operators of other namespaces than aten have their own rows, such as `op_all_reduce`
             row = found.setdefault(node.args[0].attr.removeprefix("op_"), Row(node))
             row.natives += [name for name in Row(node).natives if name not in row.natives]
             row.nodes += [name for name in Row(node).nodes if name not in row.nodes]
@@ -86,7 +87,8 @@ def rows(path: Path) -> dict[str, Row]:
 
 @functools.cache
 def native_file(path: Path) -> str:
-    """What a file of _generated/kernels registers: `native/unary.py`; "" where that is unknown."""
+    """The native file that a file of _generated/kernels registers: `native/unary.py`; "" if
+    unknown."""
     for node in _tree(path).body:
         if isinstance(node, ast.ImportFrom) and node.names[0].asname == "native":
             return f"{node.module}/{node.names[0].name}.py"
@@ -110,7 +112,7 @@ def python_names(path: Path) -> dict[str, int]:
 
 @functools.cache
 def cpu_loops(path: Path) -> dict[str, int]:
-    """Names that kernels/cpu/<family>.py gives loops: what it defines, and its strings."""
+    """Names of loops in kernels/cpu/<family>.py: its definitions and its strings."""
     found = dict(python_names(path))
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

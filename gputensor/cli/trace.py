@@ -55,7 +55,7 @@ def described(hops: list[Hop]) -> list[dict[str, Any]]:
 
 
 def drawn(arguments: Any, title: str, lines: list[str], hops: list[dict[str, Any]]) -> None:
-    """The way of a call as the files that were asked for."""
+    """Write the requested pictures of a call's path."""
     if arguments.svg is None and arguments.html is None:
         return
     if len(hops) > _MOST_HOPS:
@@ -80,6 +80,6 @@ def run(code: str, argument: str, names: dict[str, Any]) -> Any:
         exec(compile(tree, f"<{argument}>", "exec"), names)
         if isinstance(last, ast.Expr):
             return eval(compile(ast.Expression(last.value), f"<{argument}>", "eval"), names)
-    except Exception as error:  # the user's code: whatever it raises is its answer
+    except Exception as error:  # the user's code may raise anything
         raise Refusal(f"'{argument}' raised {type(error).__name__}: {error}") from None
     return None

@@ -1,7 +1,7 @@
-"""What generated functions do with arguments that are not what a fast call gives.
+"""Conversion of arguments that the fast path of generated functions does not take.
 
-Each function here runs where the first try failed: a number that is NumPy's, sizes in a list, an
-operand that is no tensor. Values are left to native code, which checks them. Tensors have `_keys`.
+Each function here runs after the fast path failed: for a NumPy number, sizes in a list, an operand
+that is no tensor. Native code checks the values. Tensors have `_keys`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ ONE = 1
 
 
 def number(value: Any) -> Any:
-    """The Python number that `value` is: NumPy's scalars, int enums and their like; else None."""
+    """Convert NumPy scalars, int enums and similar values to a Python number; None for other
+    values."""
     if isinstance(value, np.generic):
         value = value.item()
     kinds: tuple[Any, ...] = (bool, int, float, complex)
@@ -80,8 +81,8 @@ def axis(op: str, dim: Any, given: Any) -> Any:
 
 
 def exact(x: Any) -> Any:
-    """x as a part of a key, where 1, 1.0 and True, which are equal, are to be three. Ints, tuples
-    of them and None stand for themselves."""
+    """x as part of a dict key that keeps 1, 1.0 and True apart. Ints, tuples of ints and None are
+    returned as they are."""
     kind = type(x)
     if kind is int or x is None:
         return x
@@ -94,7 +95,7 @@ def exact(x: Any) -> Any:
 
 
 def coerced(first: Any, *others: Any) -> list[Any]:
-    """The keys of a call and its Tensor operands, NumPy's scalars as Python numbers.
+    """The key set of a call and its operands, with NumPy scalars as Python numbers.
 
     Raises: AttributeError for what is neither.
     """
@@ -107,7 +108,7 @@ def coerced(first: Any, *others: Any) -> list[Any]:
 
 
 def coerced_either(first: Any, *others: Any) -> list[Any]:
-    """As `coerced`, where the first operand may be a number too."""
+    """`coerced` for calls whose first operand may be a number."""
     if hasattr(first, "_keys"):
         return coerced(first, *others)
     plain = number(first)
@@ -118,7 +119,7 @@ def coerced_either(first: Any, *others: Any) -> list[Any]:
 
 
 def coerced_swapped(first: Any, other: Any) -> list[Any]:
-    """As `coerced` of operands that commute, where the first one may be a number too."""
+    """`coerced` for commuting operands whose first one may be a number."""
     if hasattr(first, "_keys"):
         return coerced(first, other)
     return coerced(other, first)
@@ -168,13 +169,13 @@ def real(op: str, arg: str, value: Any) -> float:
     try:
         if not isinstance(value, (str, bytes)):
             return float(value)
-    except Exception:  # whatever a class of others makes of __float__
+    except Exception:  # a foreign class's __float__ may raise anything
         pass
     raise errors.wrong_type(op, arg, "be a number", value)
 
 
 def sequence(value: Any) -> Any:
-    """A tuple of a list or tuple, `(value,)` of an int; anything else is for native to refuse."""
+    """Convert a list to a tuple and an int to `(value,)`; native code rejects anything else."""
     if isinstance(value, (tuple, list)):
         return tuple(value)
     return (value.__index__(),) if hasattr(value, "__index__") else value

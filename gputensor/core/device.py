@@ -24,9 +24,9 @@ _ELSEWHERE = {
 _ALIASES: dict[str, str] = {}
 # Of one type, as c10::DeviceIndex has it.
 MOST_DEVICES = 128
-# What a text and an index were found to mean; forgotten whenever a name comes or goes.
+# (text, index) -> device; cleared whenever a device name is added or removed.
 _interned: dict[tuple[str, int | None], device] = {}
-# Every device made so far: a name that goes and comes back means the same objects.
+# Every device made so far, so that a name registered again means the same objects.
 _made: dict[tuple[str, int | None], device] = {}
 # Asked with a name of no device type; True if it is one now (backend.py loads extensions).
 unknown_type_hooks: list[Callable[[str], bool]] = []
@@ -70,7 +70,7 @@ class device(Guard):
     def __deepcopy__(self, memo: object) -> device:
         return self
 
-    # As a guard it makes factories put their tensors here.
+    # As a context manager, a device is the default device of factories.
 
     def _enter(self) -> None:
         _context_hooks[0](self)
@@ -88,7 +88,7 @@ _context_hooks: list[Callable[..., Any]] = []
 
 
 def _index(value: Any) -> int:
-    """The index that an int of NumPy stands for; a bool stands for none."""
+    """Convert a NumPy int to an index; reject a bool."""
     try:
         if not isinstance(value, bool):
             return int(operator.index(value))
@@ -136,10 +136,10 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
 
 
 def rename_privateuse(first_name: str, name: str) -> Callable[[], None]:
-    """Let `name` stand for a PrivateUse device type; returns a function that takes the name away.
+    """Rename a PrivateUse device type to `name`; return a function that removes the name.
 
-    The first name means the same devices meanwhile. The dispatch key keeps its own name.
-    Raises: ArgumentError if the name stands for a device already, or the key has one.
+    The old name still means the same devices. The dispatch key keeps its name.
+    Raises: ArgumentError if the name is in use, or the type is renamed already.
     """
     if name in _TYPES:
         raise errors.must("rename_privateuse", "name", "not be another device's name", name)

@@ -14,19 +14,19 @@ BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 _Layout: TypeAlias = np.dtype[Any]
 _Scalar: TypeAlias = type[np.generic]
-# What NumPy takes for a dtype; it takes None for float64 as well.
+# Types that NumPy converts to a dtype; None, which it reads as float64, is not among them.
 _NAMES_OF_NUMPY = (np.dtype, type, str)
 
 
 class dtype:
     """An element type.
 
-    name: PyTorch's name without the package. itemsize: bytes of one element. code: the number by
-    which CUDA kernels know the type at run time (`include/dtypes.cuh` lists the same numbers).
+    name: PyTorch's name without the package. itemsize: bytes of one element. code: the number of
+    the type in CUDA kernels (`include/dtypes.cuh` lists the same numbers).
     category: 0 bool, 1 integer, 2 floating, 3 complex; a cast to a lower category is unsafe.
-    np: NumPy's type of the same layout. It has none for complex32, whose elements are four opaque
-    bytes to it: an ndarray of them only moves, and kernels/cpu/cast.py alone reads them.
-    is_opaque: kernels do not compute in it; of complex32 some do, of float8 none.
+    np: NumPy's type of the same layout. NumPy has none for complex32; there np is four opaque
+    bytes, which only kernels/cpu/cast.py reads.
+    is_opaque: True for types that kernels do not compute in: complex32 in part, float8 at all.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class dtype:
         return f"gputensor.{self.name}"
 
     def __eq__(self, other: object) -> bool:
-        """Also what NumPy takes for its dtype of the same elements, as `np.float32`."""
+        """Equal also to NumPy's dtype or scalar type of the same elements, such as `np.float32`."""
         if self is other or self is complex32 or not isinstance(other, _NAMES_OF_NUMPY):
             return self is other
         return bool(self.np == other)
@@ -84,12 +84,12 @@ class dtype:
 
     @property
     def __numpy_dtype__(self) -> _Layout:
-        """NumPy's protocol of dtypes, asked by NumPy 2.4 and newer: `np.zeros(3, x.dtype)`."""
+        """NumPy's dtype protocol (NumPy 2.4 and newer), for `np.zeros(3, x.dtype)`."""
         if self is complex32:
             raise AttributeError("NumPy has no type of complex numbers made of two float16")
         return self.np
 
-    # What code that is written for NumPy's dtypes asks of one: xarray, Dask.
+    # Attributes of NumPy's dtypes that xarray and Dask read.
 
     @property
     def kind(self) -> str:
@@ -108,7 +108,7 @@ class dtype:
 
     @property
     def to_complex(self) -> dtype:
-        """The complex type whose parts are this floating type."""
+        """The complex type with parts of this floating type."""
         return _TWIN.get(self, complex64)
 
 

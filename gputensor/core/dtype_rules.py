@@ -1,7 +1,7 @@
-"""What `dtypes:` of a row in native_functions.yaml means: what operands may be, what comes of it.
+"""The rules behind `dtypes:` in native_functions.yaml: dtypes of operands and of results.
 
-One word, one meaning. The family's native code refuses by it, the kernels that are compiled follow
-from it, and docstrings and the page of operators say it in its words.
+Each word is one rule. Native code rejects operands by it, it decides which kernels are compiled,
+and docstrings and the page of operators quote its text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ KINDS = "bifc"
 
 
 class DtypeRule:
-    """text: for docstrings. kinds: of the dtype that is computed in.
+    """text: for docstrings. kinds: allowed categories of the computation's dtype.
 
     to_float: bool and integers are computed in the default dtype. gives_real: the result of complex
-    is real. gives_bool: the result is bool. each: every operand must be of these kinds, not only
-    what they promote to. remedy: what to use instead, for the message.
+    is real. gives_bool: the result is bool. each: every operand, not only the promoted dtype, must
+    be of these kinds. remedy: an alternative, for the error.
     """
 
     __slots__ = ("text", "kinds", "to_float", "gives_real", "gives_bool", "each", "remedy")
@@ -43,7 +43,7 @@ class DtypeRule:
 
     @property
     def refuses(self) -> bool:
-        """Whether there is a dtype that it does not take."""
+        """True if the rule rejects at least one dtype."""
         return self.kinds != (KINDS[2:] if self.to_float else KINDS)
 
     def takes(self, of: dtype) -> bool:
@@ -61,7 +61,7 @@ class DtypeRule:
             raise errors.must(op, arg, rule, got, kind=errors.DtypeError, remedy=remedy)
 
 
-# Kinds that are not taken -> what an operand must do.
+# Rejected kinds -> the rule in the error.
 _SENTENCES = {
     "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
     "bi": "be floating or complex", "bfc": "be an integer", "bif": "be complex",

@@ -13,13 +13,13 @@ from . import dtype as _dtypes, errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
 
 Sizes = tuple[int, ...]
-# As much as NumPy's arrays may have.
+# NumPy's limit.
 MOST_DIMS = 64
 _MOST_BYTES = (1 << 63) - 1
 
 
 class Size(tuple[int, ...]):
-    """What `x.shape` is: a tuple of ints that prints as a size and knows its product."""
+    """The class of `x.shape`: a tuple of ints with `numel()` that prints as a size."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class Geometry:
     """An immutable, interned layout; make one with `geometry` or `contiguous_geometry`.
 
     sizes: elements per dimension. strides: elements between neighbours of a dimension, never
-    negative. stride_bytes: the same in bytes. extent: elements from the first to one past the
+    negative. stride_bytes: strides in bytes. extent: elements from the first to one past the
     last that any index reaches, 0 for an empty tensor. views: memo of view operators,
     (op, arguments) -> Geometry or what the operator keeps there.
     """
@@ -103,7 +103,8 @@ class Geometry:
         self.is_contiguous = numel == 0 or _dense_in_order(
             sizes, strides, reversed(range(self.ndim))
         )
-        # Contiguous by every stride, also those of sizes 0 and 1, which the flag does not look at.
+        # Contiguous by all strides, including strides of dimensions of size 0 and 1, which
+        # is_contiguous ignores.
         self.is_row_major = self.is_contiguous and strides == contiguous_strides(sizes)
         self.is_channels_last = self.ndim == 4 and _dense_in_order(
             sizes, strides, channels_last.order
@@ -147,7 +148,7 @@ def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
 
 
 def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:
-    """What keeps a layout from outside from being a tensor's, "" if nothing does.
+    """The reason why a foreign layout cannot be a tensor's; "" if it can.
 
     sizes and strides are ints of any value, strides in elements. Bounds are NumPy's: no address
     within the layout, and no count of its bytes, is beyond 63 bits.
@@ -203,7 +204,8 @@ def _dense_in_some_order(sizes: Sizes, strides: Sizes) -> bool:
 
 
 def looks_channels_last(sizes: Sizes, strides: Sizes) -> bool:
-    """True if 4-d strides read as channels_last, dense or not: what `suggest_memory_format` asks.
+    """True if 4-d strides are in channels_last order, dense or not. `suggest_memory_format` uses
+    it.
 
     Source: c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4.
     """

@@ -1,11 +1,11 @@
 """Guards: context managers for a block that also decorate functions, as PyTorch's do.
 
 Note [Leaving a guard]
-What a guard changed must be put back whatever interrupts it. A signal's exception can come at the
-entry of a Python function and after a call of a C function, and nowhere between. So operators put
-their thread's state back by one C call that stands first in a `finally`, with the value that was
-read before; and a guard that leaves first finds out what to put back, then does it, again if it was
-cut short. That `__exit__` itself is not entered is the one thing that Python leaves open.
+A guard must restore what it changed even if it is interrupted. A signal's exception can come at the
+entry of a Python function and after a call of a C function, and nowhere between. So operators
+restore their thread's state by one C call that stands first in a `finally`, with the value read
+before; and `__exit__` first computes the state to restore, then restores it, and repeats this if it
+was interrupted. Python does not guarantee that `__exit__` itself is entered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Guard:
         raise NotImplementedError
 
     def _found(self) -> Any:
-        """What leaving is to put back. Changes nothing."""
+        """Return the state that leaving restores. Changes nothing."""
         raise NotImplementedError
 
     def _put_back(self, found: Any) -> None:
@@ -40,7 +40,7 @@ class Guard:
         raise NotImplementedError
 
     def _count(self, found: Any) -> None:
-        """Note that a block was left, where that may be missed."""
+        """Record that a block was left."""
 
     def _again(self) -> Any:
         """A guard like this one, for one call: several threads may run a decorated function."""

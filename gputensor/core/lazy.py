@@ -1,7 +1,7 @@
-"""What a module of users lists and lacks, and names that are imported when first asked for.
+"""Public modules: their lists of names, lazy imports, and errors for missing names.
 
-`python -m codegen` reads what such a module imports for type checkers, under `TYPE_CHECKING`, and
-tells in the index where each name is: one list serves checkers, imports and `dir()`.
+`python -m codegen` reads the imports under `TYPE_CHECKING` of a public module and writes the home
+of each name to the index. So one list serves type checkers, imports and `dir()`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PACKAGE = __name__.partition(".")[0]
 def attributes(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A module's `__getattr__` and `__dir__`, for `namespace`, its globals().
 
-    `__all__` comes to name what the index has for the module, too.
+    Adds the module's names in the index to `__all__`.
     """
     module = namespace["__name__"]
     later = index.LATER.get(module.removeprefix(f"{_PACKAGE}."), {})
@@ -35,13 +35,14 @@ def attributes(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callabl
 
 
 def loaded(home: str, name: str) -> Any:
-    """What the index says is in the module `home`; `watch.profiler.` is the module itself."""
+    """Import `name` from the module `home`; a `home` such as `watch.profiler.` means the module
+    itself."""
     found = import_module(f"{_PACKAGE}.{home.removesuffix('.')}")
     return found if home.endswith(".") else getattr(found, name)
 
 
 def listed(namespace: dict[str, Any]) -> list[str]:
-    """What `dir()` says of a module: what users name, and what every module has."""
+    """The names that `dir()` lists: public names and the dunder names of every module."""
     special = [name for name in namespace if name.startswith("__") and name.endswith("__")]
     return sorted({*namespace["__all__"], *special})
 
@@ -52,14 +53,14 @@ def missing_of(module: str, name: str) -> Any:
 
 
 def missing(module: str, name: str) -> AttributeError:
-    """What a module raises for a name that it does not have."""
-    if name.startswith("_"):  # asked for by machinery, and often
+    """The error for a name that a module does not have."""
+    if name.startswith("_"):  # Python's machinery asks for these names often
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return MissingName(module, name)
 
 
 class MissingName(AttributeError):
-    """A name that a module lacks. The sentence is made when it is read: hasattr() reads none."""
+    """A missing name of a module. The text is built when read; hasattr() never reads it."""
 
     def __str__(self) -> str:
         from .errors.names import no_name
@@ -68,10 +69,10 @@ class MissingName(AttributeError):
 
 
 class Lacks:
-    """Stands in a class for a name that others' classes have: who reads it is told so.
+    """A descriptor for a name that other libraries' classes have; reading it raises the error.
 
-    A `__getattr__` would hear of every name that is missing, but then Python does not specialise
-    reads of those that are there: small calls took 1.3 times as long.
+    With a `__getattr__` Python would not specialise reads of existing names: small calls took 1.3
+    times as long.
     """
 
     __slots__ = ("_name",)

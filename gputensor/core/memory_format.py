@@ -11,7 +11,7 @@ from . import errors
 
 
 class memory_format:
-    """How the dimensions of a dense tensor follow each other in memory.
+    """The order of a dense tensor's dimensions in memory.
 
     order: dimension numbers from the innermost outwards; None where the format fixes no order.
     """
@@ -80,7 +80,7 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
 
 
 class layout:
-    """How a tensor keeps its elements."""
+    """The storage layout of a tensor's elements."""
 
     __slots__ = ("name",)
 

@@ -1,9 +1,9 @@
-"""Which Python numbers a dtype takes, and the errors for those that it does not.
+"""Which Python numbers a dtype can hold, and the errors for other numbers.
 
-A number that is stored (fill_, full, where, alpha, tensor) must fit its dtype. One that arithmetic
-or a comparison meets wraps in an integer dtype, but must itself have at most 64 bits. Beside
-floating types any integer goes that a double reaches. What a number becomes is
-`kernels/cpu/cast.py`.
+A number that is stored (fill_, full, where, alpha, tensor) must fit its dtype. A number in
+arithmetic or in a comparison wraps in an integer dtype, but must have at most 64 bits. With
+floating dtypes, any integer within the range of a double is allowed. `kernels/cpu/cast.py` converts
+the numbers.
 Source: c10/util/TypeCast.h, checked_convert, and c10/util/TypeSafeSignMath.h.
 """
 
@@ -29,10 +29,10 @@ def integer_range(of: dtype) -> tuple[int, int]:
 
 
 def fits(value: Any, of: dtype) -> bool:
-    """True if `of` may be given this number to store.
+    """True if this number may be stored in dtype `of`.
 
-    Fractions are cut, negative integers wrap in unsigned types, and f16 and bf16 round what is too
-    large to infinity; a complex number is real if its imaginary part is 0.
+    Fractions are truncated, negative integers wrap in unsigned types, and f16 and bf16 round large
+    numbers to infinity; a complex number is real if its imaginary part is 0.
     """
     if type(value) is complex:
         if of.category == BOOL:

@@ -1,4 +1,4 @@
-"""Type promotion: the dtype in which operands of different dtypes meet.
+"""Type promotion: the common dtype of operands of different dtypes.
 
 Rules only. The default dtype is passed in, because its state lives elsewhere, and no value is
 converted here. Operands are (geometry, device) pairs for tensors and Python types for numbers.
@@ -17,14 +17,15 @@ from .dtype import (
     int64, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
-# The unsigned types that PyTorch lets meet floating types and themselves only. Here they meet as
-# the array API standard has it, in the smallest type that holds both; none holds uint64 and signs.
+# PyTorch promotes these unsigned types only with floating types and with themselves. Here they
+# promote as in the array API standard, to the smallest type that holds both; there is none for
+# uint64 with a signed type.
 _BAREBONES = (uint16, uint32, uint64)
 _BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
 def _integers(a: dtype, b: dtype) -> dtype:
-    """The smallest of the promotable integers (uint8 and the signed ones) that holds both."""
+    """The smallest of uint8 and the signed integer types that holds both."""
     if a is uint8 or b is uint8:
         # uint8 with int8 needs int16; with anything wider it fits.
         other = b if a is uint8 else a
@@ -41,7 +42,7 @@ def _beside_unsigned(a: dtype, b: dtype) -> dtype | None:
 
 def _floats(a: dtype, b: dtype) -> dtype:
     if a.itemsize == b.itemsize:
-        return float32  # float16 with bfloat16: neither holds the other
+        return float32  # float16 with bfloat16: neither type holds the other
     return a if a.itemsize > b.itemsize else b
 
 
@@ -64,7 +65,7 @@ def _promote(a: dtype, b: dtype) -> dtype | None:
 # _TABLE[a.code][b.code]; None where no promotion is defined.
 _TABLE = tuple([tuple([_promote(a, b) for b in HELD]) for a in HELD])
 
-# What a wrapped number counts as; float and complex follow the default dtype instead.
+# The dtype of a wrapped bool or int; float and complex follow the default dtype.
 _NUMBER = {bool: bool_, int: int64}
 
 
@@ -100,8 +101,8 @@ def number_dtype(kind: type, default_dtype: dtype) -> dtype:
     return default_dtype if kind is float else default_dtype.to_complex
 
 
-# Whether a zero-dim tensor counts as much as one with dimensions, as in the array API standard.
-# dispatch/defaults.py sets it, and forgets the plans that were made by the other rule.
+# True if 0-d tensors promote like tensors with dimensions, as in the array API standard.
+# dispatch/defaults.py sets it and drops the plans made under the other rule.
 _zero_dim_counts = False
 
 
@@ -111,9 +112,9 @@ def count_zero_dim(as_others: bool) -> None:
 
 
 def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dtype:
-    """The dtype in which `operands` meet.
+    """The promoted dtype of `operands`.
 
-    Tensors with dimensions outweigh zero-dim tensors, and those outweigh numbers.
+    Tensors with dimensions take precedence over 0-d tensors, and 0-d tensors over numbers.
     operands: (geometry, device) for a tensor, bool | int | float | complex for a wrapped number.
     """
     dimensioned = zero_dim = wrapped = None
@@ -135,9 +136,9 @@ def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dty
 
 
 def _combine(op: str, high: dtype | None, low: dtype | None) -> dtype | None:
-    """The dtype of a class of operands beside one that counts less.
+    """The dtype of a class of operands combined with a class of lower precedence.
 
-    The lower class changes the category alone, never the width within one.
+    The lower class can change only the category, never the width within a category.
     """
     if low is None or high is None:
         return high or low

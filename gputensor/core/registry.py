@@ -1,4 +1,5 @@
-"""A mapping whose registrations come and go in any order; per key the newest one left serves."""
+"""A mapping whose registrations are added and removed in any order; the newest one of a key is
+used."""
 
 from __future__ import annotations
 

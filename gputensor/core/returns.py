@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Results(tuple[Any, ...]):
-    """A tuple whose places have names; made of all results at once."""
+    """A tuple with named fields, made from an iterable of all results."""
 
     __slots__ = ()
     fields: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""What users name as `gputensor.cuda`: devices, streams, events, memory, their own kernels.
+"""The public module `gputensor.cuda`: devices, streams, events, memory, users' kernels.
 
-Everything is answered by the runtime that `GPUTENSOR_CUDA` chose; without one, each call raises one
-sentence with the reason, and `is_available()` is False. Devices may be given as an index, a string
+All functions use the runtime chosen by `GPUTENSOR_CUDA`; without one, each call raises an error
+with the reason, and `is_available()` is False. Devices may be given as an index, a string
 or a device; None is the current one.
 """
 
@@ -61,7 +61,7 @@ def is_emulated() -> bool:
 
 
 def get_device_name(device: Any = None) -> str:
-    """The device's name as its driver gives it."""
+    """The device's name from its driver."""
     return str(runtime.cuda().device_name(_index(device, "get_device_name")))
 
 
@@ -85,7 +85,7 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that the allocator holds now, free blocks included."""
+    """Bytes that the allocator holds now, including free blocks."""
     return int(runtime.cuda().memory_reserved(_index(device, "memory_reserved")))
 
 
@@ -100,7 +100,7 @@ def memory_snapshot() -> list[dict[str, Any]]:
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Let the peaks in `memory_stats` start again from what is held now."""
+    """Reset the peaks in `memory_stats` to the present use."""
     runtime.cuda().reset_peak_memory_stats(_index(device, "reset_peak_memory_stats"))
 
 
@@ -110,7 +110,7 @@ def empty_cache() -> None:
 
 
 def set_memory_limit(nbytes: int | None, device: Any = None) -> None:
-    """Let the allocator hold at most so many bytes; None takes the limit away."""
+    """Limit the bytes that the allocator may hold; None removes the limit."""
     if nbytes is not None and (type(nbytes) is not int or nbytes < 0):
         rule = "be a number of bytes, or None"
         raise errors.wrong_type("set_memory_limit", "nbytes", rule, nbytes)
@@ -126,7 +126,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 # --- kernels of the user --------------------------------------------------------------------------
 
 
-# Imported when first named: most programs launch none of their own, and capture none.
+# Imported on first use: most programs have no kernels or graphs of their own.
 if TYPE_CHECKING:
     from .facts import (
         DeviceProperties as DeviceProperties, ExternalStream as ExternalStream,

@@ -1,6 +1,6 @@
-"""Runs a kernel over cases that a small file gives and compares what it writes with a reference.
+"""Run a kernel over the cases of a small file and compare its output with a reference.
 
-Beside `blur.cu` lies `blur.check.py`, with a function for each kernel, named as the kernel:
+`blur.check.py`, next to `blur.cu`, has a function for each kernel, with the kernel's name:
 
     def blur(random):                      # a numpy.random.Generator
         for height, width in [(1, 1), (7, 33)]:
@@ -9,11 +9,11 @@ Beside `blur.cu` lies `blur.check.py`, with a function for each kernel, named as
             yield {"grid": (2, 1), "block": (32, 8), "args": (src, dst, width, height),
                    "expect": {"dst": reference(src)}}
 
-A case may also have "shared" bytes and the tolerances "rtol" and "atol", which are 0. `kernels` in
+A case may also have "shared" bytes and the tolerances "rtol" and "atol", by default 0. `kernels` in
 the file maps a function's name to an entry, or to several instances of a template (`{"scale":
-["scale<float>", "scale<double>"]}`; the function is then given the entry behind `random`, if it has
-two parameters); `defines` are macros, `options` the Kernel's.
-A `blur.check.json` says the same without Python; see `_json_cases`. Arrays are NumPy's; on a GPU
+["scale<float>", "scale<double>"]}`; a function of two parameters gets the entry after `random`);
+`defines` are macros, `options` the Kernel's. A `blur.check.json` has cases without Python; see
+`_json_cases`. Arrays are NumPy's; on a GPU
 they are copied there and back.
 """
 
@@ -44,11 +44,11 @@ _KEYS = {"grid", "block", "shared", "args", "expect", "rtol", "atol", "symbols"}
 
 
 class Mismatch(errors.GpuTensorError):
-    """What a kernel wrote is not what the reference says, or a case cannot be run."""
+    """A kernel's output differs from the reference, or a case cannot be run."""
 
 
 class Check:
-    """One kernel and the cases that its file gives."""
+    """One kernel and its cases."""
 
     __slots__ = ("cases", "kernel")
     kernel: Kernel
@@ -155,7 +155,7 @@ def _example(entry: str, template: str) -> str:
 
 
 def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[..., Iterable[Case]]:
-    """The function of a file's cases; one of two parameters is told which instance it is for."""
+    """The function of a file's cases; a function of two parameters also gets the instance."""
     wants_entry = len(inspect.signature(function).parameters) > 1
     return functools.partial(function, entry=entry) if wants_entry else function
 
@@ -232,7 +232,7 @@ def run_case(kernel: Kernel, case: Case, title: str) -> None:
 
 
 def _placed(args: list[Any]) -> tuple[list[Any], Callable[[], None]]:
-    """The arguments as the runtime takes them, and what brings their contents back."""
+    """The arguments for the runtime, and a function that copies their contents back."""
     from .. import runtime
 
     cuda = runtime.cuda()

@@ -1,7 +1,7 @@
-"""Reads a kernel's parameters from its CUDA C declaration. It knows types, not values.
+"""Reading of a kernel's parameters from its CUDA C declaration: types, not values.
 
-No C++ parser: it replaces object-like macros, typedefs and template arguments word by word, and
-takes the rest as it stands. What it cannot tell (a struct by value) `signature=` can say.
+It is no C++ parser: it replaces object-like macros, typedefs and template arguments word by word.
+For declarations that it cannot read (a struct by value) use `signature=`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _LAYOUT_NAMES = ("Layout", "gputensor::Layout")
 
 
 class Element:
-    """What a pointer points to, or what a number or vector is made of.
+    """The element type of a pointer, a number or a vector.
 
-    dtype: of one component, None where it is not known (void, a struct). lanes: components.
+    dtype: of one component, None if unknown (void, a struct). lanes: components.
     """
 
     __slots__ = ("alignment", "dtype", "format", "lanes", "name", "size")
@@ -72,8 +72,8 @@ class Parameter:
     """One parameter of a kernel.
 
     kind: POINTER, NUMBER, VECTOR, STRUCT or LAYOUT. element: see Element; None for structs.
-    is_const: what a pointer points to is only read. of: for a Layout, the number of its pointer.
-    offset, size: where its bytes lie; the size of a struct may be unknown (0).
+    is_const: a pointer to read-only memory. of: for a Layout, the number of its pointer. offset,
+    size: of its bytes; the size of a struct may be unknown (0).
     """
 
     __slots__ = ("alignment", "element", "is_const", "kind", "name", "of", "offset", "size", "text")
@@ -109,9 +109,9 @@ class Declaration:
     ) -> None:
         self.entry, self.name, self.has_c_name, self.line = entry, name, has_c_name, line
         self.parameters: tuple[Parameter, ...] = tuple(parameters)
-        # what a caller gives: everything but the Layouts
+        # the caller's arguments: everything but the Layouts
         self.taken: tuple[Parameter, ...] = tuple(p for p in parameters if p.kind != LAYOUT)
-        # numbers of the pointers that have a Layout, and of those that are not to const
+        # numbers of the pointers with a Layout, and of non-const pointers
         self.bound: frozenset[int] = frozenset(p.of for p in parameters if p.kind == LAYOUT)
         written = [p.kind == POINTER and not p.is_const for p in parameters]
         self.written: frozenset[int] = frozenset(
@@ -180,7 +180,7 @@ def _line(text: str, position: int) -> int:
 
 
 def _in_c_block(text: str, position: int) -> bool:
-    """Whether a position stands inside `extern "C" { … }`."""
+    """True if a position is inside `extern "C" { … }`."""
     for match in re.finditer(r'extern\s*"C"\s*\{', text[:position]):
         inside = text[match.end() : position]
         if inside.count("{") >= inside.count("}"):
@@ -192,7 +192,7 @@ def _in_c_block(text: str, position: int) -> bool:
 
 
 def _names_in(text: str, defines: Mapping[str, object]) -> dict[str, str]:
-    """What a word stands for: macros without arguments, typedefs, and the defines given."""
+    """Replacements of words: macros without arguments, typedefs, and given defines."""
     words = {
         m[1]: m[2].strip()
         for m in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n(][^\n]*)$", text, re.M)
@@ -239,7 +239,7 @@ def _canonical(name: str) -> str:
 
 
 def element_of(name: str) -> Element | None:
-    """The element of a C type's name; None for what is not built in."""
+    """The element of a C type's name; None for types that are not built in."""
     name = _canonical(name)
     if name in _NUMBERS:
         element, code = _NUMBERS[name]
@@ -306,7 +306,8 @@ def _parameter(
 
 
 def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
-    """Gives each Layout its pointer: `x_layout` is that of `x`, else of the last one before."""
+    """Assign a pointer to each Layout: `x_layout` belongs to `x`, any other to the last pointer
+    before it."""
     free = []
     for number, parameter in enumerate(parameters):
         if parameter.kind == POINTER:

@@ -1,4 +1,4 @@
-"""Switches of the emulator that a program may set: what is checked, and the order of threads."""
+"""Settings of the emulator for programs: checks and the order of threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def emulator_settings(
     none.
     schedule: `forward`, `reversed` or `random`, the order of blocks and of threads between
     barriers.
-    limit_s: for how many seconds a kernel may run; 0 for any time.
-    None keeps what is set. On a real GPU it changes nothing.
+    limit_s: the seconds that a kernel may run; 0 for no limit. None keeps a setting. On a real GPU
+    it changes nothing.
     """
     return settings.using(sanitize, schedule, seed, limit_s)

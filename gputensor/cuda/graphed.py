@@ -1,7 +1,7 @@
 """Functions and modules whose forward and backward passes are CUDA graphs.
 
-Each pass is one node of autograd that copies its arguments in, replays, and gives out what the
-graph has written. Source: torch/cuda/graphs.py, make_graphed_callables.
+Each pass is one autograd node that copies its arguments in, replays, and returns the graph's
+results. Source: torch/cuda/graphs.py, make_graphed_callables.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Tensors = tuple[Tensor, ...]
 
 
 class _Graphed:
-    """A callable, the tensors that its graphs read, and those that they write.
+    """A callable, and the tensors that its graphs read and write.
 
-    inputs: the arguments, of which there are `count`, and then the parameters of a module.
+    inputs: `count` arguments, then the parameters of a module.
     """
 
     def __init__(self, function: Callable[..., Any], args: Tensors, *, unused: bool) -> None:
@@ -114,16 +114,16 @@ def make_graphed_callables(
 ) -> Any:  # fmt: skip
     """Functions or modules that launch their forward and backward passes as one graph each.
 
-    What comes back is called as the original was, with tensors of the samples' sizes, dtypes and
-    devices. A module is returned itself; it runs its graphs in the mode, training or not, that it
-    was in. Gradients cannot be differentiated again.
+    Call the result as the original, with tensors of the samples' sizes, dtypes and devices. A
+    module itself is returned; it runs its graphs in the mode, training or evaluation, of the
+    capture. Gradients cannot be differentiated again.
 
     Args:
         callables: a function or module, or a tuple of them in the order in which they will run.
         sample_args: the tuple of tensors that it takes, or a tuple of such tuples.
-        num_warmup_iters: how often each runs before its capture, at most 10000.
-        allow_unused_input: whether an input that no output depends on is no error.
-        pool: the name of the memory pool; one of their own unless given.
+        num_warmup_iters: the number of runs of each before its capture, at most 10000.
+        allow_unused_input: allow an input that no output depends on.
+        pool: the handle of the memory pool; by default a new one.
     """
     if autocast_mode.is_autocast_enabled("cuda") and autocast_mode.is_autocast_cache_enabled():
         rule = "be off, or have cache_enabled=False"
@@ -154,7 +154,7 @@ def make_graphed_callables(
             for _ in range(warmups):
                 each.warm_up()
     cuda.synchronize(index)
-    # In the order in which they will be replayed, since they share memory.
+    # In the order of replays, since they share memory.
     for each in made:
         each.capture_forward(pool)
     for each in reversed(made):
@@ -194,7 +194,7 @@ def _checked(function: Any, args: Any) -> Tensors:
 
 
 def _is_module(function: Any) -> bool:
-    """Whether it is a `gt.nn.Module`, which stands beside this package."""
+    """True for a `gt.nn.Module`; `nn` is not imported here."""
     return all(hasattr(function, name) for name in ("parameters", "buffers", "training", "forward"))
 
 
@@ -203,7 +203,8 @@ def _kind(x: Any) -> Any:
 
 
 def flatten(value: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """The leaves of nested tuples, lists and dicts, and what puts others in their places."""
+    """The leaves of nested tuples, lists and dicts, and a function that rebuilds the nesting from
+    others."""
     if isinstance(value, dict):
         leaves, rebuild = flatten(list(value.values()))
         return leaves, lambda new: type(value)(zip(value, rebuild(new)))

@@ -1,7 +1,7 @@
-"""CUDA graphs: work that is recorded once, and then launched as a whole by one call of the host.
+"""CUDA graphs: work recorded once and launched as a whole by one call of the host.
 
-Names and rules are PyTorch's (torch/cuda/graphs.py). What may not be captured, and where random
-numbers come from in a replay, runtime/capture.py says; whose memory it is, runtime/allocator.
+Names and rules are PyTorch's (torch/cuda/graphs.py). runtime/capture.py describes calls that cannot
+be captured and random numbers in replays, runtime/allocator the memory pools.
 `make_graphed_callables` is in graphed.py.
 """
 
@@ -37,15 +37,15 @@ def graph_pool_handle() -> capture.Handle:
 class CUDAGraph:
     """Work of a stream, recorded by a capture, which `replay` launches as a whole.
 
-    A replay reads and writes the memory that the capture saw: copy new values into the tensors that
-    the captured code read, and find results in those that it made. Nothing runs in a capture.
+    A replay reads and writes the memory of the capture: copy new values into the tensors that the
+    captured code read, and read results from the tensors it made. Nothing runs during a capture.
 
-    keep_graph: keep what `raw_cuda_graph` returns.
+    keep_graph: keep the graph for `raw_cuda_graph`.
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._keeps = flag("CUDAGraph", "keep_graph", keep_graph)
-        self._capture: capture.Capture | None = None  # underway, and after it what it says
+        self._capture: capture.Capture | None = None  # the capture, and afterwards its result
         self._recorded: Any = None
         self._handle: capture.Handle | None = None
         self._allocators: list[Any] = []  # which hold the pool for this graph
@@ -54,13 +54,14 @@ class CUDAGraph:
         self._replay: Any = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
-        """Record what is queued on the current stream from now on, which is not the default one.
+        """Record all work queued on the current stream, which may not be the default stream, from
+        now on.
 
         Args:
-            pool: the name of a memory pool, shared with graphs that are replayed in the order of
-                their captures and never at once; one of its own unless given.
-            capture_error_mode: whose calls that are not safe meanwhile raise: all threads'
-                ("global"), this one's ("thread_local"), or nobody's ("relaxed").
+            pool: the handle of a memory pool shared with graphs that are replayed in the order of
+                their captures and never concurrently; by default a new pool.
+            capture_error_mode: the threads whose unsafe calls raise during the capture: all
+                ("global"), this one ("thread_local"), or none ("relaxed").
         """
         if self._capture is not None:
             raise errors.no_graph("capture_begin", "has been captured into; reset() it first")
@@ -111,7 +112,7 @@ class CUDAGraph:
         self._replay = cuda.replay
 
     def replay(self) -> None:
-        """Launch what was recorded on the current stream of its device; waits for nothing."""
+        """Launch the recorded work on the current stream of its device, without waiting."""
         recorded = self._recorded
         if recorded is None:
             raise errors.no_graph("replay", "holds no capture")
@@ -137,7 +138,7 @@ class CUDAGraph:
                 own.wait_stream(stream)
 
     def reset(self) -> None:
-        """Forget what was recorded. Its memory goes back once no graph and no tensor uses it."""
+        """Drop the recorded work. Its memory is released when no graph and no tensor uses it."""
         begun, self._capture, self._recorded, self._draws = self._capture, None, None, []
         try:
             if begun is not None and not begun.is_over:
@@ -163,7 +164,7 @@ class CUDAGraph:
             raise errors.wrong_type("register_generator_state", "generator", rule, generator)
 
     def instantiate(self) -> None:
-        """Nothing is left to do: a capture that has ended can be replayed."""
+        """Does nothing: an ended capture can be replayed already."""
         self._graph("instantiate")
 
     def enable_debug_mode(self) -> None:
@@ -199,12 +200,12 @@ class CUDAGraph:
 class graph:
     """`with gt.cuda.graph(g):` captures the block's work into a `CUDAGraph`.
 
-    An error in the block ends the capture, and leaves `g` as if nothing had been captured.
+    An error in the block ends the capture and leaves `g` empty.
 
     Args:
-        cuda_graph: what to capture into.
-        pool: the name of a memory pool that graphs share; `graph_pool_handle` makes one.
-        stream: where to capture; a side stream of the device unless given.
+        cuda_graph: the graph to capture into.
+        pool: the handle of a memory pool that graphs share, made by `graph_pool_handle`.
+        stream: the captured stream; by default a side stream of the device.
         capture_error_mode: as for `CUDAGraph.capture_begin`.
     """
 
@@ -255,21 +256,21 @@ class graph:
 
 
 def _abandon(of: CUDAGraph) -> None:
-    """End a capture within which something went wrong; that is what is raised."""
+    """End a capture after an error, which is raised."""
     try:
         of.reset()
     except errors.GpuTensorError:
-        pass  # the driver's word for a capture that is no good, which is known
+        pass  # the driver's error for an invalid capture, which is known already
 
 
 def _run_recorded(reason: str) -> None:
-    """Run what `gt.fuse` has recorded, on the side of a capture's begin or end that it came on."""
+    """Run work recorded by `gt.fuse` before a capture's begin or end."""
     recorder = current_recorder.get()
     if recorder is not None:
         recorder.run(reason)
 
 
-# By runtime and device: what `graph` captures on unless it is told a stream.
+# By runtime and device: the default stream for captures by `graph`.
 _streams: dict[tuple[Any, int], Any] = {}
 
 

@@ -1,4 +1,4 @@
-"""How many blocks cover the elements of an array or of a TensorIterator."""
+"""The number of blocks for the elements of an array or of a TensorIterator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..dispatch.refusal import declares
 def grid_for(
     elements: Any, block: int | Sequence[int] = 256, per_thread: int = 1
 ) -> tuple[int, ...]:
-    """The grid whose threads cover `elements`, each thread `per_thread` of them.
+    """The grid for `elements`, with `per_thread` elements per thread.
 
     elements: a number; a TensorIterator or a plan, for its elements; or a shape (rows, columns)
     with a block (x, y), where the last dimension is x: `grid_for((480, 640), (32, 8))` is (20, 60).

@@ -1,7 +1,7 @@
-"""NumPy's memory in a launch on the emulator: copied to the device before it, and back after it.
+"""NumPy arrays in a launch on the emulator: copied to the device before it, and back after it.
 
 Arrays that share memory share it on the device too. On a GPU nothing is copied: there the caller
-does it, and sees what it costs.
+copies explicitly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..exchange.foreign import ForeignArray
 
 
 class _Region:
-    """A range of host memory that one or more arrays lie in, and its copy on the device."""
+    """A range of host memory with one or more arrays, and its copy on the device."""
 
     __slots__ = ("begin", "end", "is_written", "memory", "numbers")
 
@@ -26,7 +26,7 @@ def to_device(
     cuda: Any, device_index: int, stream: Any, found: Mapping[int, ForeignArray],
     written: frozenset[int], pointers: dict[int, int],
 ) -> list[_Region]:  # fmt: skip
-    """Copy what lies on the host, and put its device address into `pointers`."""
+    """Copy host memory to the device, and write its device address into `pointers`."""
     host = {n: o for n, o in found.items() if o.device_index < 0}
     regions = _regions(host, written) if host else []
     for region in regions:
@@ -39,7 +39,7 @@ def to_device(
 
 
 def to_host(cuda: Any, device_index: int, stream: Any, regions: list[_Region]) -> None:
-    """Wait for the kernel and bring back what it may have written."""
+    """Wait for the kernel and copy back memory that it may have written."""
     for region in regions:
         if region.is_written:
             nbytes = region.end - region.begin

@@ -1,12 +1,12 @@
-"""Kernel: CUDA C of the user's own, on a GPU, on the emulator, or compiled for a GPU elsewhere.
+"""Kernel: users' CUDA C on a GPU, on the emulator, or compiled for another machine's GPU.
 
     >>> scale = gt.cuda.Kernel(text, "scale")
     >>> scale[grid, block](x, y, 2.0, n)
 
-Arrays may be gputensor's, CuPy's or torch's; where CUDA is emulated, also NumPy's and torch's on
-the CPU. What the declaration says is checked: dtypes against pointers, and that an array is
-contiguous unless the kernel takes a Layout of it. Device and stream are the arguments'. It computes
-nothing and allocates nothing on a GPU.
+Arrays may be gputensor's, CuPy's or torch's; with the emulator also NumPy's and torch's CPU
+tensors. Arguments are checked against the declaration: dtypes against pointers, and that an array
+is contiguous unless the kernel takes a Layout of it. The arguments determine device and stream. It
+allocates nothing on a GPU.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Kernel:
         entry: the function; `scale<float, 4>` for an instance of a template.
         defines: preprocessor definitions.
         signature: parameters to use instead of the declared ones, `const float*, float*, int`.
-        options: more options for NVRTC; of these the emulator knows -I, -D, -U and -std, and
-            refuses those that would change a result.
-    Raises: KernelError where the text has no such kernel.
+        options: more options for NVRTC; the emulator supports -I, -D, -U and -std, and rejects
+            options that would change a result.
+    Raises: KernelError if the text has no such kernel.
     """
 
     __slots__ = (
@@ -176,7 +176,8 @@ class Kernel:
     def _streams(
         self, cuda: Any, device_index: int, found: Mapping[int, ForeignArray], own: Any, given: Any
     ) -> tuple[Any, list[Any]]:
-        """Where to launch, and what to order with; a given stream is the caller's to order."""
+        """The stream to launch on, and the streams to order with; the caller orders a given
+        stream."""
         if given is None:
             return operands.streams_of(found, cuda, device_index, own)
         return stream_given(self.entry, cuda, device_index, given), []
@@ -235,7 +236,7 @@ class Kernel:
         return function
 
     def _entries(self, is_emulated: bool) -> tuple[str, ...]:
-        """The names that a compiler is asked for: instances of templates, and mangled names."""
+        """The names requested of a compiler: template instances and mangled names."""
         if is_emulated:
             return (self.entry,)
         own = () if self.declaration.has_c_name else (self.entry,)
@@ -246,7 +247,7 @@ class Kernel:
         return self.entry if is_instance or not is_emulated else self.declaration.name
 
     def _settle_places(self, loaded: Any) -> None:
-        """What the emulator's compiler knows: where parameters lie, how large structs are."""
+        """Set offsets of parameters and sizes of structs from the emulator's compiler."""
         places = getattr(loaded, "places", None)
         parameters = self.declaration.parameters
         if places is None:
@@ -316,7 +317,7 @@ class Kernel:
 
 
 class Bound:
-    """A loaded function, and where its parameters lie."""
+    """A loaded function, and the offsets of its parameters."""
 
     __slots__ = ("loaded", "offsets")
 

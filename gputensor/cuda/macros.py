@@ -1,7 +1,7 @@
-"""Kernels that a macro of the text writes: `DEFINE_SCALE(scale_f32, float)` is put in place.
+"""Expansion of macros that define kernels, such as `DEFINE_SCALE(scale_f32, float)`.
 
-Only macros with a `__global__` function in them are expanded, only for reading declarations, and
-each in one line, so that every other word stays at its line. A compiler expands the rest.
+Only macros with a `__global__` function are expanded, only for reading declarations, and each in
+one line, so that all other words keep their lines. The compiler expands the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DEFINE = re.compile(
 
 
 def expanded(text: str) -> str:
-    """The text, free of comments, with each use of such a macro replaced by what it stands for."""
+    """The text without comments, with each use of these macros expanded."""
     macros = {m["name"]: m for m in _DEFINE.finditer(text) if "__global__" in m["body"]}
     if not macros:
         return text

@@ -1,6 +1,6 @@
-"""What a kernel's pointer parameters are given: arrays of any library, their streams and writes.
+"""Arguments of a kernel's pointer parameters: arrays of any library, their streams and writes.
 
-Memory of the host is copied for a launch on the emulator, and back; see host_memory.py.
+Host memory is copied for a launch on the emulator, and back; see host_memory.py.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def describe(entry: str, arg: str, value: Any) -> ForeignArray:
 def streams_of(
     found: Mapping[int, ForeignArray], cuda: Any, device_index: int, own: Any
 ) -> tuple[Any, list[Any]]:
-    """The stream to launch on, and those that it waits for before and that wait for it after.
+    """The stream to launch on, the streams it waits for, and the streams that wait for it.
 
     Streams of other libraries do not synchronise with ours, nor with the legacy default stream. So
-    a launch goes to a library's own stream where all its arrays are on that one, else to ours.
+    a launch uses a library's own stream if all arrays are on it, otherwise ours.
     """
     theirs: dict[Any, Any] = {}
     is_all_theirs = True
@@ -57,7 +57,7 @@ def note_write(operand: ForeignArray) -> None:
     if operand.library == "gputensor":
         bump_version(operand.owner)
     elif operand.library == "torch":
-        # torch counts writes too, and checks the count in backward
+        # torch counts writes, too, and checks the count in backward
         bump = getattr(sys.modules["torch"].autograd.graph, "increment_version", None)
         if bump is not None:
             bump(operand.owner)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Over:
-    """`kernel.over(iterator)`: called with what the kernel takes behind the iterator's operands."""
+    """`kernel.over(iterator)`: called with the kernel's arguments after the iterator's operands."""
 
     __slots__ = ("block", "iterator", "kernel", "per_thread")
     block: int

@@ -23,7 +23,7 @@ _PAIRS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 def check_pointer(
     entry: str, parameter: Parameter, operand: ForeignArray, has_layout: bool
 ) -> None:
-    """Raises unless the array can stand for the pointer."""
+    """Raise unless the array matches the pointer."""
     element = parameter.element
     assert element is not None
     if element.dtype is not None and element.name != "a pointer":
@@ -79,7 +79,7 @@ def _check_dtype(entry: str, parameter: Parameter, operand: ForeignArray) -> Non
 
 
 def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
-    """What packs one parameter that is no pointer: at once where it is a plain number."""
+    """A packer of one non-pointer parameter, with a fast path for plain numbers."""
     element = parameter.element
     without_code = (dtypes.bfloat16, dtypes.bool_)
     if parameter.kind != NUMBER or element is None or element.dtype in without_code:
@@ -92,7 +92,7 @@ def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
             try:
                 return pack(value)
             except (StructError, OverflowError):
-                pass  # out of range: the slow way says so
+                pass  # out of range: the slow path raises
         return value_bytes(entry, parameter, value)
 
     return packed

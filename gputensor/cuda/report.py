@@ -1,6 +1,6 @@
-"""What ptxas says about a kernel: registers, spills, memory, and how wide its loads and stores are.
+"""The report of ptxas on a kernel: registers, spills, memory, and widths of loads and stores.
 
-It compiles and reads; no GPU is needed. Widths are counted in the PTX: ptxas keeps them.
+No GPU is needed. Widths are counted in the PTX, because ptxas keeps them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _widths(counts: dict[int, int]) -> str:
 
 
 def row(kernel: Kernel, arch: str) -> Row:
-    """Compile for one architecture and read what ptxas and the PTX say."""
+    """Compile for one architecture and read ptxas' output and the PTX."""
     image: Any = kernel.compile(arch)
     name = image.names.get(kernel.entry, kernel.entry)
     result = Row(arch)
@@ -109,6 +109,6 @@ def _count_accesses(result: Row, ptx: str, name: str) -> None:
         if spaces & {"param", "local", "const"}:
             continue
         width = int(bits) // 8 * int(lanes or 1)
-        prefix = "shared_" if "shared" in spaces else ""  # else global, or a pointer to either
+        prefix = "shared_" if "shared" in spaces else ""  # otherwise global, or a generic pointer
         counts = getattr(result, prefix + ("loads" if kind == "ld" else "stores"))
         counts[width] = counts.get(width, 0) + 1

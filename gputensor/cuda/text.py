@@ -1,4 +1,4 @@
-"""The text of a user's kernel: a string or a file, with the files that it includes put in place.
+"""The text of a user's kernel: a string or a file, with included files inlined.
 
 A compiler's messages and findings then point into those files, and the cache's key covers them.
 """
@@ -16,7 +16,7 @@ from ..runtime.emulator import coverage, source
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)')
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
-# What compilers know by themselves, or find on their own path.
+# Headers that compilers have built in or find on their own path.
 OWN_HEADERS = ("gputensor/layout.cuh",)
 
 
@@ -42,7 +42,7 @@ def headers() -> dict[str, str]:
 def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str] = ()) -> Source:
     """The text itself, or that of a file: a path object, or one line that ends in .cu.
 
-    folders: where else the files lie that it includes.
+    folders: further folders of included files.
     """
     if not isinstance(entry, str):
         raise errors.wrong_type("Kernel", "entry", "be a str", entry)
@@ -67,7 +67,7 @@ def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str
 
 
 def _label(path: str) -> str:
-    """What `#line` says: the file's name; in a debug build its path, so that gdb finds it."""
+    """The name in `#line`: the file's name, or in a debug build its path, for gdb."""
     return path if os.environ.get("GPUTENSOR_EMULATOR_DEBUG") == "1" else os.path.basename(path)
 
 
@@ -77,7 +77,7 @@ def _read(path: str) -> str:
 
 
 class _Places:
-    """Where included files lie, and which of them are in place and say `#pragma once`."""
+    """Folders of included files, and the inlined files with `#pragma once`."""
 
     __slots__ = ("folders", "once")
 
@@ -86,7 +86,7 @@ class _Places:
         self.once: set[str] = set()
 
     def inlined(self, text: str, path: str | None, label: str) -> list[str]:
-        """The lines of a text with what it includes in place. path: of its file."""
+        """The lines of a text with included files inlined. path: of its file."""
         if path is not None and _ONCE.search(text):
             if path in self.once:
                 return []
@@ -97,12 +97,12 @@ class _Places:
             if inner is not None:
                 lines += self.inlined(_read(inner), inner, _label(inner))
                 lines.append(f'#line {number + 1} "{label}"')
-            else:  # a compiler's own header, or one that is missing: the compiler says so
+            else:  # a compiler's own header, or a missing one, which the compiler reports
                 lines.append("" if path is not None and _ONCE.match(line) else line)
         return lines
 
     def _included(self, line: str, path: str | None) -> str | None:
-        """The file that a line includes; None where a compiler has it, or nobody."""
+        """The file that a line includes; None for a compiler's own header or a missing file."""
         match = _INCLUDE.match(line)
         if match is None:
             return None

@@ -1,12 +1,11 @@
-"""The autograd kernel of an operator of the user's: `register_autograd`, or none.
+"""The autograd kernel of a user's operator, with or without `register_autograd`.
 
     kernel = dispatcher.register_kernel(op, keys.Autograd, maker(Formula(backward, setup_context)),
     "maker")
 
-The operator runs below autograd, whatever its kernel does; the node that stands for it calls the
-user's backward. Without a formula the node fails when backward comes to it. An argument that is
-written to and requires grad gets such a node too: PyTorch leaves its old history there, and with it
-a wrong gradient. Source: torch/_library/autograd.py.
+The operator's kernel always runs below autograd; its node calls the user's backward. Without a
+formula the node raises in backward. A written argument that requires grad gets this node too;
+PyTorch leaves its old history, and so a wrong gradient. Source: torch/_library/autograd.py.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ Maker = Callable[[Table, int], Callable[..., Any]]
 
 
 class Formula:
-    """What `register_autograd` was given. Checked then: both take what they will get.
+    """The functions of `register_autograd`, checked on registration for the arguments they will
+    get.
 
     backward(ctx, *grads): a gradient for each result; returns one for each positional argument, a
     list of them for a list of tensors. setup_context(ctx, inputs, output), with keyword_only_inputs
@@ -197,7 +197,7 @@ def _is_known(value: Any) -> bool:
 
 
 def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """What runs where autograd knows an argument; it may yet find that nothing requires grad."""
+    """The kernel for calls with arguments in autograd; possibly none of them requires grad."""
     schema = table.signature.schema
     is_plain = all(
         not a.type.has_tensor or a.type.required.name == "Tensor" and not a.is_keyword_only
@@ -209,7 +209,7 @@ def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any
 
 
 def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """For operators of tensors, no lists of them, that make one tensor and write to none."""
+    """For operators of tensors, without lists, that return one new tensor and write to none."""
     operator, signature = table.operator, table.signature
     arguments = signature.schema.arguments[: signature.n_positional]
     lengths = tuple([-1 if a.type.has_tensor else None for a in arguments])
@@ -358,7 +358,8 @@ def _with_history(
     flat: list[Any] = []
     shape: list[int | None] = []
     returns = schema.returns
-    # No functions in here: one that knows itself would be a cycle that keeps the graph alive.
+    # No nested functions here: a recursive one would be a reference cycle that keeps the graph
+    # alive.
     given = (node, context, inputs, flat, shape)
     if len(returns) == 1:
         result = _wrapped(returns[0].type, result, *given)

@@ -8,9 +8,9 @@
     scale.register_fake(lambda x, by: gt.empty_like(x))
     scale.register_autograd(lambda ctx, grad: (grad * ctx.by, None), setup_context=...)
 
-Around the functions stand the kernels of operator_kernels.py and custom/autograd.py. What is
-registered can be taken back. The rules are PyTorch's; other than there, a kernel that does not take
-the schema's arguments is refused at once. Source: torch/_library/custom_ops.py.
+operator_kernels.py and custom/autograd.py wrap the functions in kernels. Registrations can be
+undone. The rules are PyTorch's, but a kernel that does not accept the schema's arguments is
+rejected on registration. Source: torch/_library/custom_ops.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from . import autograd as registered, operator_kernels as kernels
 from ..core import errors, schema as schemas
 from ..core.device import device
 from ..core.schema import FunctionSchema
-from ..dispatch import dispatcher, kernel_signature, keys
+from ..dispatch import dispatcher, keys
+from ..dispatch.boxing import kernel_signature
 from ..dispatch.backend_select import BACKEND_OF_TYPE, ends_with
 from ..dispatch.dispatcher import Handle
 from ..dispatch.refusal import is_iterable
@@ -37,7 +38,7 @@ F = TypeVar("F", bound=Function)
 DeviceTypes = str | Sequence[str] | None
 _Registration = tuple[Key, Function, str, str]  # key, function, convention, site
 
-# Qualified name -> definition. Held here, since `gt.ops` finds operators that nobody else holds.
+# Qualified name -> definition. This keeps operators alive for `gt.ops`.
 _definitions: dict[str, CustomOpDef] = {}
 
 
@@ -61,7 +62,7 @@ def custom_op(
 ) -> Any:  # fmt: skip
     """Make a function an operator; without fn, a decorator. Returns a CustomOpDef.
 
-    Defined again under its name, the operator is replaced, with all that was registered for it.
+    A definition under an existing name replaces the operator and all its registrations.
 
     Args:
         name: "namespace::operator", with ".overload" if it is one of several.
@@ -145,7 +146,7 @@ class CustomOpDef:
         self._namespace, _, self._name = name.partition("::")
         self._init_fn = fn
         self._disabled: set[str | None] = set()
-        # What was registered, in order, and the handles that undo it.
+        # The registrations, in order, and their handles.
         self._registered: list[tuple[_Registration, Handle]] = []
         self._define()
 
@@ -183,7 +184,7 @@ class CustomOpDef:
                 del _definitions[self._qualname]
 
     def _again(self) -> None:
-        """Register once more what `_destroy` took back, because what came after it failed."""
+        """Register again after `_destroy`, because a later step failed."""
         former, self._registered = self._registered, []
         self._define()
         for what, _ in former[len(self._registered) :]:
@@ -441,7 +442,7 @@ def _end_with_device(device_type: str | None, handle: Handle) -> None:
 
 
 def _keys_of(types: DeviceTypes) -> list[tuple[str | None, Key]]:
-    """The keys of devices' kernels. Raises: ArgumentError for a device that nobody registered."""
+    """The keys of devices' kernels. Raises: ArgumentError for an unregistered device."""
     if types is None:
         return [(None, keys.CompositeExplicitAutograd)]
     listed = [types] if isinstance(types, str) else types

@@ -21,7 +21,7 @@ _TYPES = {
     "memory_format": "MemoryFormat", "layout": "Layout",
 }  # fmt: skip
 _RETURNS = {"Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar"}
-# What `Library.define` and `custom_op` understand: `inplace` operators write and return their first
+# Tags of `Library.define` and `custom_op`: `inplace` operators write and return their first
 # argument, `out` operators their keyword-only tensors.
 INPLACE, OUT = "inplace", "out"
 

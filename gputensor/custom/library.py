@@ -45,7 +45,7 @@ def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
     raise errors.fallthrough_called()
 
 
-fallthrough_kernel.kernel_convention = "fallthrough"  # type: ignore[attr-defined]
+vars(fallthrough_kernel)["kernel_convention"] = "fallthrough"
 
 
 class Library:

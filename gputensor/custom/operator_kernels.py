@@ -1,9 +1,8 @@
-"""Kernels around the functions of `custom_op`: what the dispatcher finds at each key.
+"""Kernels around the functions of `custom_op`, for each key.
 
 `backend`: the function, and a check that its results are new memory. `without_fake`: the shapes of
-operators that need no function for them. What else stands at their keys is made as for operators
-of ours, see makers/. All are makers: they run when a slot is computed, and what a call needs not
-decide is decided there.
+operators that need no function for them. The kernels at other keys are made as for built-in
+operators, see makers/. All are makers: they run when a slot is computed, so that calls decide less.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ Maker = Callable[[Table, int], Function]
 
 
 def backend(choose: Callable[[], Function], site: str) -> Maker:
-    """The kernel of a backend's key. choose: which one serves, asked when a slot is computed."""
+    """The kernel of a backend's key. choose: returns the function to use, called when a slot is
+    computed."""
 
     def make(table: Table, key_set: int) -> Function:
         operator, signature, function = table.operator, table.signature, choose()
@@ -112,7 +112,7 @@ def _general(table: Table, site: str, function: Function) -> Function:
 
 
 def _may_alias(arguments: list[Any], results: list[Any]) -> bool:
-    """False if all results are tensors of their own, which nearly all are."""
+    """False if all results are new tensors, as for nearly all operators."""
     seen: set[int] = set()
     for value in (*arguments, *results):
         for x in value if isinstance(value, (list, tuple)) else (value,):
@@ -162,7 +162,7 @@ def _refuse_alias(
 def without_fake(table: Table, key_set: int) -> Function:
     """The kernel at Meta while no `register_fake` was called.
 
-    An operator that returns nothing, or what it wrote to, has nothing to say about shapes.
+    An operator that returns nothing, or only written arguments, needs no shape function.
     """
     operator, schema = table.operator, table.signature.schema
     places = [argument_of(schema.arguments, r.type) for r in schema.returns]
@@ -184,12 +184,12 @@ META, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT = map(
 )
 
 
-# What `register_vmap` was given: function(info, in_dims, *args) by operator; read by gt.func.
+# Functions of `register_vmap` by operator: function(info, in_dims, *args); read by gt.func.
 vmap_rules: dict[Operator, Callable[..., Any]] = {}
 
 
 def register_vmap(operator: Operator, function: Callable[..., Any]) -> Handle:
-    """Let vmap call this function for an operator; the handle brings back the one before."""
+    """Let vmap call this function for an operator; the handle restores the previous one."""
     before = vmap_rules.get(operator)
     vmap_rules[operator] = function
 

@@ -6,10 +6,10 @@
     def bind(op, plan): ...                  # -> callable(device index, pointers and numbers,
     scalars)
 
-The runtime says how memory is allocated and copied; from that follow the operators of MINIMAL. A
-stub brings the operators of a family, `device.impl` one operator, and the CPU fallback the rest.
-The handle undoes all of it. A package that names a function under the entry-point group
-`gputensor.backends` is called when its device's name is first used. docs/new_device.md walks
+The runtime allocates and copies memory, which is enough for the operators of MINIMAL. A stub adds
+the operators of a family, `device.impl` one operator, and the CPU fallback the rest. The handle
+undoes everything. An entry point of the group `gputensor.backends` is called at the first use of
+its device's name. docs/new_device.md walks
 through it; `gputensor backend new NAME` writes such a package.
 """
 
@@ -45,7 +45,7 @@ __all__ = [
     "registered",
 ]  # fmt: skip
 
-# Dispatch key -> the device type it has until somebody gives it another name.
+# Dispatch key -> its device type until it is renamed.
 BACKENDS = {
     "PrivateUse1": "privateuseone",
     "PrivateUse2": "privateusetwo",
@@ -62,7 +62,7 @@ MINIMAL = (
 )  # fmt: skip
 
 _backends: dict[str, Backend] = {}
-# Names whose entry point was loaded, whether it worked or not, or needs not be: once.
+# Names whose entry point was tried or is not needed: each is tried once.
 _loaded: set[str] = set()
 
 
@@ -70,12 +70,12 @@ def register(
     name: str, backend: str = "PrivateUse1", *, runtime: Any, cpu_fallback: bool = False,
     generate_methods: bool = True,
 ) -> Backend:  # fmt: skip
-    """Bring up a device type; returns the handle through which kernels come, and which undoes it.
+    """Register a device type; return the handle for registering kernels and for undoing it.
 
     name: in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the dispatch key of
     its tensors. runtime: a module or object with the functions of `gputensor.runtime.REQUIRED`, and
-    where it has them those of OPTIONAL. cpu_fallback: what has no kernel runs on the CPU, and warns
-    once (`fall_back_to_cpu` of the handle chooses).
+    where it has them those of OPTIONAL. cpu_fallback: operators without a kernel run on the CPU,
+    with one warning each (`fall_back_to_cpu` of the handle selects operators).
     generate_methods: add `x.<name>()` and `x.is_<name>`.
     Raises: RegistrationError if the key is taken or the runtime lacks something.
     """
@@ -99,7 +99,7 @@ def register(
 
 
 def check_name(name: Any, generate_methods: bool = True) -> None:
-    """Raises: ArgumentError if no device can be called so, or something else is."""
+    """Raises: ArgumentError for an invalid name, or one in use."""
     is_name = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
     if not is_name or name != name.lower():
         raise errors.must("register", "name", "be a lower-case identifier", name)
@@ -111,10 +111,10 @@ def check_name(name: Any, generate_methods: bool = True) -> None:
 
 
 class Backend:
-    """A registered device type. `remove()` undoes everything that came through it; also a context.
+    """A registered device type, also a context manager. `remove()` undoes all its registrations.
 
-    name, key: `openreg`, `PrivateUse1`. runtime: what its author wrote. module: what users name as
-    `gt.<name>`. site: where it was registered.
+    name, key: `openreg`, `PrivateUse1`. runtime: the author's object. module: `gt.<name>`. site: of
+    the registration.
     """
 
     __slots__ = ("name", "key", "runtime", "module", "site", "_undos", "_stubs", "__weakref__")
@@ -127,7 +127,7 @@ class Backend:
         self.name, self.key, self.runtime, self.site = name, key, runtime, site
         self.module: DeviceModule = DeviceModule(name, runtime)
         self._undos: list[Callable[[], None]] = []
-        # (family, ops, what undoes it) of each stub: families that are installed later are added.
+        # (family, ops, undo function) of each stub, including families installed later.
         self._stubs: list[tuple[str, tuple[str, ...], list[Callable[[], None]]]] = []
 
     def __repr__(self) -> str:
@@ -156,7 +156,7 @@ class Backend:
         return decorate
 
     def register_stub(self, family: str, bind_op: stubs.Bind, *ops: str) -> Handle:
-        """`stub` as a function; the handle undoes it alone."""
+        """`stub` as a function; the handle undoes only this stub."""
         self._check_alive()
         with dispatcher.lock:
             undos = [register_stub(self.name, family, bind_op, *ops)]
@@ -199,7 +199,7 @@ class Backend:
         fn.
 
         op_name: `abs`, `add.Tensor` or `mylib::scale`. The conventions are those of `Library.impl`,
-        which warns where a kernel is displaced; here that is the point. Returns a handle.
+        but replacing a kernel does not warn. Returns a handle.
         """
         self._check_alive()
         site = caller_site()
@@ -232,7 +232,7 @@ class Backend:
     def register_autocast(
         self, dtypes: Sequence[dtype], policies: Mapping[str, Any] | None = None
     ) -> Handle:
-        """Let `gt.autocast` know the device; only at PrivateUse1, which has a key for it.
+        """Enable `gt.autocast` on the device; only for PrivateUse1, which has an Autocast key.
 
         dtypes: those it can cast to, the default first. policies: operator -> cast policy
         (docs/autocast.md), also for operators of your own; those of CUDA unless given.
@@ -247,7 +247,7 @@ class Backend:
             return self._keep([register_device(self.name, dtypes, policies, caller_site()).remove])
 
     def has_native(self, op_name: str) -> bool:
-        """Whether an operator has a kernel of its own at the device's key; names as in `impl`."""
+        """True if an operator has its own kernel at the device's key; names as in `impl`."""
         operator = dispatcher.find(dispatcher.qualified(op_name))
         return operator.table.slot(keys.runtime_key(self.key))[1] == "kernel"
 
@@ -258,9 +258,9 @@ class Backend:
         return _backends.get(self.name) is self
 
     def remove(self) -> None:
-        """Undo it all; tensors that are left can be dropped and nothing else. Safe to call twice.
+        """Undo all registrations; remaining tensors can only be dropped. Safe to call twice.
 
-        The device stays away until somebody registers it again: its entry point is for a first use.
+        The device stays removed until it is registered again: its entry point is not called again.
         """
         with dispatcher.lock:
             while self._undos:
@@ -318,7 +318,7 @@ class Backend:
         return self.runtime.allocate(nbytes, index)
 
     def _remedy(self, operator: Operator) -> str:
-        """What to write next for an operator that the device lacks."""
+        """The remedy for an operator that the device lacks."""
         if operator.short_name in ("copy_", "flip"):
             return "bring a stub of family 'copy' for 'copy', or cpu_fallback=True"
         others = "a kernel through impl, or cpu_fallback=True"
@@ -331,7 +331,7 @@ class Backend:
 
 
 def _is_named(operator: Operator, loop: str, family: str, ops: tuple[str, ...]) -> bool:
-    """Whether a stub for `ops` brings this operator; one loop leaves no choice."""
+    """True if a stub for `ops` implements this operator."""
     if not ops or family in ("fill", "random", "matmul", "where"):
         return True
     return (loop or operator.short_name.rstrip("_")) in ops
@@ -383,8 +383,7 @@ def get(name: str) -> Backend:
 
 
 def load(name: str) -> bool:
-    """Call what an installed package's entry point of this name says; whether the name is known
-    then.
+    """Call the entry point of this name in an installed package; True if the name is known then.
 
     Raises: RegistrationError that names the package's entry point if it fails.
     """
@@ -403,7 +402,7 @@ def load(name: str) -> bool:
 
 @functools.lru_cache(1)
 def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """What packages on this path offer; remembered, as a scan takes milliseconds."""
+    """The entry points of packages on this path; cached, as a scan takes milliseconds."""
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=GROUP))

@@ -1,7 +1,7 @@
-"""What users name as `gputensor.<device>`: `gt.cuda.device(1)`, `gt.openreg.device(1)`.
+"""The public modules `gputensor.<device>`: `gt.cuda.device(1)`, `gt.openreg.device(1)`.
 
-`gt.cuda` is this face over the runtime that `GPUTENSOR_CUDA` chose; a further device's has whatever
-else its author's runtime has. Devices may be given as an index, a string or a device; None is the
+`gt.cuda` uses the runtime chosen by `GPUTENSOR_CUDA`; a further device's module also has its
+runtime's other functions. Devices may be given as an index, a string or a device; None is the
 current one.
 """
 
@@ -17,7 +17,7 @@ from ..runtime.current import CurrentDevice, CurrentStream
 
 
 class DeviceFace:
-    """What users name of a type of device, over the runtime that answers for it."""
+    """The public functions of a device type, calling its runtime."""
 
     _runtime: Any
 
@@ -65,7 +65,8 @@ class DeviceFace:
         return self._runtime.Stream(index, integer("Stream", "priority", priority))
 
     def stream(self, stream: Any) -> CurrentStream:
-        """Work in the block goes to `stream`, on its device; None is none. Also a decorator."""
+        """Make `stream` current in the block, on its device; None changes nothing. Also a
+        decorator."""
         return CurrentStream(self._runtime, stream)
 
     def manual_seed(self, seed: int) -> None:
@@ -92,7 +93,7 @@ class DeviceFace:
         default_generator(_device(self._type, index)).set_state(new_state)
 
     def _index(self, device: Any, op: str) -> int:
-        """The index that `device` names; raises if there is no such device."""
+        """The index of `device`; raises for an unknown device."""
         if device is None:
             return self.current_device()
         if isinstance(device, str):

@@ -64,16 +64,16 @@ def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
 
 # --- on the CPU -----------------------------------------------------------------------------------
 
-# Operators whose falling back was told of.
+# Operators whose fallback was warned about.
 _warned: set[Operator] = set()
 
 
 def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Runs the operator on the CPU: operands in, results and what was written back out.
+    """Run the operator on the CPU: copy operands there, and results and writes back.
 
     Operands that share memory do so on the CPU as well; a result that is a view of an operand comes
     back as a view of it. Warns once for each operator.
-    Raises: DispatchError if no operand and no `device` argument says where the results belong.
+    Raises: DispatchError if neither an operand nor a `device` argument gives the results' device.
     """
     schema = operator.schema
     count = len(schema.arguments)
@@ -95,7 +95,7 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
 
 
 for _kernel in (not_implemented, cpu_fallback):
-    _kernel.kernel_convention = "boxed"  # type: ignore[attr-defined]
+    vars(_kernel)["kernel_convention"] = "boxed"
 
 
 def _place(schema: Any, given: Sequence[Any]) -> device | None:
@@ -167,7 +167,7 @@ class _Region:
 
 
 class _Host:
-    """One call's operands on the CPU: a copy for each storage, and who looks at it how."""
+    """One call's operands on the CPU: a copy of each storage, and the tensors that view it."""
 
     __slots__ = ("regions", "twins")
 
@@ -179,7 +179,7 @@ class _Host:
                 self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
 
     def bring(self, value: Any) -> Any:
-        """The value with CPU tensors in place of the device's; the same tensor gives the same."""
+        """The value with the device's tensors replaced by CPU tensors, consistently."""
         if isinstance(value, (list, tuple)):
             return [self.bring(item) for item in value]
         if not hasattr(value, "_geometry") or value._device is CPU:
@@ -192,7 +192,7 @@ class _Host:
         return self.twins[id(value)][1]
 
     def return_written(self, tensors: Iterable[Tensor]) -> None:
-        """Bring back what the CPU wrote: bytes, another shape (t_) or storage (resize_)."""
+        """Copy the CPU's writes back: bytes, another shape (t_) or storage (resize_)."""
         regions = []
         for tensor in tensors:
             if id(tensor) not in self.twins:
@@ -239,14 +239,14 @@ def _copy(to: Tensor, source: Tensor) -> None:
 
 
 class enable_cpu_fallback:
-    """Let operators that have no kernel at a backend's key run on the CPU, until `remove` or the
-    end of `with`.
+    """Run operators without a kernel at a backend's key on the CPU, until `remove` or the end of
+    `with`.
 
     key: the backend, "CUDA" or "PrivateUse1". ops: those to serve, by name ("mm") or overload
     ("aten::add.out"); None for all. deny: those that must not fall back. An operator that has a
     kernel of the backend keeps it.
-    Raises: RegistrationError if the backend has a fallback already; ArgumentError for an operator
-    that is made of others on every device, since it is those that fall back.
+    Raises: RegistrationError if the backend has a fallback already; ArgumentError for a composite
+    operator, since the operators it calls fall back.
     """
 
     __slots__ = ("_handles",)

@@ -1,8 +1,7 @@
-"""The dispatcher: keys, operators, tables, and the way a call takes through them.
+"""The dispatcher: keys, operators, tables, and the path of a call through them.
 
-It knows operands by their key sets alone, never as tensors. `dispatcher.py` tells the way of a
-call as a numbered list. Users see it as `gt.dispatch`: the names below come from the modules that
-hold them, when first asked for.
+It sees only the key sets of operands, never tensors. `dispatcher.py` lists the steps of a call. The
+public module is `gt.dispatch`; its names are imported on first use.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core import lazy
 
-# Here and not when first asked for: the name must stand for the class, not for the module `trace`.
+# Imported at once, so that the name is the class and not the module `trace`.
 from .trace import trace as trace
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Which backend a factory call means: the rule behind the BackendSelect key.
+"""The backend of a factory call: the rule behind the BackendSelect key.
 
 A factory function has no tensor to dispatch on; its `device`, or the default device, names the
 backend. Source: torchgen's register_backend_select and c10/core/TensorOptions.h.
@@ -27,8 +27,8 @@ BACKEND_OF_TYPE = {
     "cpu": "CPU", "cuda": "CUDA", "xla": "XLA", "meta": "Meta", "privateuseone": "PrivateUse1",
     "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
 }  # fmt: skip
-# device type -> the key set of its plain tensors, and of its Dense key alone: what a factory
-# without tensor arguments goes to, whatever the thread includes, as in PyTorch
+# device type -> the key set of its plain tensors, and of its Dense key alone. A factory without
+# tensor arguments calls the Dense key whatever the thread includes, as in PyTorch.
 TENSOR_KEYS = _Keys({kind: keys.tensor_keys(name) for kind, name in BACKEND_OF_TYPE.items()})
 DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYPE.items()})
 
@@ -36,11 +36,11 @@ DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYP
 default_devices: ContextVar[tuple[device, ...]] = ContextVar(
     "gputensor_default_device", default=(CPU,)
 )
-# device type -> what is undone when it goes: kernels that were registered for it by its name
+# device type -> functions to call when it is removed: they remove kernels registered by its name
 ends_with: dict[str, list[Callable[[], None]]] = {}
 # device type -> the index that "cuda" without a number means; a device registers its own.
 _current_index: Registry[str, Callable[[], int]] = Registry()
-# What errors advise where an operator has no kernel at the key of this name; backend.py knows.
+# Key name -> the remedy in the error for an operator without a kernel there; set by backend.py.
 remedies: Registry[str, Callable[[Any], str]] = Registry()
 
 
@@ -60,7 +60,7 @@ def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
 
 
 def user_name(key: keys.DispatchKey) -> str:
-    """The key as its users know it: `PrivateUse1 (openreg)` once the device has a name."""
+    """The key's name for messages: `PrivateUse1 (openreg)` once the device has a name."""
     for device_type, backend in BACKEND_OF_TYPE.items():
         is_renamed = backend.startswith("Private") and not device_type.startswith("private")
         if backend == key.backend and is_renamed:
@@ -69,7 +69,7 @@ def user_name(key: keys.DispatchKey) -> str:
 
 
 def remedy(key: keys.DispatchKey, operator: Any) -> str:
-    """What to do about an operator without a kernel at this key; empty where nobody knows."""
+    """The remedy for an operator without a kernel at this key; "" if there is none."""
     advise = remedies.get(key.name)
     return "" if advise is None else advise(operator)
 
@@ -95,7 +95,7 @@ def set_default_device(target: device | str | None) -> None:
 
 
 def register_current_index(device_type: str, current: Callable[[], int]) -> Callable[[], None]:
-    """How to find the index of a device type given without one; returns what undoes it."""
+    """Register how to find the current index of a device type; return a function that undoes it."""
     return _current_index.register(device_type, current)
 
 

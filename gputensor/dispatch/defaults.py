@@ -1,8 +1,6 @@
-"""The default dtype: what floating numbers without a dtype of their own become; and whose rules of
-promotion hold.
+"""The default dtype, and the choice between two sets of promotion rules.
 
-One value each for the whole process, as in PyTorch; they are rules of the program and not of a
-thread. The default *device* is in `backend_select.py`.
+One value each for the whole process, as in PyTorch. The default *device* is in `backend_select.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ def get_default_dtype() -> dtype:
 
 
 def get_default_complex() -> dtype:
-    """The dtype of Python complex numbers: the complex type whose parts are the default dtype."""
+    """The dtype of Python complex numbers: the complex type with parts of the default dtype."""
     return _default.to_complex
 
 
@@ -37,8 +35,8 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # A plan knows result dtypes, not the rules it was built under (structured/pointwise.py). What a
-    # call in flight remembers still goes to the table that it began with.
+    # A plan contains result dtypes but not the rules that gave them (structured/pointwise/). A call
+    # in flight stores its plan on the table that it started with.
     dispatcher.forget_plans()
 
 
@@ -53,12 +51,11 @@ def get_type_promotion() -> str:
 
 
 def set_type_promotion(rules: str) -> None:
-    """Choose the rules of promotion for the whole process; GPUTENSOR_TYPE_PROMOTION does so from
-    outside.
+    """Choose the promotion rules for the whole process, as GPUTENSOR_TYPE_PROMOTION does.
 
-    rules: "pytorch", where a tensor without dimensions beside one with dimensions changes the kind
-    of the result and never its width, or "array_api", where it counts as much as any other, and
-    an empty dimension of a mask that is an index picks nothing instead of being refused.
+    rules: "pytorch", where a 0-d tensor combined with a tensor with dimensions changes only the
+    category of the result, not its width; or "array_api", where it promotes like any tensor, and a
+    mask index with an empty dimension selects nothing instead of raising.
     Raises: ArgumentError for any other value.
     """
     global _promotion

@@ -1,6 +1,6 @@
 """All operators, and every change to them.
 
-The way of a call, with the file of each step:
+The path of a call, with the file of each step:
  1. `a + b` runs Tensor.__add__ in `_generated/families/binary.py`, which `families.py` loads: it
     gathers the operands' key sets, adds and removes what `tls.py` holds for this thread or task,
  2. looks the set up in the operator's table (`operator.py`; a set seen for the first time is
@@ -8,14 +8,14 @@ The way of a call, with the file of each step:
  3. Factory functions pass a kernel of `makers/backend_select.py`: `device=` becomes a backend key.
  4. Differentiable operators pass one of `makers/autograd.py`, which records a node where an operand
     requires grad; operators that write or return a view then one of `makers/inplace_or_view.py`,
-    which moves the version, or notes what the view is one of.
+    which increments the version, or records the base of the view.
  5. The backend's key holds `native/<family>.py`: it finds the plan (`iterator/`), makes the output,
  6. and runs what `kernels/stub.py` bound for the device: a NumPy loop of `kernels/cpu/<family>.py`,
     or a launch of `kernels/cuda/<family>.cu` through `runtime/`.
 `tests/dispatch/test_call_path.py` pins these steps.
 
-Every change checks first, under `lock`, and then replaces whole objects, so that a change that
-fails leaves everything as it was. See Note [Tables are swapped whole].
+Every change first checks, under `lock`, and then replaces whole objects, so that a failed change
+changes nothing. See Note [Tables are swapped whole].
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 lock = families.lock
 _operators: dict[str, Operator] = {}
-# Operators that someone holds although nothing is registered for them any more: the same object
-# serves again if the name comes back.
+# Operators without registrations that are still referenced; the same object is used again if the
+# name is registered again.
 _unused: WeakValueDictionary[str, Operator] = WeakValueDictionary()
 # The fallbacks every process starts with; more come with the first call.
 # Source: aten/src/ATen/core/VariableFallbackKernel.cpp and BackendSelectFallbackKernel.cpp. The
@@ -51,8 +51,8 @@ _fallbacks: Mapping[DispatchKey, Kernel] = {
 # for redispatches, of (table, key, kernel) -> kernel.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
-# How many tables were replaced so far, in a list of one: whoever keeps what follows from several
-# operators' tables asks whether it is still what it was.
+# The number of tables replaced so far, in a list of one. Code that caches results derived from
+# several tables compares it to detect changes.
 generation = [0]
 # Called with the operator after each definition and its removal (ops.py keeps its names current).
 definition_hooks: list[Callable[[Operator], None]] = []
@@ -72,7 +72,7 @@ class Handle:
         return self._undo is not None
 
     def remove(self) -> None:
-        """Take the registration back; the newest of those that remain serves again."""
+        """Undo the registration; the newest remaining one is used again."""
         with lock:
             undo, self._undo = self._undo, None
             if undo is not None:
@@ -113,7 +113,7 @@ def qualified(name: str) -> str:
 
 
 def operators() -> list[Operator]:
-    """Every operator that has a schema or a kernel, those of families not used yet included."""
+    """Every operator with a schema or a kernel, including families that are not loaded yet."""
     families.complete_all()
     found = list(_operators.values())
     for operator in found:
@@ -153,7 +153,8 @@ def _commit(operator: Operator) -> None:
 
 
 def _swap(operator: Operator) -> None:
-    """Give the operator a table of what is registered now. See Note [Tables are swapped whole]."""
+    """Give the operator a new table of its current registrations. See Note [Tables are swapped
+    whole]."""
     generation[0] += 1
     if not families.is_complete(operator.qualified_name):
         operator.table = Pending(operator, "table", _settle)
@@ -168,7 +169,7 @@ def _swap(operator: Operator) -> None:
 
 
 def _settle(operator: Operator) -> None:
-    """Bring what a call of the operator may meet, and give it a table that knows."""
+    """Load the kernels that a call of the operator may need, and give it a complete table."""
     if isinstance(operator.table, Pending):
         with lock:
             families.begin()
@@ -200,15 +201,14 @@ def define(
     alias_analysis: str = "FROM_SCHEMA", numbers: tuple[str, ...] = (),
     parsed: FunctionSchema | None = None,
 ) -> Operator:  # fmt: skip
-    """Define the operator of `schema_text`, which carries its namespace. Returns the Operator.
+    """Define the operator of `schema_text`, which includes the namespace. Return the Operator.
 
     numbers: Tensor arguments for which Python numbers may be given.
 
-    parsed: the schema of the text, from who has it already; else the text is parsed when the schema
-    is first asked for, since the generated operators are known to parse (`python -m codegen
-    --check`).
-    Raises: RegistrationError if it is defined already, even by the same text, or if a kernel that
-    waits for it does not take its arguments.
+    parsed: the parsed schema, if the caller has it. Otherwise the text is parsed on first use of
+    the schema; generated operators are known to parse (`python -m codegen --check`).
+    Raises: RegistrationError if it is defined already, even by the same text, or if a kernel
+    registered before it does not accept its arguments.
     """
     with lock:
         operator = _get_or_make(schema_text[: schema_text.index("(")])
@@ -251,10 +251,10 @@ def register_kernel(
     operator: Operator | str, key: Key, function: Callable[..., Any] | None,
     convention: str = "native", site: str | None = None,
 ) -> Handle:  # fmt: skip
-    """Make `function` the newest kernel of the operator at `key`; the handle takes it away again.
+    """Make `function` the newest kernel of the operator at `key`; return a handle that removes it.
 
     An operator may be named before it is defined. convention: see `Kernel`.
-    Raises: RegistrationError if the function does not take what the schema gives.
+    Raises: RegistrationError if the function does not accept the schema's arguments.
     """
     kernel = Kernel(function, convention, site or caller_site())
     with lock:
@@ -292,7 +292,7 @@ def register_behind(
 
 def _check_signature(operator: Operator, definition: Definition, kernel: Kernel, key: Key) -> None:
     if kernel.convention not in ("native", "fallthrough"):
-        from . import kernel_signature
+        from .boxing import kernel_signature
 
         kernel_signature.check(operator, definition, kernel, key)
 
@@ -301,9 +301,9 @@ def register_fallback(
     key: Key, function: Callable[..., Any] | None, convention: str = "boxed",
     site: str | None = None,
 ) -> Handle:  # fmt: skip
-    """Serve `key` (every key of an alias) in all operators, those to come included.
+    """Register a fallback for `key` (each key of an alias) in all present and future operators.
 
-    Raises: RegistrationError if one of the keys has a fallback already; nothing is changed then.
+    Raises: RegistrationError, without any change, if one of the keys has a fallback already.
     """
     targets = key.keys if isinstance(key, AliasKey) else (key,)
     kernel = Kernel(function, convention, site or caller_site())
@@ -326,7 +326,7 @@ def register_fallback(
 
 
 def replace_fallback(key: Key, function: Callable[..., Any], convention: str) -> Handle:
-    """Let another function serve `key` until the handle is removed; no call finds it unserved."""
+    """Replace the fallback of `key` until the handle is removed, without a moment in between."""
     targets = key.keys if isinstance(key, AliasKey) else (key,)
     kernel = Kernel(function, convention, caller_site())
     families.begin()
@@ -345,14 +345,13 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 
 def refresh(operator: Operator) -> None:
-    """Let an operator's slots be computed again: what its makers decide by has changed."""
+    """Compute an operator's slots again, because a condition of its kernel makers has changed."""
     with lock:
         _swap(operator)
 
 
 def forget_plans() -> None:
-    """Give every operator that was called a new table, because what its plans were bound to has
-    changed."""
+    """Give every operator that was called a new table, because its plans are out of date."""
     with lock:
         generation[0] += 1
         for operator in tuple(called):
@@ -381,7 +380,7 @@ def _set_wraps(
 
 
 def is_wrapped() -> bool:
-    """Whether a trace or a profile is on."""
+    """True while a trace or a profile is on."""
     return bool(_wraps)
 
 

@@ -1,22 +1,22 @@
 """Families of operators load when one of their names is first used.
 
-`_generated/index.py` knows the family of every name and is all that an import needs. A family comes
-in two steps. `_generated/families/<family>.py` has what is called, a block an operator:
-`op_add_out` is an overload's Operator, `add` the function, `Tensor_add` the method, `call_add_out`
-what native code calls. Functions and methods read which overload is meant, gather the operands'
-keys and call through its table; values are checked by native code, and where that fails with
-anything but a sentence of the house, `_refuse` raises one if the schema knows which argument is to
-blame. Until a family is there something stands for each name: for `gt.add` and `calls.add_Tensor`
-in the faces beside the index, for `x.add` and `x + y` in Tensor's base class. The first use puts
-the real thing in its place, so that a later one costs what it would cost without any of this.
-`_generated/kernels/<family>.py` registers the kernels when one of the operators is first called, or
-before anything else is registered for it or looks it up: our kernels are always the oldest. A step
-that fails is taken back whole and is tried again when next asked for.
+An import reads only `_generated/index.py`, which lists the family of every name. A family loads in
+two steps. `_generated/families/<family>.py` has one block for each operator: `op_add_out` is an
+overload's Operator, `add` the function, `Tensor_add` the method, `call_add_out` the function that
+native code calls. Functions and methods choose the overload, collect the operands' keys and call
+through its table. Native code checks values; if it fails with an error of another class, `_refuse`
+raises one of ours if the schema tells which argument is wrong. Until a family is loaded a
+placeholder stands for each name: for `gt.add` and `calls.add_Tensor` in the module-like objects
+beside the index, for `x.add` and `x + y` in Tensor's base class. The first use replaces the
+placeholder, so that later uses cost nothing extra. `_generated/kernels/<family>.py` registers the
+kernels at the first call of one of the operators, or before anything else is registered for it or
+looks it up: our kernels are always the oldest. A failed step is undone completely and tried again
+at the next use.
 
 Note [Loads take one lock first]
-A load takes `lock` and then, importing, Python's locks of modules. So no module that a load may
-import names an operator while it is imported itself (`calls.add_Tensor` at its top level): another
-thread that imports it would hold the module and wait for `lock`. A test walks the modules.
+A load takes `lock` and then, in imports, Python's module locks. So no module that a load may import
+uses an operator at its top level (`calls.add_Tensor`): another thread that imports it would hold
+the module's lock and wait for `lock`. A test checks the modules.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from typing import Any
 from .._generated import index
 from ..core import lazy
 
-# Guards every change of what is defined and registered, and every load.
+# Held for every definition, registration and load.
 lock = threading.RLock()
 # A fork waits for a load of another thread, which the child could never end.
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-# What is between every call and its kernel; above the dispatcher, so it is found by name.
+# The module behind every call; it is above the dispatcher, so it is imported by name.
 _START = f"{_PACKAGE}.interpose.start"
-# Module of a step that is done -> the module; steps under way, with what takes back their changes.
+# Finished steps: module name -> module; and steps in progress, with the functions that undo them.
 _done: dict[str, ModuleType] = {}
 _under_way: dict[str, list[Callable[[], object]]] = {}
-# Family -> what is to be registered behind its own kernels.
+# Family -> registrations to make after its own kernels.
 _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
@@ -57,7 +57,7 @@ def note(undo: Callable[[], object]) -> None:
 
 
 def called(family: str) -> ModuleType:
-    """The family's operators and what calls them."""
+    """The module of the family's operators, functions and methods."""
     module = f"{_GENERATED}.families.{family}"
     return _done.get(module) or _step(module, _name)
 
@@ -67,14 +67,14 @@ def registered(family: str) -> None:
     module = f"{_GENERATED}.kernels.{family}"
     if module in _done:
         return
-    with lock:  # behind another thread's load; within its own, there is nothing to register yet
+    with lock:  # after a load in another thread; in a load of its own there is nothing
         if f"{_GENERATED}.families.{family}" not in _under_way:
             called(family)
             _step(module, lambda found: _install(found, family))
 
 
 def begin() -> None:
-    """See to it that what is between every call and its kernel is there."""
+    """Import the modules that every call needs."""
     if _START not in _done:
         _step(_START, lambda found: found.install())
 
@@ -87,9 +87,9 @@ def _install(module: ModuleType, family: str) -> None:
 
 
 def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
-    """Import and finish a module once; one that fails leaves nothing behind."""
+    """Import and finish a module once; undo a failed import."""
     with lock:
-        if module in _done or module in _under_way:  # by another thread; or it asks for itself
+        if module in _done or module in _under_way:  # by another thread, or recursively by this one
             return _done.get(module)
         undos: list[Callable[[], object]] = []
         _under_way[module] = undos
@@ -103,7 +103,7 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             sys.modules.pop(module, None)
             for undo in reversed(undos):
                 undo()
-            if isinstance(error, AttributeError):  # which says of a name that there is none such
+            if isinstance(error, AttributeError):  # which raises for an unknown name
                 raise ImportError(f"{module} does not load: {error}") from error
             raise
         finally:
@@ -119,7 +119,7 @@ def family_of(qualified_name: str) -> str | None:
 
 
 def is_complete(qualified_name: str) -> bool:
-    """Whether all is there that a call of this operator may meet."""
+    """True if everything that a call of this operator needs is loaded."""
     family = family_of(qualified_name)
     return _START in _done and (family is None or f"{_GENERATED}.kernels.{family}" in _done)
 
@@ -168,7 +168,7 @@ def _name(module: ModuleType) -> None:
 
 
 def lazy_functions(module: dict[str, Any]) -> Any:
-    """What `gputensor._generated.functions` is: every public function as an attribute."""
+    """`gputensor._generated.functions`: every public function as an attribute."""
     names = dict(index.FUNCTIONS)
     for name, of_module in index.MODULES.items():
         names |= zip(map(f"{name}_".__add__, of_module), of_module.values())
@@ -176,8 +176,8 @@ def lazy_functions(module: dict[str, Any]) -> Any:
 
 
 def lazy_module(module: dict[str, Any]) -> Any:
-    """What `gputensor.linalg` is: the functions `linalg_...` under their short names, and the
-    classes that the module imports."""
+    """`gputensor.linalg` and similar modules: the functions `linalg_...` under their short names,
+    and the classes that the module imports."""
     name = module["__name__"].rpartition(".")[2]
     found = _face(module, f"{name}_", index.MODULES[name], ModuleType)
     classes = {key: value for key, value in module.items() if isinstance(value, type)}
@@ -189,12 +189,12 @@ def lazy_module(module: dict[str, Any]) -> Any:
 
 
 def lazy_calls(module: dict[str, Any]) -> Any:
-    """What `gputensor._generated.calls` is."""
+    """`gputensor._generated.calls`."""
     return _face(module, _CALL, index.CALLS)
 
 
 def lazy_operators(module: dict[str, Any]) -> Any:
-    """What `gputensor._generated.operators` is."""
+    """`gputensor._generated.operators`."""
     identifiers = " ".join(index.OPERATORS).replace(".", "_").split()
     return _face(module, _OPERATOR, dict(zip(identifiers, index.OPERATORS.values())))
 
@@ -202,8 +202,8 @@ def lazy_operators(module: dict[str, Any]) -> Any:
 def _face(
     module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
 ) -> Any:
-    """An object in the place of a module. module: its globals, of which it keeps what it is. base:
-    ModuleType for what users see; what is read in every call must be a plain object."""
+    """An object that replaces a module. module: the module's globals, whose dunder names it keeps.
+    base: ModuleType for public modules; an object that every call reads must be a plain one."""
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
     kept |= {"__package__": module["__package__"]}
@@ -215,11 +215,11 @@ def _face(
 
 
 class _Stand(str):
-    """The name of an attribute, for which it stands until that is first asked for.
+    """A placeholder for an attribute until its first use; a string, the attribute's name.
 
-    It is a string so that no line of Python runs for each name of an operator in an import.
-    A module with a `__getattr__` would do, but Python does not specialise reads of one: 40 to 60 ns
-    for each attribute of each call, where this is back at 7.
+    A string costs no line of Python for each name at import.
+    A module with `__getattr__` would be simpler, but Python does not specialise reads of it: 40 to
+    60 ns for each attribute of each call instead of 7.
     """
 
     __slots__ = ()
@@ -237,8 +237,7 @@ class _Stand(str):
 
 
 class Later(str):
-    """The name of a method of Tensor whose family is not there yet: a descriptor that replaces
-    itself."""
+    """A descriptor for a method of Tensor whose family is not loaded; it replaces itself."""
 
     __slots__ = ()
 
@@ -258,7 +257,7 @@ class Later(str):
 
 
 class LaterProperty(Later):
-    """As `Later`; what is a property may not be assigned before either."""
+    """`Later` for a property; it rejects assignment, as the property does."""
 
     __slots__ = ()
 

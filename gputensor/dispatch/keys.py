@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from ..core import errors
 
 BACKENDS = ("CPU", "CUDA", "XLA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta")
-# Lowest priority first; Fuse is ours alone (fusion/). Keys without a backend of ours keep tables
+# Lowest priority first; Fuse is not PyTorch's (fusion/). Keys without a backend here keep tables
 # and their tests complete.
 FUNCTIONALITIES = (
     "Dense", "Quantized", "Sparse", "BackendSelect", "Fuse", "Python", "Functionalize",
@@ -30,7 +30,7 @@ FUNCTIONALITY_MASK = ((1 << len(FUNCTIONALITIES)) - 1) << N_BACKENDS
 
 
 class _Named:
-    """What a key is to people: its name."""
+    """A key that prints as its name."""
 
     __slots__ = ("name",)
     name: str
@@ -144,8 +144,8 @@ def highest(key_set: int) -> DispatchKey:
     if len(row) == 1:
         return row[0]
     backend = (key_set & BACKEND_MASK).bit_length()
-    # A per-backend bit without any backend bit names no slot. PyTorch prints such a set as empty
-    # and yet calls the CPU's slot; we mean what it prints.
+    # A per-backend bit without a backend bit names no slot. PyTorch prints this set as empty but
+    # calls the CPU's slot; here the set is empty.
     return row[backend - 1] if backend else UNDEFINED
 
 
@@ -172,7 +172,8 @@ def key_set(names: Iterable[str]) -> int:
 
 
 def full_after(name: str) -> KeySet:
-    """What a kernel at the run-time key `name` redispatches with: `key_set & full_after(name)`."""
+    """The mask for redispatching from a kernel at run-time key `name`: `key_set &
+    full_after(name)`."""
     return KeySet(below(runtime_key(name).functionality))
 
 
@@ -185,9 +186,9 @@ def tensor_keys(backend: str, *, inference: bool = False) -> int:
 
 
 def bits_of(names: Keys, expand: bool = True) -> int:
-    """The set that a caller means by a key set, a key, its name, or several of them.
+    """Convert a key set, a key, a name, or several of these to a key set.
 
-    expand: an alias stands for all its keys; else for none, as no call can be at an alias.
+    expand: an alias contributes all its keys; otherwise none, since no call is at an alias.
     """
     if isinstance(names, int):
         return int(names)
@@ -206,7 +207,7 @@ def bits_of(names: Keys, expand: bool = True) -> int:
     return bits
 
 
-# What users may give where keys are wanted.
+# Types accepted for key arguments.
 Keys = int | str | DispatchKey | AliasKey | Iterable[str | DispatchKey | AliasKey]
 
 
@@ -244,7 +245,7 @@ _and = int.__and__
 
 
 class KeySet(int):
-    """A key set for people: it prints its keys; it compares, pickles and combines as an int.
+    """A key set that prints its keys; it compares, pickles and combines as an int.
 
     `name in key_set`, `|`, `&` and `-` take what `bits_of` takes.
     """
@@ -280,19 +281,19 @@ class KeySet(int):
         return highest(self)
 
     def after(self, name: str | DispatchKey) -> KeySet:
-        """What a kernel at `name` redispatches with: the keys strictly below it."""
+        """The keys strictly below `name`, for redispatching from a kernel there."""
         found = runtime_key(name) if isinstance(name, str) else name
         return KeySet(int(self) & below(found.functionality))
 
 
-# Bits of tensors whose elements are not what lies in memory. See Note [Lazy views], lazy_views.py.
+# Bits of tensors with lazy conjugation or negation. See Note [Lazy views], lazy_views.py.
 CONJUGATE, NEGATIVE, ZERO = map(functionality_bit, ("Conjugate", "Negative", "ZeroTensor"))
 LAZY = CONJUGATE | NEGATIVE | ZERO
-# The bit of tensors whose class has a handler, and of a thread within a mode. See modes.py.
+# The bit of tensors whose class has a handler, and of threads within a mode. See modes.py.
 PYTHON = functionality_bit("Python")
 
-# The bits of tensors of gt.func, which stand for a batch, or for a value with its tangent.
+# The bits of gt.func's tensors: batched tensors, and values with tangents.
 BATCHED, DUAL = map(functionality_bit, ("FuncTorchBatched", "FuncTorchGradWrapper"))
 
-# What a kernel keeps of its key set to go on below the version counter.
+# Mask for redispatching below the version counter.
 BELOW_ADINPLACEORVIEW = below("ADInplaceOrView")

@@ -1,14 +1,14 @@
 """Operators: a definition, the kernels registered for it, and the table that calls go through.
 
 Note [Tables are swapped whole]
-A `Table` is made from a snapshot of what is registered and never changes its mind: a registration
-builds a new one under the dispatcher's lock and puts it in the operator's slot with one attribute
-store. So a call takes no lock and sees the state before or after a registration, nothing between.
-What is derived from the registrations (key set -> kernel, and the iterator's plans) lives on the
-table, so it cannot outlive them. A kernel takes the table before it reads what a plan follows from,
-and leaves the plan, or a short cut, on that one: if it was swapped meanwhile, nobody looks there.
-The snapshot costs nothing: `Operator.kernels` and the fallbacks are never changed in place, a
-registration replaces them.
+A `Table` is made from a snapshot of the registrations and is never updated: a registration builds a
+new table under the dispatcher's lock and stores it in the operator with one attribute store. So a
+call takes no lock and sees the state before or after a registration, never a mixture. Everything
+derived from the registrations (key set -> kernel, and the iterator's plans) is kept on the table,
+so it cannot outlive them. A kernel reads the table before it reads anything that its plan depends
+on, and stores the plan or short cut on that table; if the table was replaced meanwhile, the entry
+is never read. The snapshot costs nothing: `Operator.kernels` and the fallbacks are replaced, never
+changed in place.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
-from . import adapters, keys, precedence, shortcuts, tls
+from .boxing import adapters
+from . import keys, precedence, shortcuts, tls
 from .keys import AliasKey, DispatchKey
 
 if TYPE_CHECKING:
     from ..core.schema import FunctionSchema
-    from .calling import Signature
+    from .boxing.calling import Signature
 
 Key = DispatchKey | AliasKey
 # A snapshot of an operator's kernels, newest first per key.
@@ -33,22 +34,22 @@ Kernels = Mapping[Key, tuple["Kernel", ...]]
 PLANS_BOUND = 1 << 14
 
 _state = tls.state
-# Key set -> what puts something in front of the kernel that a table has for it, as long as nothing
-# is put around kernels; see fusion/record/quick.py.
+# Key set -> a function that wraps the table's kernel for it, while no trace wraps kernels; see
+# fusion/record/quick.py.
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
 
 
-# Operators whose table was asked for a kernel, or remembers something: all that a change of what
-# plans follow from can concern. None is ever taken out, as a call may still be on its way.
+# Operators whose table has computed a kernel or stored a plan; only these need a new table when the
+# rules behind plans change. None is removed, because a call may still be in flight.
 called: set[Operator] = set()
 
 
 class Kernel:
-    """A registered function, how it wants to be called, and where it was registered.
+    """A registered function, its calling convention, and the site of its registration.
 
     convention: "native" takes (key_set, *all arguments positionally); "user" takes the schema's own
-    signature; "keyset" the same behind the key set; "handler" takes (operator, *args, **kwargs)
-    without the arguments that equal their defaults; "keyset_handler" the same behind the key set;
+    signature; "keyset" the same after the key set; "handler" takes (operator, *args, **kwargs)
+    without the arguments that equal their defaults; "keyset_handler" the same after the key set;
     "boxed" takes (operator, key_set, stack); "maker" takes (table, key_set) when the slot is first
     used and returns a native kernel for that operator; "fallthrough" is never called.
     """
@@ -67,7 +68,8 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """`gputensor/native/copy.py: clone`: what runs or made it; empty for a fallthrough."""
+        """The function, or its maker, as `gputensor/native/copy.py: clone`; empty for a
+        fallthrough."""
         function = self.function
         if function is None:
             return ""
@@ -80,7 +82,7 @@ class Kernel:
 
 
 class Definition:
-    """A schema's text, where it was defined, its tags; the parsed forms are made when asked for."""
+    """A schema's text, its site and tags; parsed forms are made on first use."""
 
     __slots__ = ("text", "site", "tags", "alias_analysis", "numbers", "_schema", "_signature")
     text: str
@@ -100,7 +102,7 @@ class Definition:
 
     @property
     def schema(self) -> FunctionSchema:
-        """The parsed schema; parsed when first asked for, since an import defines hundreds."""
+        """The parsed schema, parsed on first use because an import defines hundreds."""
         if self._schema is None:
             from ..core import schema
 
@@ -109,20 +111,21 @@ class Definition:
 
     @property
     def signature(self) -> Signature:
-        """The schema as `calling.py` wants it."""
+        """The schema prepared for boxed calls (boxing/calling.py)."""
         if self._signature is None:
-            from .calling import Signature
+            from .boxing.calling import Signature
 
             self._signature = Signature(self.schema, self.numbers, self.tags)
         return self._signature
 
 
 class Table(dict[int, Callable[..., Any]]):
-    """key set -> kernel for one operator; a set not seen yet is computed by `__missing__`.
+    """key set -> kernel for one operator; `__missing__` computes the entry of a new set.
 
-    plans: the iterator's plans for this operator, cleared whole at their bound. prepared: the
-    signature, once it was needed; n_tensors: then the number of arguments if all are plain tensors,
-    else -1. short: see Note [Short cuts]; learners: who may leave some, by type of device.
+    plans: the iterator's plans for this operator, all cleared at their maximum number. prepared:
+    the signature, made on first use; n_tensors: then the number of arguments if all are plain
+    tensors, else -1. short: see Note [Short cuts]; learners: kernels that may add short cuts, by
+    device type.
     """
 
     __slots__ = (
@@ -179,7 +182,7 @@ class Table(dict[int, Callable[..., Any]]):
             if learner is not None and self.learners.get(place) is not learner:
                 self.learners = {**self.learners, place: learner}
                 self.short = {}
-                self.plans.clear()  # with the next plan of each comes its short cut
+                self.plans.clear()  # short cuts are made with the next plan of each
 
     def forget(self) -> None:
         """Drop the plans, and the short cuts that follow from them."""
@@ -212,7 +215,7 @@ class Table(dict[int, Callable[..., Any]]):
             rest = keys.without_highest(rest)
 
     def masked(self, key_set: int) -> int:
-        """`key_set` without what falls through: what PyTorch hands to a kernel."""
+        """`key_set` without the keys that fall through, as PyTorch passes it to a kernel."""
         kept = rest = key_set
         while rest >> keys.N_BACKENDS:
             kernel, _ = self.slot(keys.highest(rest))
@@ -233,9 +236,9 @@ class Table(dict[int, Callable[..., Any]]):
 
 
 class Pending(Table):
-    """A table that nobody has called through: what is registered comes with the first call.
+    """A table before the first call, which loads the registrations.
 
-    attribute: the operator's slot it is in. fill: puts a table that knows into that slot.
+    attribute: the operator's attribute that holds it. fill: puts the complete table there.
     """
 
     __slots__ = ("attribute", "fill")
@@ -274,8 +277,8 @@ class Pending(Table):
 class Operator:
     """One overload of an operator, `aten::add.Tensor`; callable as `op(*args, **kwargs)`.
 
-    table: what calls go through. redispatch_table: what kernels go through on their way down; the
-    same object unless a trace is on.
+    table: used by calls. redispatch_table: used by kernels that redispatch; the same object unless
+    a trace is on.
     """
 
     __slots__ = (
@@ -398,7 +401,7 @@ class Operator:
         self._run_boxed(stack, self)
 
     def redispatch_boxed(self, key_set: int, stack: list[Any]) -> None:
-        """`call_boxed` with exactly this key set: how a boxed kernel goes on below itself."""
+        """`call_boxed` with exactly this key set, for boxed kernels that redispatch."""
         self._run_boxed(stack, lambda *args, **kwargs: self.redispatch(key_set, *args, **kwargs))
 
     def _run_boxed(self, stack: list[Any], run: Callable[..., Any]) -> None:

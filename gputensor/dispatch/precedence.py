@@ -26,8 +26,8 @@ _IN_AUTOGRAD = frozenset(keys.Autograd.keys)
 
 _OF_BACKENDS = ("Dense", "Quantized", "Sparse")
 _BACKEND_KEYS = tuple(k for k in keys.RUNTIME_KEYS if k.functionality in _OF_BACKENDS)
-# The backend keys that belong to each autograd key: X for AutogradX; those without a bit of their
-# own for AutogradOther.
+# The backend keys of each autograd key: X for AutogradX, and for AutogradOther the keys without an
+# autograd key of their own.
 _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     k: (
         tuple(b for b in _BACKEND_KEYS if b.functionality != "Dense")
@@ -39,7 +39,7 @@ _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     for k in _IN_AUTOGRAD
 }
 
-# What PyTorch's labels mean.
+# Meaning of PyTorch's labels.
 MEANS = {
     "kernel": "registered at this key",
     "default backend kernel": "of the alias CompositeExplicitAutograd, for every backend",
@@ -79,7 +79,7 @@ def compute_slot(
 
 
 def claimants_of_autograd_other(kernels: Kernels) -> list[DispatchKey]:
-    """The backend keys whose kernels make AutogradOther ambiguous beside a composite kernel."""
+    """The backend keys whose kernels conflict with a composite kernel at AutogradOther."""
     (key,) = (k for k in _BACKENDS_OF if k.functionality == "AutogradOther")
     return [backend for backend in _BACKENDS_OF[key] if kernels.get(backend)]
 

@@ -1,10 +1,9 @@
-"""On the way of a failure out of a public function: the schema names the argument it cannot take.
+"""Errors for failed calls of public functions: find the unfit argument by the schema and name it.
 
-A call that works never comes here, so nothing is checked twice and nothing is slower for it. Native
-code must fail before it writes; `tests/test_bad_values.py` sees to that. A tensor that stands for a
-number is read here, and the call is made again. Whatever else went wrong, in a user's kernel for
-one, goes on as it was raised. Functions that are no operators say by `declares` what a schema would
-say of their arguments.
+Only failed calls run this code, so successful calls pay nothing. Native code must fail before it
+writes; `tests/test_bad_values.py` checks that. If a 0-d tensor stands for a number, the number is
+read here and the call repeated. Other errors, such as those of users' kernels, propagate unchanged.
+Functions that are no operators declare their arguments with `declares`.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Return what the public function makes of numbers where tensors stood for some; else raise
-    the sentence for what made it fail, or the error itself.
+    """Repeat the call with the numbers in 0-d tensors and return its result, or raise the error
+    that explains why the public function `op` failed.
 
-    op: the operator's name. given: the function's local variables; a schema's argument has its
-    value there by its name.
+    given: the function's local variables, including the values of the schema's arguments.
     """
     # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback that frame.
     given.pop("error", None)
@@ -121,7 +119,7 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
             continue
         value = given[place]
         if value is None and len(overloads) > 1 and not any(fit.is_needed for fit in fits):
-            continue  # left out: another overload does without it
+            continue  # left out: another overload does not need it
         if not any(fit(value) for fit in fits):
             raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
     _refuse_together(op, overloads, given)
@@ -130,7 +128,7 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
 
 
 def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any]) -> None:
-    """Name what one overload cannot take beside arguments that only that one takes."""
+    """Name the argument that conflicts with arguments that only one overload has."""
     unfit = []
     for operator in overloads:
         wrong = []
@@ -149,14 +147,13 @@ def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any
 
 
 def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F], F]:
-    """A decorator for a function that is no operator: what its arguments are, as in a schema.
+    """Decorator that declares the argument types of a function that is no operator.
 
-    types: `"Tensor|Tensor[]"` by the argument's name; besides a schema's types there are Callable,
-    Iterable and dict; the annotations say it where none is given. NumPy's numbers reach the
-    function as Python's, and so do those in tensors, where it fails with these. op: the name in
-    messages. first: checked before the function runs, and not only if it fails: for what keeps the
-    value and fails later, or never. A constructor is named as its class, and its arguments before
-    those of what it calls.
+    types: by argument name, such as `"Tensor|Tensor[]"`; a schema's types, Callable, Iterable or
+    dict; by default from the annotations. NumPy numbers are converted to Python numbers, and so are
+    0-d tensors if the function fails with them. op: the name in messages. first: arguments checked
+    before the function runs, for functions that store the value and fail later or never. Errors of
+    a constructor name its class, and its own arguments before those of functions it calls.
     """
 
     def decorate(function: F) -> F:
@@ -196,14 +193,14 @@ def _name_of(function: str, args: tuple[Any, ...]) -> str:
     return type(args[0]).__name__ if function == "__init__" and args else function
 
 
-def declare_constructor(kind: type, ours: str, *, first: bool = False) -> None:
-    """`declares` for the constructor that a class of a package of ours has. ours: its name."""
+def declare_constructor(kind: type, ours: str | tuple[str, ...], *, first: bool = False) -> None:
+    """`declares` for the constructor that a class of a package of ours has. ours: its names."""
     constructor = vars(kind).get("__init__")
     if constructor is not None and kind.__module__.startswith(ours):
         kind.__init__ = declares(first=first)(constructor)  # type: ignore[misc]
 
 
-# What has numbers that are not Python's.
+# Schema types that may contain NumPy numbers.
 _OF_NUMPY = frozenset([np.ndarray, *np.sctypeDict.values()])
 
 
@@ -232,12 +229,13 @@ def read(
     op: str, function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
     kwargs: dict[str, Any], *, refuses: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """The arguments, NumPy's numbers as Python's. refuses: raises what names one that is unfit."""
-    from . import conversions
+    """The arguments with NumPy numbers converted. refuses: raises the error for an unfit
+    argument."""
+    from .boxing import conversions
 
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
-    except TypeError:  # Python says what is missing, or too much
+    except TypeError:  # Python's own error names a missing or extra argument
         return args, kwargs
     for name, text in (types or _annotated(function)).items():
         if name not in bound.arguments:
@@ -266,7 +264,7 @@ _SCHEMA = (
 
 
 def _annotated(function: Callable[..., Any]) -> dict[str, str]:
-    """What `declares` is told of a function, from its annotations; nothing of Any."""
+    """The declared types of a function's arguments, from its annotations; Any declares nothing."""
     found = {}
     for name, text in function.__annotations__.items():
         plain = text.removesuffix(" | None")
@@ -293,7 +291,7 @@ def _types(text: str) -> tuple[Type, ...]:
 
 
 def is_iterable(value: Any) -> bool:
-    """Whether there are items to go through; the characters of a text are none."""
+    """True for an iterable other than a str."""
     try:
         iter(value)
     except Exception:  # as of an array without dimensions
@@ -316,19 +314,19 @@ def _is_a(kind: Type, value: Any) -> bool:
     plain = _PLAIN.get(kind.required.name)
     if plain is not None:
         return value is None if kind.is_optional and value is None else plain(value)
-    from . import conversions
+    from .boxing import conversions
 
     return not _is_of_others(kind, value) and conversions.accepts(kind, value, False)
 
 
 def _is_of_others(kind: Type, value: Any) -> bool:
-    """Whether it is a number that no tensor meets, as a fraction."""
+    """True for a number of a class that no operator takes, such as Fraction."""
     is_number = kind.required.base in ("Scalar", "float") and isinstance(value, numbers.Number)
     return is_number and not isinstance(value, (int, float, complex, np.generic))
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
-    """Let `empty: 'size' must …` name `zeros`, whose argument it is: the user called that."""
+    """Replace the name in `empty: 'size' must …` by `zeros`, the function that the user called."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
     is_named = colon and inner.isidentifier() and name in given and name not in ("self", "input")
@@ -337,13 +335,13 @@ def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, 
 
 
 class _Fit:
-    """What one overload takes for an argument."""
+    """The type of one argument in one overload."""
 
     __slots__ = ("type", "takes_numbers", "is_out", "is_needed")
 
     def __init__(self, argument: Argument, takes_numbers: bool) -> None:
         self.type, self.takes_numbers = argument.type, takes_numbers
-        # None does not stand for it: it has another default, or is an operand
+        # None is not allowed: the argument has another default, or is an operand
         self.is_needed = argument.default is not None or argument.type.has_tensor
         self.is_out = argument.is_keyword_only and argument.is_write
 
@@ -357,13 +355,13 @@ class _Fit:
             return False
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
             value = (value,)  # x.view(3), x.permute(0)
-        from . import conversions
+        from .boxing import conversions
 
         return conversions.accepts(self.type, value, self.takes_numbers)
 
 
 def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
-    """What the overloads take, by the arguments' names, in the order of the schemas."""
+    """The types in all overloads, by argument name, in the order of the schemas."""
     found: dict[str, list[_Fit]] = {}
     for operator in overloads:
         assert operator.definition is not None
@@ -375,7 +373,7 @@ def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
 
 
 def _place(name: str, given: Mapping[str, Any]) -> str | None:
-    """The variable that holds an argument: functions call `self` `input`, and `from` is `from_`."""
+    """The variable of an argument: functions name `self` `input`, and `from` `from_`."""
     for variable in (name, f"{name}_", "input" if name == "self" else name):
         if variable in given:
             return variable

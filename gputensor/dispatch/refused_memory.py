@@ -1,7 +1,6 @@
-"""The sentences for memory that is not there, for memory that may not be written, and for elements
-that NumPy cannot read.
+"""Errors for exhausted memory, read-only memory, and elements that NumPy cannot read.
 
-On the way of a failure alone; see refusal.py.
+Only failed calls run this code; see refusal.py.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
-    """Raise the sentence for memory that is not there, not writable or opaque; else return.
+    """Raise the error for exhausted, read-only or opaque memory; return for other failures.
 
     given: the operator's arguments by name.
     """
@@ -31,7 +30,8 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
 
 
 def refuse_opaque(error: Exception, op: str, given: Mapping[str, Any]) -> None:
-    """Raise the sentence for complex32 or float8 that met a loop which does not know it."""
+    """Raise the error for complex32 or float8 in a loop that does not support it; return for other
+    failures."""
     is_foreign = not isinstance(error, errors.GpuTensorError)
     is_of_array = isinstance(error, errors.NotComputedError) and str(error).startswith("array:")
     if is_of_array or is_foreign and isinstance(error, (TypeError, LookupError, ValueError)):
@@ -42,14 +42,14 @@ def refuse_opaque(error: Exception, op: str, given: Mapping[str, Any]) -> None:
                     raise errors.not_computed(op, name, shape.dtype, x) from None
 
 
-# What NumPy says of sizes that no memory can hold.
+# NumPy's messages for sizes beyond any memory.
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded")
-# What it says of memory that may not be written; the second is np.dot's.
+# NumPy's messages for read-only memory; the second is np.dot's.
 _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def is_of_the_host(error: Exception) -> bool:
-    """Whether Python or NumPy found no memory; other classes, or ours, say more than we could."""
+    """True if Python or NumPy ran out of memory; errors of other classes are more specific."""
     if type(error) is ValueError and any(words in str(error) for words in _TOO_LARGE):
         return True
     home = type(error).__module__.partition(".")[0]
@@ -57,6 +57,6 @@ def is_of_the_host(error: Exception) -> bool:
 
 
 def is_read_only(tensor: Any) -> bool:
-    """Whether a tensor's elements lie in another library's memory that may not be written."""
+    """True if a tensor's elements are in another library's read-only memory."""
     array = getattr(tensor, "_array", None)
     return array is not None and not array.flags.writeable

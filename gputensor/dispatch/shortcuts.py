@@ -1,33 +1,33 @@
 """Short cuts from a public function to the loop, past kernels that have nothing to do.
 
 Note [Short cuts]
-`a + b` of plain tensors passes a table, the kernel of Autograd, the same table again, and the plans
-of its backend's kernel; half of what the call costs. A kernel that has a plan may leave on the
-operator's table, under the operands' geometries, a function that does the whole of such calls: the
-public function, native code's calls (codegen/gather.py) and `op(x)` itself look there first. It
-does so when a plan is used again, so that shapes that come once cost nothing more. A short cut asks
-itself whether a call is the plain case, in which the kernels in between would do nothing, and
-returns None where it is not:
+`a + b` of plain tensors goes through a table, the Autograd kernel, the table again, and the plans
+of the backend's kernel; this is half of the call's cost. A kernel with a plan may store on the
+operator's table, under the operands' geometries, a function that does the whole call. The public
+function, native code's calls (codegen/gather.py) and `op(x)` look there first. The kernel stores it
+when a plan is used again, so shapes used once cost nothing extra. A short cut first checks that the
+call is the plain case, in which the kernels in between would do nothing, and returns None if it is
+not:
 
 - every operand has the plain keys of its device,
-- the thread's state is that outside of every block (`tls.PLAIN`), or the same below autograd,
-- autograd knows nothing of the operands; or all that it does is to record a node, which the short
-  cut does then (`recording`),
-- what stands beside the tensors (dims, dtypes, bounds) is what it was made with.
+- the thread's state is that outside of every block (`tls.PLAIN`), or that state below autograd,
+- the operands have no autograd history; or autograd only records a node, which the short cut then
+  does itself (`recording`),
+- the other arguments (dims, dtypes, bounds) equal those it was made with.
 
-The table asks the rest, once, when a call with plain keys first passes it (`Table._open`): nothing
-but makers' kernels and fallthroughs stands above the backend's kernel, no trace or profile is on,
-and what leaves short cuts is that very kernel. They lie on the table, so whatever is registered or
-taken back, put around kernels or changed of the default dtype takes them away with it. It opens for
-the plain calls of each device by themselves; where operands of two have one geometry, either may be
-taken.
+The table checks the rest once, at the first call with plain keys (`Table._open`): only makers'
+kernels and fallthroughs are above the backend's kernel, no trace or profile is on, and the kernel
+that stores short cuts is that backend kernel. Short cuts are on the table, so any registration,
+removal, wrapping of kernels or change of the default dtype drops them. The table opens for each
+device separately; if operands of two devices have one geometry, either short cut may be found.
 
-What a kernel is composed of, its short cuts jump over: `contiguous` is `clone`, that is
-`empty_like` and `copy_`. It says so by `jumps`. Such short cuts are left only where each of those
-tables leads a plain call straight to the kernel that was meant; and when the table of an operator
-is swapped, so are those of the operators that jump over it (`dispatcher._swap`).
-A kernel of ours may also do the work of small operators that it would call at once, at every call
-(`x[mask]`, `stack`): where each of those operators `comes_straight` to the kernel that was meant.
+Short cuts of a composite kernel jump over the operators it calls: `contiguous` calls `clone`, which
+calls `empty_like` and `copy_`. The kernel declares them with `jumps`. Its short cuts are stored
+only if each of those tables leads a plain call directly to the expected kernel; and when an
+operator's table is swapped, the tables of operators that jump over it are swapped too
+(`dispatcher._swap`).
+A kernel of ours may also do the work of small operators inline, at every call (`x[mask]`, `stack`),
+if each of those operators `comes_straight` to the expected kernel.
 GPUTENSOR_SHORTCUTS=0 turns them off; no call differs but in its cost.
 """
 
@@ -48,7 +48,7 @@ ShortCut = Callable[..., Any]
 
 VARIABLE = "GPUTENSOR_SHORTCUTS"
 is_on = os.environ.get(VARIABLE) != "0"
-# Where a table keeps none. Nothing is ever written into it.
+# For tables without short cuts; never written to.
 NONE: dict[Any, ShortCut] = {}
 NOBODY: dict[str, Callable[..., Any]] = {}  # the same of learners
 BOUND = 1 << 12
@@ -60,37 +60,38 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# What a table opens at, for which devices' short cuts, and the call that must come straight to a
-# kernel then: calls of tensors, also within recorded calls and derivatives, and of factories, which
-# have none. Kernels of other devices leave none.
+# Key set at which a table opens -> the devices whose short cuts it opens for, and the key set of
+# the call that must lead directly to a kernel: calls with tensors, also below autograd, and calls
+# of factories without tensors. Kernels of other devices have no short cuts.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
-FUSED = CPU | tls.FUSING[0]  # of CPU's within a block of `gt.fuse`
-# What a plain call redispatches with below ADInplaceOrView.
+FUSED = CPU | tls.FUSING[0]  # of CPU tensors in a block of `gt.fuse`
+# The key set of a plain call below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),
     FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
 }  # fmt: skip
-_ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}  # what stands for them there
+_ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}  # the same key sets on CUDA
 
 # An operator that is jumped over, the key set it is called with, and the kernel it must lead to:
 # `copy.copy_` is that of native/copy.py, which not every module may import.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
-# Operator -> those whose short cuts jump over it; guarded by the lock of all changes.
+# Operator -> the operators whose short cuts jump over it; guarded by the dispatcher's lock.
 jumped: dict[Operator, set[Operator]] = {}
 
 
 def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> None:
-    """Say what a kernel's short cuts jump over. over: asked when such a short cut is first due."""
+    """Declare the operators that a kernel's short cuts jump over. over: called before the first
+    short cut."""
     _jumps[kernel] = over
 
 
 def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any] | None:
-    """The kernel that a plain call comes straight to: the backend's, or a composite's; None where
-    something else stands in between. place: the type of device, which factories are told."""
+    """The backend or composite kernel that a plain call leads to directly; None if another kernel
+    is in between. place: the device type, for factories."""
     rest = key_set
     while rest >> keys.N_BACKENDS:
         key = keys.highest(rest)
@@ -100,8 +101,9 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
         if kernel.convention == "native":
             function = kernel.function
             return function if function not in _jumps or _leads(table, function, place) else None
-        # A maker's kernel has nothing to do for plain operands, or a short cut does it: it counts
-        # writes. So it must not count where somebody made an operator of ours fall through.
+        # For plain operands a maker's kernel does nothing except count writes, which the short cut
+        # does itself. So no short cut is allowed if a user made the key fall through: writes must
+        # not be counted then.
         counts_nothing = kernel.is_fallthrough and key.functionality == "ADInplaceOrView"
         if kernel.convention not in ("maker", "fallthrough") or (
             counts_nothing and kernel is not table.fallbacks.get(key)
@@ -113,7 +115,7 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
 
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:
-    """Whether what a kernel jumps over leads a plain call to the kernels that it knows."""
+    """True if all operators that a kernel jumps over lead a plain call to the expected kernels."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
@@ -127,14 +129,14 @@ def _leads(table: Table, kernel: Any, place: str) -> bool:
 
 
 def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
-    """Whether a call of plain tensors on the CPU comes straight to that kernel: who is composed of
-    it may then do a small one's work at once. True only after such a call has come by."""
+    """True if a plain call on the CPU leads directly to this kernel, so that a composite kernel may
+    do its work inline. False before the first plain call of the operator."""
     table = operator.table
     return table.learners.get("cpu") is kernel and operator.redispatch_table is table
 
 
 def is_plain_thread() -> bool:
-    """Whether this thread is outside of every block, maybe within a recorded call."""
+    """True if this thread is outside of every block; it may be within a recorded call."""
     now = tls.state.get()
     return now is tls.PLAIN or now is tls.BELOW
 
@@ -146,14 +148,14 @@ def _name(kernel: Callable[..., Any]) -> str:
     return f"{kernel.__module__}.{kernel.__qualname__}"
 
 
-# What `begin` says of operands that only the long way can take.
+# Returned by `begin` if the operands need the full dispatch.
 LONG = object()
 
 
 def recording(table: Table, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | None:
-    """(begin, finish) of a short cut whose operands autograd may know, None if there is none:
-    finish(result, node) makes the history of the result what begin(*operands) gave, unless that is
-    None. behind: the arguments behind the operands."""
+    """(begin, finish) for a short cut whose operands may require grad, or None. begin(*operands)
+    returns a node or None; finish(result, node) sets the result's history. behind: the arguments
+    after the operands."""
     kernel, _ = table.slot(_AUTOGRAD)
     if kernel is None or kernel.is_fallthrough:
         return _nothing, None
@@ -172,17 +174,17 @@ def _nothing(*operands: Any) -> None:
 def learn(
     table: Table, kernel: Callable[..., Any], key: Any, found: ShortCut, at: device = CPU_DEVICE
 ) -> None:
-    """Leave a short cut on an operator's table, if calls may pass by `kernel` that way. at: the
-    device of its operands.
+    """Store a short cut on an operator's table if plain calls lead to `kernel`. at: the operands'
+    device.
 
-    table: the operator's from before anything was read that the short cut follows from. If it was
-    swapped since, what is left there harms nobody.
+    table: the operator's table from before the short cut's inputs were read. If it was swapped
+    since, the entry is never read.
     """
     if table.learners.get(at.type) is kernel:
         if len(table.short) >= BOUND:
             table.forget()
         if at is not CPU_DEVICE:
-            found.at = at  # type: ignore[attr-defined]
+            vars(found)["at"] = at
         before = table.short.get(key)
         if before is not None and getattr(before, "at", CPU_DEVICE) is not at:
             found = _of_several(before, found, at)
@@ -190,7 +192,7 @@ def learn(
 
 
 def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
-    """What was left for the operands of one device, if anything was."""
+    """The short cut stored for operands of one device, or None."""
     found = table.short.get(key)
     if found is None or getattr(found, "at", CPU_DEVICE) is at:
         return found
@@ -199,7 +201,7 @@ def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
 
 
 def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
-    """Of operands that have one geometry, on one device or another: the one that is taken."""
+    """One entry for several devices with operands of one geometry; calls the device's short cut."""
     by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})
     by_device.pop(None, None)
     by_device[at] = found
@@ -212,13 +214,13 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
                 return made
         return None
 
-    short.at, short.by_device = None, by_device  # type: ignore[attr-defined]
+    vars(short).update(at=None, by_device=by_device)
     return short
 
 
 class Seen:
-    """What a memo holds of a call that short cuts may be left for. short: where one was left, or
-    would have been; another dict than the table's says that it is due, again or for the first time.
+    """A memo entry of a call that may get a short cut. short: the table's dict at the time; a
+    different dict now means that the short cut is due, again or for the first time.
     """
 
     __slots__ = ("value", "short")
@@ -229,6 +231,6 @@ class Seen:
 
 
 def is_due(known: Seen | None, table: Table) -> TypeGuard[Seen]:
-    """Whether a call was seen before and its short cut is not on the operator's table. Kernels that
-    ask at every call write it out."""
+    """True if a call was seen before and its short cut is not on the table. Kernels that test this
+    at every call write it inline."""
     return known is not None and known.short is not table.short

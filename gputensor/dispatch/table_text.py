@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
     """The lines of one table; slots without a kernel are left out.
 
-    with_fallthroughs: False also leaves out what serves every operator, for error messages.
+    with_fallthroughs: False leaves out fallthroughs and backend fallbacks, for error messages.
     """
     return "".join(
         f"{key.name}: {_where(kernel)} [{why}]\n"
@@ -39,7 +39,7 @@ def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
 
 
 def way(table: Table, key_set: int) -> list[dict[str, str]]:
-    """The slots that a call with this set looks at, highest key first: it reaches a kernel's.
+    """The slots that a call with this set visits, highest key first, down to its kernel.
 
     does: "kernel", "falls through" or "nothing is there".
     """

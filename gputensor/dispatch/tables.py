@@ -1,4 +1,4 @@
-"""Prints what is registered and what follows from it: `gt.dispatch.dump`, `dump_table`, ..."""
+"""Text of registrations and computed tables: `gt.dispatch.dump`, `dump_table`, ..."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .table_text import lines_of
 
 
 def dump(name: str) -> str:
-    """What is registered for an operator: name, schema, where, and each kernel, newest first.
+    """Text of an operator's registrations: name, schema, sites, and each kernel, newest first.
 
-    Empty for a name under which nothing is registered.
+    Empty for a name without registrations.
     """
     operator = dispatcher.get(name)
     if operator is None:
@@ -51,7 +51,7 @@ def compute(operator: Operator, key: DispatchKey) -> tuple[Kernel | None, str]:
 
 
 def key_set(tensor: Any) -> keys.KeySet:
-    """The dispatch keys that a tensor brings to a call."""
+    """The dispatch keys that a tensor adds to a call."""
     if not hasattr(tensor, "_keys"):
         raise errors.wrong_type("key_set", "tensor", "be a Tensor", tensor)
     return keys.KeySet(tensor._keys)
@@ -63,7 +63,7 @@ def has_kernel(name: str, key: str) -> bool:
 
 
 def has_computed_kernel(name: str, key: str) -> bool:
-    """True if a call at the run-time key finds a kernel, by whatever rule."""
+    """True if a call at the run-time key finds a kernel, by any rule."""
     return compute(_registered(name), keys.runtime_key(key))[0] is not None
 
 
@@ -75,18 +75,18 @@ def _registered(name: str) -> Operator:
 
 
 def is_alias_key(key: str) -> bool:
-    """True for a key that stands for many and exists at registration only."""
+    """True for an alias key, which stands for several keys at registration."""
     return isinstance(keys.key(key), AliasKey)
 
 
 def is_included_in_alias(key: str, alias: str) -> bool:
-    """True if a kernel at the alias `alias` can serve the run-time key `key`, or is itself it."""
+    """True if the alias includes the run-time key, or both are the same key."""
     found, of = keys.key(key), keys.key(alias)
     return found is of or isinstance(of, AliasKey) and found in of.keys
 
 
 def has_backend_fallback(key: str) -> bool:
-    """True if something serves the run-time key in all operators that have no kernel there."""
+    """True if the run-time key has a fallback for operators without a kernel there."""
     return keys.runtime_key(key) in dispatcher.fallbacks()
 
 
@@ -97,7 +97,7 @@ def registrations_for_key(key: str) -> list[str]:
 
 
 def dangling_impls() -> list[str]:
-    """Operators that have kernels and no schema; `dump` tells where each kernel was registered."""
+    """Operators with kernels but no schema; `dump` shows the site of each kernel."""
     return sorted(o.qualified_name for o in dispatcher.operators() if not o.is_defined)
 
 
@@ -112,8 +112,8 @@ def check_invariants() -> None:
             assert table.definition is operator.definition, operator
             assert table.fallbacks is dispatcher.fallbacks(), operator
             assert all(operator.kernels.values()), (operator, "empty stack")
-            # Native kernels stand in the table as they are, but within `gt.fuse` (`passing`); the
-            # others are seen by their adapters.
+            # Native kernels are stored unwrapped, except within `gt.fuse` (`passing`); other
+            # kernels are compared by the code of their adapters.
             for key_set, entry in list(table.items()):
                 fresh, key = table.resolve(key_set)
                 if table._wrap is None and key_set not in passing:

@@ -1,7 +1,7 @@
-"""What the current thread or task adds to and takes from the key set of every call.
+"""The dispatch keys that the current thread or task adds to and removes from every call.
 
-`state` holds (include, keep): a call's keys are (keys of its arguments | include) & keep, so that
-an excluded key stays out whoever includes it. It is a ContextVar: per thread and per async task,
+`state` holds (include, keep): a call's keys are (keys of its arguments | include) & keep, so
+exclusion takes precedence. It is a ContextVar: per thread and per async task,
 and reading it costs 19 ns (a threading.local attribute 54).
 """
 
@@ -19,9 +19,9 @@ AUTOCAST = keys.key_set(("AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1"))
 AD_INPLACE_OR_VIEW = keys.functionality_bit("ADInplaceOrView")
 AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("AutogradOther")
 
-# What `state` holds outside of every block, then below autograd, and in a block of `gt.fuse`. It is
-# these very tuples, so that short cuts may ask with `is`; what puts a state back goes through
-# `same`.
+# Values of `state` outside of every block, below autograd, and in a block of `gt.fuse`. State is
+# always one of these tuple objects if equal to it, so that short cuts compare with `is`; code that
+# restores a state calls `same`.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 BELOW = (DEFAULT_INCLUDE, ALL & ~AUTOCAST & ~(AUTOGRAD | AD_INPLACE_OR_VIEW))
 FUSING = (DEFAULT_INCLUDE | keys.functionality_bit("Fuse"), PLAIN[1])
@@ -35,7 +35,7 @@ def same(found: tuple[int, int]) -> tuple[int, int]:
 
 
 class _Guard(Guard):
-    """Changes the state for a block; leaving it takes back what entering it changed and no more.
+    """Changes the state for a block; leaving the block undoes only the block's own changes.
 
     So blocks may be left in any order. Also a decorator. A guard belongs to the thread or task that
     entered it; make one for each block.
@@ -45,8 +45,8 @@ class _Guard(Guard):
 
     def __init__(self, include: int = 0, exclude: int = 0, allow: int = 0) -> None:
         self._include, self._exclude, self._allow = include, exclude, allow
-        # Of each block that was entered: the bits that it set, and those that it cleared, in
-        # `include` and in `keep`.
+        # For each entered block, the bits it set and the bits it cleared, in `include` and in
+        # `keep`.
         self._changed: list[tuple[tuple[int, int], tuple[int, int]]] = []
 
     def _wanted(self, include: int, keep: int) -> tuple[int, int]:
@@ -90,7 +90,7 @@ class IncludeDispatchKeys(_Guard):
     """`with IncludeDispatchKeys("Meta"):` adds these keys to every call in the block.
 
     added: a key set, a key, its name, or several of them; an alias adds nothing, as in PyTorch.
-    The kernel of a backend that operands do not lie on works where they lie.
+    A backend's kernel called for operands of another device works on their device.
     """
 
     def __init__(self, added: keys.Keys) -> None:
@@ -129,8 +129,8 @@ class InferenceMode(Guard):
     """Calls in the block record nothing: no autograd key, and no ADInplaceOrView by default.
 
     enabled: False ends an outer inference mode for the block. Tensors made in the block carry no
-    autograd keys (`keys.tensor_keys`). Left out of order, a block still brings back the mode that
-    it found. Source: c10/core/InferenceMode.h.
+    autograd keys (`keys.tensor_keys`). A block restores the mode that it found, also if blocks are
+    left out of order. Source: c10/core/InferenceMode.h.
     """
 
     __slots__ = ("_enabled", "_before")
@@ -174,14 +174,13 @@ class InferenceMode(Guard):
             inference_blocks.pop()
 
 
-# Non-empty while any thread is in inference mode, whatever the order its blocks are left in: as
-# long as it is empty, what makes a tensor need not ask (10 ns instead of 30 of each,
-# bench/overhead.py).
+# Non-empty while any thread is in inference mode, also if blocks are left out of order. While it is
+# empty, making a tensor skips the check (10 ns instead of 30 each, bench/overhead.py).
 inference_blocks: list[bool] = []
 
-# Non-empty while any thread is in another grad mode than the default, or in a DispatchMode, which
-# may answer a view operator with what is no view: as long as it is empty, what is made on the fast
-# way need not ask (25 ns of a view's 700, bench/overhead.py). autograd/modes.py keeps it.
+# Non-empty while any thread is in a non-default grad mode or in a DispatchMode, which may return a
+# non-view from a view operator. While it is empty, the fast path skips the check (25 ns of a view's
+# 700, bench/overhead.py). autograd/modes.py maintains it.
 unrecorded: list[int] = []
 
 
@@ -191,7 +190,7 @@ def is_inference_mode() -> bool:
 
 
 def keys_now(tensor_keys: int) -> int:
-    """The keys of a new tensor: in inference mode without those of autograd."""
+    """The keys of a new tensor; in inference mode without autograd's keys."""
     return tensor_keys & ~(AUTOGRAD | AD_INPLACE_OR_VIEW) if is_inference_mode() else tensor_keys
 
 

@@ -2,8 +2,8 @@
 
 GPUTENSOR_SHOW_DISPATCH_TRACE=1 prints `[call] op=[aten::clone], key=[AutogradCPU]`, indented by
 depth; =2 adds each argument's keys, what the thread includes and excludes, and why this kernel.
-Each hop is a `Hop`; the lines are one way to show it, `gputensor trace --svg` draws it. While no
-trace is on nothing of this runs: turning one on puts a wrapper around every kernel of every table.
+Each hop is a `Hop`, shown as lines or drawn by `gputensor trace --svg`. Turning a trace on wraps
+every kernel of every table; without a trace nothing here runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from . import dispatcher, keys, tls
 from .keys import DispatchKey
 from .operator import Table
-from .table_text import way
 
 Kernel = Callable[..., Any]
 
@@ -59,7 +58,9 @@ class Hop(NamedTuple):
             yield f"{behind}kernel: {'none' if kernel is None else kernel.site} [{why}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in words; slots: what stands at the keys of the set, highest first."""
+        """The hop as strings. slots: the kernel at each key of the set, highest key first."""
+        from .table_text import way
+
         return {
             "depth": self.depth, "kind": self.kind, "op": self.table.operator.qualified_name,
             "key": self.key.name,
@@ -72,8 +73,8 @@ class Hop(NamedTuple):
 class trace:
     """Trace the calls of the block, in every thread; `as` gives the list that receives the lines.
 
-    level: 1 for the hops, 2 for the reasons too. write: called with each line as well. hops: the
-    same as data. Traces nest, and each sees all calls.
+    level: 1 for the hops, 2 for the reasons too. write: called with each line. hops: the hops as
+    data. Traces nest; each receives all calls.
     """
 
     __slots__ = ("level", "lines", "hops", "_write")

@@ -21,7 +21,7 @@ from ..tensor.tensor import Tensor
 BUCKET_BYTES = 25 << 20
 
 
-class _Bucket:
+class Bucket:
     """Parameters whose gradients are reduced as one."""
 
     __slots__ = ("parameters", "missing", "flat", "work")
@@ -57,7 +57,7 @@ class _Bucket:
         self.missing = len(self.parameters)
 
 
-def _buckets(op: str, parameters: Any, bucket_bytes: Any) -> list[_Bucket]:
+def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
     """Parameters from the last to the first, as backward comes to them, by dtype and device."""
     if type(bucket_bytes) is not int:
         raise errors.wrong_type(op, "bucket_bytes", "be a number of bytes", bucket_bytes)
@@ -84,12 +84,19 @@ def _buckets(op: str, parameters: Any, bucket_bytes: Any) -> list[_Bucket]:
             made.append(bucket)
         bucket.append(p)
         open_[key] = bucket, nbytes + p.nbytes
-    return [_Bucket(bucket) for bucket in made]
+    return [Bucket(bucket) for bucket in made]
 
 
-def _finish(group: ProcessGroup, buckets: list[_Bucket]) -> None:
-    """End the reduction of all buckets; a parameter that no rank has a gradient of keeps none."""
+def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> None:
+    """End the reduction of all buckets; a parameter that no rank has a gradient of keeps none.
+
+    agrees: whether ranks ask each other for that; otherwise all parameters have gradients.
+    """
     if not buckets:
+        return
+    if not agrees:
+        for bucket in buckets:
+            bucket.finish([True] * len(bucket.parameters))
         return
     has = [p.grad is not None for bucket in buckets for p in bucket.parameters]
     mask = tensor(has, device=buckets[0].parameters[0].device)
@@ -109,10 +116,10 @@ def average_gradients(
     no gradient it counts as zeros; what no rank has one of keeps none.
     """
     where = group_of("average_gradients", group)
-    buckets = _buckets("average_gradients", parameters, bucket_bytes)
+    buckets = buckets_of("average_gradients", parameters, bucket_bytes)
     for bucket in buckets:
         bucket.start(where)
-    _finish(where, buckets)
+    finish(where, buckets)
 
 
 class GradientAverager:
@@ -129,7 +136,7 @@ class GradientAverager:
         self, parameters: Iterable[Tensor], bucket_bytes: int = BUCKET_BYTES, group: Any = None
     ) -> None:
         self._group: ProcessGroup = group_of("GradientAverager", group)
-        self._buckets: list[_Bucket] = _buckets("GradientAverager", parameters, bucket_bytes)
+        self._buckets: list[Bucket] = buckets_of("GradientAverager", parameters, bucket_bytes)
         self._started: int = 0
         self._hooks: list[Any] = []
         for bucket in self._buckets:
@@ -137,7 +144,7 @@ class GradientAverager:
                 hook = p.register_post_accumulate_grad_hook(self._hook_of(bucket))
                 self._hooks.append(hook)
 
-    def _hook_of(self, bucket: _Bucket) -> Any:
+    def _hook_of(self, bucket: Bucket) -> Any:
         def made(parameter: Tensor) -> None:
             bucket.missing -= 1
             if bucket.missing < 0 or bucket.work is not None:
@@ -164,7 +171,7 @@ class GradientAverager:
         for bucket in self._buckets[self._started :]:
             bucket.start(self._group)
         self._started = 0
-        _finish(self._group, self._buckets)
+        finish(self._group, self._buckets)
 
     def remove(self) -> None:
         """Let gradients be as backward makes them again."""

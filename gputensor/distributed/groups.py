@@ -52,6 +52,16 @@ class ProcessGroup:
         """How many processes are in it."""
         return len(self.ranks)
 
+    def __deepcopy__(self, memo: Any) -> ProcessGroup:
+        """This: copies of a module work with the same ranks."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Refused: another process is of other groups."""
+        rule, remedy = "stay in its process", "give the ranks to new_group() there"
+        raise errors.must("pickle", "group", rule, errors.Got(repr(self)), remedy=remedy,
+                          kind=errors.DistributedError)  # fmt: skip
+
     def __repr__(self) -> str:
         return f"ProcessGroup({self.name!r}, {self.backend}, ranks={self.ranks})"
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .._generated.functions import (
-    arange, digamma, empty, igamma, igammac, lgamma, logaddexp, rand, randn, where, zeros_like,
+    arange, digamma, empty, full_like, igamma, igammac, lgamma, rand, randn, where,
+    zeros_like,
 )  # fmt: skip
 from ..autograd import Function
 from ..core.dtype import float64
@@ -96,41 +97,108 @@ def log_standard_gamma(concentration: Tensor) -> Tensor:
     return made
 
 
+# Means from which on Hörmann's constants hold; samples below are counted one by one.
+_LARGE = 10.0
+# No sample of a mean below is larger: its probability is less than the rounding of a cdf.
+_MOST = 100
+
+
 def poisson(rate: Tensor) -> Tensor:
-    """One Poisson sample for each rate: the cdf 1 - P(k + 1, rate), inverted by bisection."""
-    mean, u = rate.to(float64), _uniform(rate)
-    reach = 12 * mean.sqrt() + 40  # farther from the mean lies less than 1e-17 of the probability
-    low, high = (mean - reach).clamp(min=-1).floor(), (mean + reach).ceil()
-    span = (high - low).nan_to_num(nan=1.0, posinf=1.0)
-    steps = math.ceil(math.log2(span.max().item())) if rate.numel() else 0
-    for _ in range(steps):
-        middle = ((low + high) / 2).floor()
-        is_below = (middle == low) | (igammac(middle + 1, mean) < u)
-        low, high = where(is_below, middle, low), where(is_below, high, middle)
-    return high.to(rate.dtype)
-
-
-# Trials that are counted one by one.
-_FEW = 16
+    """One Poisson sample for each rate; NaN for one that is negative or not finite."""
+    mean = rate.to(float64).flatten()
+    drawn = full_like(mean, math.nan)
+    small = ((mean >= 0) & (mean < _LARGE)).nonzero()[:, 0]
+    large = ((mean >= _LARGE) & (mean < math.inf)).nonzero()[:, 0]
+    few = mean[small]
+    drawn[small] = _by_counting((-few).exp(), zeros_like(few), few)
+    drawn[large] = _poisson_by_rejection(mean[large])
+    return drawn.reshape(rate.shape).to(rate.dtype)
 
 
 def binomial(total_count: Tensor, probs: Tensor) -> Tensor:
-    """One binomial sample for each count and probability.
+    """One binomial sample for each count and probability; NaN where they are no such numbers."""
+    n, p = total_count.to(float64).flatten(), probs.to(float64).flatten()
+    rare = p.clamp(max=1 - p)  # of successes and failures those are counted that are fewer
+    is_known = (rare >= 0) & (n >= 0) & (n < math.inf)
+    drawn, mean = full_like(n, math.nan), n * rare
+    small = (is_known & (mean < _LARGE)).nonzero()[:, 0]
+    large = (is_known & (mean >= _LARGE)).nonzero()[:, 0]
+    count, odds = n[small], rare[small] / (1 - rare[small])
+    none = (count * (-rare[small]).log1p()).exp()
+    drawn[small] = _by_counting(none, -odds, (count + 1) * odds)
+    drawn[large] = _binomial_by_rejection(n[large], rare[large])
+    return where(p > 0.5, n - drawn, drawn).reshape(probs.shape).to(probs.dtype)
 
-    Of n uniform numbers the a-th smallest has a beta distribution. If it is above p, the other
-    successes are among the a - 1 below; else these a are successes and the rest is drawn again.
-    Source: Ahrens and Dieter, Computer methods for sampling from gamma, beta, Poisson and binomial
-    distributions, 1974.
+
+def _by_counting(term: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Samples by inversion of the cdf, whose terms are subtracted from uniform numbers.
+
+    term: the probability of 0; that of k is a + b / k times the one before.
     """
-    n, p, successes = total_count.to(float64), probs.to(float64), zeros_like(total_count)
-    while (many := n > _FEW).any():
-        rank = (n / 2).floor() + 1
-        log_a = log_standard_gamma(rank)
-        x = (log_a - logaddexp(log_a, log_standard_gamma(n + 1 - rank))).exp()
-        is_above = x >= p
-        successes = where(many & ~is_above, successes + rank, successes)
-        n = where(many, where(is_above, rank - 1, n - rank), n)
-        p = where(many, where(is_above, p / x, (p - x) / (1 - x)), p)
-    trials = arange(_FEW, device=n.device).reshape(_FEW, *(1 for _ in n.shape))
-    u = rand((_FEW, *n.shape), dtype=float64, device=n.device)
-    return (successes + ((u < p) & (trials < n)).sum(0)).to(probs.dtype)
+    count = zeros_like(term)
+    rest = rand(term.shape, dtype=float64, device=term.device) - term
+    pending = arange(term.numel(), device=term.device)
+    for k in range(1, _MOST):
+        goes_on = rest >= 0
+        pending, rest, term = pending[goes_on], rest[goes_on], term[goes_on]
+        if not pending.numel():
+            break
+        a, b = a[goes_on], b[goes_on]
+        term = term * (a + b / k)
+        rest = rest - term
+        count[pending] = float(k)
+    return count
+
+
+def _poisson_by_rejection(mean: Tensor) -> Tensor:
+    """Poisson samples of means of 10 and more.
+
+    Source: Hörmann, The transformed rejection method for generating Poisson random variables, 1993,
+    algorithm PTRS.
+    """
+
+    def propose(pending: Tensor) -> tuple[Tensor, Tensor]:
+        m = mean[pending]
+        b = 0.931 + 2.53 * m.sqrt()
+        a = 0.02483 * b - 0.059
+        u, v, side = _sides(m)
+        k = ((2 * a / side + b) * u + m + 0.43).floor()
+        accepted = (side >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
+        left = (~accepted & (k >= 0)).nonzero()[:, 0]
+        m, a, b, v, side, at = (x[left] for x in (m, a, b, v, side, k))
+        weight = v * (1.1239 + 1.1328 / (b - 3.4)) / (a / side.square() + b)
+        accepted[left] = weight.log() <= at * m.log() - m - lgamma(at + 1)
+        return k, accepted
+
+    return by_rejection(mean, propose)
+
+
+def _binomial_by_rejection(count: Tensor, probability: Tensor) -> Tensor:
+    """Binomial samples of means of 10 and more, and probabilities up to 1/2.
+
+    Source: Hörmann, The generation of binomial random variates, 1993, algorithm BTRS.
+    """
+
+    def propose(pending: Tensor) -> tuple[Tensor, Tensor]:
+        n, p = count[pending], probability[pending]
+        spread = (n * p * (1 - p)).sqrt()
+        b = 1.15 + 2.53 * spread
+        a = 0.0248 * b - 0.0873 + 0.01 * p
+        u, v, side = _sides(n)
+        k = ((2 * a / side + b) * u + n * p + 0.5).floor()
+        accepted = (side >= 0.07) & (v <= 0.92 - 4.2 / b)
+        left = (~accepted & (k >= 0) & (k <= n)).nonzero()[:, 0]
+        n, p, a, b, v, side, at = (x[left] for x in (n, p, a, b, v, side, k))
+        weight = v * (2.83 + 5.1 / b) * spread[left] / (a / side.square() + b)
+        mode = ((n + 1) * p).floor()
+        to_mode = lgamma(mode + 1) + lgamma(n - mode + 1) - lgamma(at + 1) - lgamma(n - at + 1)
+        accepted[left] = weight.log() <= to_mode + (at - mode) * (p / (1 - p)).log()
+        return k, accepted
+
+    return by_rejection(count, propose)
+
+
+def _sides(like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A uniform number about 0, one in (0, 1], and how far the first is from its bounds."""
+    u, v = _uniform(like) - 0.5, _uniform(like)
+    return u, v, 0.5 - u.abs()

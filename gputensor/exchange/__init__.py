@@ -1,1 +1,1 @@
-"""What goes in and out: other libraries' arrays, Python's data, files."""
+"""Exchange of data: other libraries' arrays, Python data, files."""

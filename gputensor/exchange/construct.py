@@ -33,9 +33,9 @@ def tensor(
         data: a number, nested lists or tuples of numbers, an array, or a tensor.
         dtype: None takes it from data: bool, int64 for ints, the default dtype for floats, its
             complex twin for complex numbers; arrays and tensors keep theirs.
-        device: None takes the tensor's, else the default device.
+        device: None means the tensor's device, or the default device for other data.
         pin_memory: page-locked host memory, for asynchronous copies.
-    Raises: ArgumentValueError for ragged lists; ArgumentTypeError for what is no number;
+    Raises: ArgumentValueError for ragged lists; ArgumentTypeError for a non-number;
     ArgumentError for numbers outside the dtype.
 
     >>> gt.tensor([[1, 2.5], [3, 4]])
@@ -46,7 +46,7 @@ def tensor(
         dtype = element_type("tensor", dtype)
     made, is_fresh = _from(data, dtype)
     element = made._geometry.dtype if dtype is None else dtype
-    # A tensor keeps its device; anything else goes to the default one.
+    # A tensor keeps its device; other data goes to the default device.
     is_given = device is not None or is_fresh
     place = backend_select.resolve(_device(device)) if is_given else made._device
     if place is not made._device:
@@ -73,13 +73,13 @@ def asarray(
     obj: Any, *, dtype: dtype | None = None, device: device | str | None = None,
     copy: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of `obj`, sharing its memory where it can.
+    """A tensor of `obj`, sharing its memory if possible.
 
     Args:
         obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
             sequences of numbers.
-        dtype, device: what the result must have; None keeps what `obj` has.
-        copy: True always copies, False raises where that is needed, None copies where it is.
+        dtype, device: of the result; None keeps those of `obj`.
+        copy: True always copies, False raises if a copy is needed, None copies if needed.
     """
     if dtype is not None and type(dtype) is not _dtype:
         dtype = element_type("asarray", dtype)
@@ -97,7 +97,7 @@ def asarray(
 
 
 def _shared(obj: Any, dtype: dtype | None, device: Any) -> tuple[Tensor, bool]:
-    """A tensor over obj's memory where it has some; else a new one, and True."""
+    """A tensor over obj's memory and False, or a new tensor and True."""
     if isinstance(obj, Tensor):
         return obj, False
     if isinstance(obj, np.generic):

@@ -30,10 +30,10 @@ class Described(NamedTuple):
 
 
 def read(op: str, arg: str, x: Any) -> Described:
-    """What `x.__cuda_array_interface__` says, each part of it checked before anything uses it.
+    """Read `x.__cuda_array_interface__` and check each part before use.
 
-    Raises: ArgumentTypeError for parts that are missing or of another type; ArgumentValueError for
-    numbers that no memory has, a null pointer to elements, and stream 0.
+    Raises: ArgumentTypeError for missing parts or wrong types; ArgumentValueError for impossible
+    numbers, a null pointer to elements, and stream 0.
     """
     given = x.__cuda_array_interface__
     if not isinstance(given, dict):

@@ -60,7 +60,7 @@ def _as_device(given: Any) -> device:
 
 
 def _ask(ext: Any) -> Any:
-    """The capsule of `ext`, ordered before what our current stream does next."""
+    """The capsule of `ext`, ready before later work of our current stream."""
     keywords: dict[str, Any] = {}
     given = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
     try:
@@ -71,7 +71,7 @@ def _ask(ext: Any) -> Any:
         got = errors.Got(f"__dlpack_device__() of {errors.describe(given)}")
         raise _refused("name its device as two ints", got) from None
     if kind == CUDA_DEVICE:
-        # 1 stands for the legacy default stream; 0 is not allowed.
+        # 1 means the legacy default stream; 0 is not allowed.
         keywords["stream"] = _real_cuda(index).current_stream(index).ptr or 1
     try:
         capsule = ext.__dlpack__(max_version=VERSION, **keywords)
@@ -98,7 +98,7 @@ def _real_cuda(index: int) -> Any:
 
 
 class _Owner:
-    """Gives a foreign struct back to its producer when the last tensor over it goes."""
+    """Return a foreign struct to its producer when the last tensor over it is dropped."""
 
     __slots__ = ("address", "deleter", "__weakref__")
 
@@ -107,7 +107,7 @@ class _Owner:
         self.deleter: Any = None
 
     def consume(self, capsule: Any, name: bytes, deleter: int | None) -> None:
-        """From here on the struct is ours to give back, and no longer the capsule's."""
+        """From here on this object, not the capsule, must release the struct."""
         call = Deleter(deleter) if deleter else None
         set_name(capsule, USED[name])
         self.deleter = call
@@ -151,8 +151,7 @@ def _take(capsule: Any) -> Tensor:
             got = errors.Got(f"address {pointer:#x}")
             raise _refused(rule, got, "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
-        # Work on it may still be queued when the last tensor goes; the producer knows nothing of
-        # it.
+        # Work on it may still be queued when the last tensor is dropped, unknown to the producer.
         memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
         storage: Storage = SharedStorage.over(memory, nbytes, place)
     else:
@@ -177,7 +176,7 @@ _ADDRESSES = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 
 
 def _geometry_of(described: Any) -> Any:
-    """The layout, each number of which is looked at before anything is read by it."""
+    """The layout, with each number checked before it is used."""
     element = DTYPES.get((described.code, described.bits))
     if element is None or described.lanes != 1:
         got = f"code {described.code}, {described.bits} bits, {described.lanes} lanes"
@@ -198,7 +197,7 @@ def _geometry_of(described: Any) -> Any:
     return known
 
 
-# What was checked once: arrays come in few layouts, and in a loop.
+# Layouts already checked: programs use few layouts repeatedly.
 _layouts: dict[Any, Any] = {}
 _MOST_LAYOUTS = 1024
 

@@ -1,9 +1,9 @@
 """Arrays of other libraries: one description of them, and work on their streams.
 
-`described` says of an array of PyTorch, CuPy, NumPy, or of any library with the CUDA array
-interface, where its elements are; `seen` also takes what speaks DLPack, and refuses what no plan
-can be made for. Nothing is copied and the host waits for nothing. A library is known by what it has
-already loaded, so nothing is imported here.
+`described` finds the memory of an array of PyTorch, CuPy, NumPy, or any library with the CUDA array
+interface; `seen` also takes DLPack objects, and rejects arrays without a possible plan. Nothing is
+copied and the host does not wait. A library is recognised by its loaded modules, so nothing is
+imported here.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .numpy_bridge import array_of
 
 
 class ForeignArray:
-    """An array of some library: where its elements are.
+    """Description of another library's array: the memory of its elements.
 
-    device_index: -1 for host memory. dtype: None for what tensors do not have, as a NumPy
-    structure. stride_bytes: negative ones too. array: the ndarray of CPU memory, which `seen`
-    gives. stream: the address of the stream that its library works on, None where it is ours;
-    stream_owner: what keeps that one alive, where it is known. keeper: what keeps the memory alive
-    and readable. is_readonly: its library says so; of memory in `array`, the array does.
+    device_index: -1 for host memory. dtype: None for types that tensors lack, such as a NumPy
+    structure. stride_bytes: may be negative. array: the ndarray of CPU memory, set by `seen`.
+    stream: the address of its library's stream, None if it is ours; stream_owner: keeps the stream
+    alive, if known. keeper: keeps the memory alive and readable. is_readonly: declared by its
+    library, or by `array`.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class ForeignArray:
 
     @property
     def _geometry(self) -> Geometry:
-        """With `_device`, what messages describe it by, as they do a tensor."""
+        """With `_device`, the slots by which messages describe it, as for a tensor."""
         return self.geometry
 
     @property
@@ -84,7 +84,8 @@ class ForeignArray:
 
     @property
     def address(self) -> int:
-        """Of the first element. A tensor is asked when needed: half of a small copy's time."""
+        """Address of the first element; read from a tensor only when needed, as it takes half of a
+        small copy's time."""
         if self._address is None:
             self._address = self.keeper.data_ptr()
         return self._address
@@ -111,7 +112,7 @@ class ForeignArray:
         return True
 
     def span(self) -> tuple[int, int]:
-        """(address of the first byte, address behind the last one)."""
+        """(address of the first byte, address after the last one)."""
         if 0 in self.sizes:
             return self.address, self.address
         ends = [(n - 1) * s for n, s in zip(self.sizes, self.stride_bytes)]
@@ -153,14 +154,14 @@ def library_of(x: Any) -> str:
 
 
 def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignArray | None:
-    """The array `x` by its own attributes; None for one that has none of those known here.
+    """Describe `x` by its attributes; None if it has none of the known ones.
 
-    library: `library_of(x)`, from who has asked. Raises: house errors for a tensor whose memory
-    does not hold its elements, and for a CUDA array interface that says too little.
+    library: `library_of(x)`, if the caller has it. Raises: house errors for a tensor whose memory
+    does not hold its elements, and for an incomplete CUDA array interface.
     """
     library = library_of(x) if library is None else library
     if library == "gputensor":
-        expose(x._get_storage())  # what is made of it may be written to, past any operator
+        expose(x._get_storage())  # other code may write to its memory, past any operator
         return _of_tensor(op, arg, x, x)
     if library == "numpy":
         found = _of_numpy(x)
@@ -174,9 +175,9 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
 
 
 def seen(op: str, arg: str, x: Any, writes: bool = False) -> ForeignArray:
-    """The array `x`, with an ndarray on the CPU, for one call that reads it, or writes to it.
+    """Describe `x`, with an ndarray on the CPU, for one call that reads or writes it.
 
-    Raises: house errors for what has no strided memory here.
+    Raises: house errors for objects without strided memory.
     """
     library = library_of(x)
     if library == "pil":
@@ -268,9 +269,9 @@ def _of_image(op: str, arg: str, x: Any) -> ForeignArray:
 
 
 def _is_plain(x: Any) -> bool:
-    """Whether a torch tensor's attributes say all: a fifth of what a DLPack capsule costs.
+    """True if a torch tensor's attributes suffice, which takes a fifth of a DLPack capsule's time.
 
-    DLPack knows what to refuse of the others: subclasses, other devices and layouts, conjugated and
+    DLPack handles or rejects the others: subclasses, other devices and layouts, conjugated and
     negated views, tensors that require grad.
     """
     torch = sys.modules["torch"]
@@ -328,7 +329,7 @@ def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _index_of(op: str, arg: str, x: Any, address: int) -> int:
-    """The device of CUDA memory: what the array says, else what the driver does."""
+    """The device of CUDA memory, from the array or else from the driver."""
     place = getattr(x, "device", None)
     index = getattr(place, "id", getattr(place, "index", None))
     if index is None:
@@ -345,7 +346,7 @@ def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
     if stream is None:
         found = _of_tensor(op, arg, from_dlpack(x), x)
     else:
-        with on_stream(*stream):  # so that the producer sees its own stream and orders nothing
+        with on_stream(*stream):  # the producer does not synchronise
             found = _of_tensor(op, arg, from_dlpack(x), x)
         found.stream = stream[1]
     found.is_readonly = library == "jax"
@@ -353,7 +354,7 @@ def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
-    """(device index, address) of PyTorch's current stream for a CUDA tensor; None: ours counts."""
+    """(device index, address) of PyTorch's current stream for a CUDA tensor; None to use ours."""
     if library != "torch" or not x.is_cuda:
         return None
     index = x.device.index
@@ -362,7 +363,7 @@ def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
 
 @contextmanager
 def on_stream(index: int | None, address: int | None) -> Iterator[None]:
-    """Work of the block goes to that stream of the device; None for the current one."""
+    """Queue the block's work on that stream of the device; None for the current one."""
     cuda = runtime.cuda()
     if address is None or cuda.current_stream(index).ptr == (0 if address == 1 else address):
         yield

@@ -37,12 +37,12 @@ def _is_sequence(x: Any) -> bool:
 
 
 class _Numbers:
-    """The numbers of nested sequences in order, and what dtypes they come with."""
+    """The numbers of nested sequences in order, and their dtypes."""
 
     __slots__ = ("sizes", "flat", "kinds", "dtypes")
 
     def __init__(self, data: Any) -> None:
-        # As in PyTorch, the first path down gives the sizes, and all others must agree.
+        # As in PyTorch, the first elements at each depth give the sizes, and all others must agree.
         sizes = []
         x = data
         while _is_sequence(x):
@@ -102,7 +102,7 @@ class _Numbers:
         self.flat.append(x)
 
     def meet(self) -> dtype:
-        """The dtype in which all numbers meet; the default for none at all."""
+        """The promoted dtype of all numbers; the default dtype without numbers."""
         default = defaults.get_default_dtype()
         if len(self.kinds) == 1 and not self.dtypes:
             return number_dtype(next(iter(self.kinds)), default)
@@ -147,8 +147,8 @@ _CATEGORY = {bool: BOOL, int: INTEGER, float: FLOATING, complex: COMPLEX}
 
 
 def _integers(values: list[Any], element: dtype, given: int) -> list[int]:
-    """The numbers as integers of the dtype: fractions are cut, and what lies outside is an error.
-    Negative integers wrap in uint8, uint16 and uint32, as PyTorch lets them."""
+    """The numbers as integers of the dtype: fractions are truncated, and numbers out of range
+    raise. Negative integers wrap in uint8, uint16 and uint32, as in PyTorch."""
     if given == FLOATING:
         for v in values:
             if not fits(v, element):

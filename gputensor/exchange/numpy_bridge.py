@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """A CPU tensor that shares the array's memory and keeps its strides.
 
-    A read-only array gives a tensor whose writes NumPy refuses.
+    Writes to a tensor over a read-only array raise.
     Raises: ArgumentTypeError for dtypes that tensors do not have (object, text, swapped bytes);
     ArgumentValueError for negative strides and for strides between elements.
     """
@@ -37,7 +37,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def over_copy(array: np.ndarray[Any, Any]) -> Tensor:
-    """`from_numpy` of an array that nobody else has, and so nobody else writes to."""
+    """`from_numpy` of an array without other references, which no other code can write to."""
     made = from_numpy(array)
     if made._array is not None:
         made._storage = None
@@ -102,9 +102,9 @@ def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
 
 
 def element_strides(op: str, arg: str, sizes: Sizes, stride_bytes: Sizes, itemsize: int) -> Sizes:
-    """Strides in elements. Negative ones, and ones that no element count gives, are refused.
+    """Strides in elements. Rejects negative strides and strides that are no multiple of an element.
 
-    A dimension of one element or none is never walked, so there the sign and the remainder go.
+    A dimension of size 0 or 1 is never walked, so its stride is replaced if necessary.
     """
     strides = []
     for size, stride in zip(sizes, stride_bytes):

@@ -1,4 +1,4 @@
-"""What NumPy makes of tensors that were given as examples: `np.zeros_like(x)`, `like=x`."""
+"""NumPy's constructors with a tensor as example: `np.zeros_like(x)`, `like=x`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .numpy_bridge import from_numpy
 from .numpy_memory import by_numpy
 from .numpy_rule import check
 
-# What they make is like the tensor, and so a tensor: NumPy's parameters in order.
+# Functions that return a tensor like their argument: NumPy's parameters in order.
 LIKE = {
     "empty_like": ("prototype", "dtype", "order", "subok", "shape", "device"),
     "full_like": ("a", "fill_value", "dtype", "order", "subok", "shape", "device"),
     "ones_like": ("a", "dtype", "order", "subok", "shape", "device"),
     "zeros_like": ("a", "dtype", "order", "subok", "shape", "device"),
 }
-# What reaches us by `like=` alone, and those of them that take what is an array already.
+# Functions called only by `like=`, and the subset that accepts existing arrays.
 _FROM = {"array", "asanyarray", "asarray", "ascontiguousarray"}
 MAKERS = _FROM | {"arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros"}
 
@@ -32,7 +32,7 @@ def beside(
     like: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """What NumPy makes, on the device of a tensor; a tensor that is there stays where it is."""
+    """NumPy's result on the device of a tensor; an argument that is a tensor keeps its device."""
     x = args[0] if args else None
     if isinstance(x, (list, tuple)) and x and all([isinstance(y, Tensor) for y in x]):
         x = calls.stack(x, 0)
@@ -50,7 +50,7 @@ def beside(
 
 
 def made_like(name: str, given: dict[str, Any]) -> Tensor:
-    """A new tensor of the tensor's sizes, dtype and device, or of those that are given."""
+    """A new tensor with the tensor's sizes, dtype and device, or the given ones."""
     x = given[LIKE[name][0]]
     if not isinstance(x, Tensor):  # the fill value is
         x = from_numpy(np.asarray(x))

@@ -1,4 +1,4 @@
-"""What NumPy computes itself, on the tensors' memory; what it makes comes back as tensors."""
+"""NumPy's own functions on the tensors' memory, with results as tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .numpy_bridge import from_numpy
 def by_numpy(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], writes: bool
 ) -> Any:
-    """NumPy's own on the tensors' memory; what it makes comes back as tensors."""
+    """Call NumPy's function on the tensors' memory; return its results as tensors."""
     seen: dict[int, tuple[Any, Any]] = {}
 
     def lent(x: Any) -> Any:

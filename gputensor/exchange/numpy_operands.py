@@ -1,4 +1,4 @@
-"""What NumPy's functions are given, as operators of ours take it: tensors, numbers and dtypes."""
+"""Conversion of arguments of NumPy's functions to our operators' tensors, numbers and dtypes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..tensor import export
 from ..tensor.tensor import Tensor
 from .numpy_rule import BOOLEAN, check, get_numpy_on_devices
 
-# What is handed on as it is: numbers, and dtypes of NumPy's.
+# Passed on unchanged: numbers and NumPy dtypes.
 PLAIN = frozenset({bool, int, float, complex, str, type(None)}) | {
     type(element.np) for element in dtypes.ALL
 }
 
 
 def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
-    """Raises: KeyError where NumPy would not cast so without being told."""
+    """Raises: KeyError for a cast that NumPy does not make implicitly."""
     if x._geometry.dtype is element:
         return x
     if not np.can_cast(x._geometry.dtype.np, element.np, "same_kind"):
@@ -31,7 +31,8 @@ def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
 
 
 def operands(inputs: Any) -> list[Any]:
-    """Tensors and numbers. Raises: KeyError for what is neither, and is no array of numbers."""
+    """Convert to tensors and numbers. Raises: KeyError for other objects than these and arrays of
+    numbers."""
     return [operand(x) for x in inputs]
 
 
@@ -76,7 +77,7 @@ def taken(name: str, x: Any) -> Any:
 
 
 def _argument(x: Any) -> Any:
-    """An argument of ours: arrays become tensors, also those of a list."""
+    """Convert an argument: arrays become tensors, also in a list."""
     if isinstance(x, np.ndarray):
         return operand(x)
     if isinstance(x, np.generic):

@@ -1,14 +1,14 @@
-"""NumPy's protocols: what `np.sin(x)`, `ndarray + x` and `np.concatenate([x, ...])` do.
+"""NumPy's protocols, behind `np.sin(x)`, `ndarray + x` and `np.concatenate([x, ...])`.
 
 The rule. The tensors must be on the CPU, and none may require grad while operations are recorded
-(functions that answer with bools may: nothing of theirs has a gradient). Then an operator of ours
-computes where there is one that takes the call: numpy_table.py names them, promotion and errors are
-theirs. Where there is none, or it lacks an argument or a dtype, NumPy computes on the tensors'
-memory. The result is a tensor either way; what is given as `out` is what comes back.
+(except for functions that return bools, which have no gradient). Then one of our operators computes
+the result if it takes the call: numpy_table.py lists them; their promotion and errors apply.
+Otherwise, or if the operator lacks an argument or a dtype, NumPy computes on the tensors' memory.
+The result is a tensor either way; a given `out` is returned.
 
-`set_numpy_on_devices(True)` lets operators of ours compute on any device, where CuPy's arrays would
-do so as well; what NumPy would have to compute is refused there as before. What NumPy makes with
-`like=` a tensor, `np.arange(3, like=x)`, is then on that tensor's device.
+`set_numpy_on_devices(True)` lets our operators compute on any device, as CuPy's arrays do; calls
+that NumPy would have to compute are rejected there as before. The result of `np.arange(3, like=x)`
+is then on x's device.
 
 One of NumPy's numbers is no array: `np.float32(2) * x` is `2.0 * x`, on any device and with its
 gradient.
@@ -59,7 +59,7 @@ def array_ufunc(
     if is_call and _is_number_by_tensor(inputs):
         return _operator_of(ufunc, inputs)
     if is_call and any(map(export.is_of_cupy, inputs)):
-        return _beside_cupy(ufunc, inputs)  # where CuPy has left `cupy_array + tensor` to us
+        return _beside_cupy(ufunc, inputs)  # if CuPy has deferred `cupy_array + tensor` to us
     is_boolean = _answers_with_bools(ufunc)
     anywhere = get_numpy_on_devices()
     check(name, (inputs, options), is_boolean, anywhere)
@@ -93,7 +93,7 @@ def array_function(
     name = _name_of(function)
     for x in kwargs.values():
         if x is np._NoValue:
-            # What `np.ma` and pandas hand on for an argument that they were not given.
+            # Placeholders that `np.ma` and pandas pass for omitted arguments.
             given = {key: x for key, x in kwargs.items() if x is not np._NoValue}
             return array_function(tensor, function, args, given)
     if name in _FACTS and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
@@ -120,7 +120,7 @@ def _answers_with_bools(ufunc: np.ufunc) -> bool:
 
 @lru_cache(maxsize=1024)
 def _name_of(function: Callable[..., Any]) -> str:
-    """As the rows have it: `sum`, `linalg.svd`."""
+    """The name in the table's rows: `sum`, `linalg.svd`."""
     module = function.__module__.removeprefix("numpy").lstrip(".")
     return f"{module}.{function.__name__}".lstrip(".")
 
@@ -140,7 +140,8 @@ def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _tried(function: Callable[..., Any], *args: Any) -> Any:
-    """What ours computes; _MISSING where none does, or it lacks an argument or the dtype."""
+    """The result of our operator; _MISSING if there is none, or it lacks an argument or the
+    dtype."""
     try:
         return function(*args)
     except (KeyError, errors.DtypeError):
@@ -149,7 +150,7 @@ def _tried(function: Callable[..., Any], *args: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
-    """Ours, if there is one, and whether it takes numbers beside a tensor."""
+    """Our operator or None, and True if it takes numbers with a tensor."""
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         if name in table.OPERATORS:
@@ -166,7 +167,7 @@ def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
 
 
 def _at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """What ours computes of tensors and numbers that need no second look; else _MISSING."""
+    """The result for plain tensors and numbers; otherwise _MISSING."""
     known = _operation(ufunc)
     if known is None:
         return _MISSING
@@ -196,8 +197,8 @@ def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) ->
 
 
 def _over_axis(name: str, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """`np.add.reduce(x, axis)` as `np.sum(x, axis)`, where the axis is the first if none is named;
-    _MISSING where there is no such operator, or it lacks an option."""
+    """`np.add.reduce(x, axis)` as `np.sum(x, axis)` with axis 0 by default; _MISSING if there is no
+    operator, or it lacks an option."""
     row = (table.REDUCTIONS if method == "reduce" else table.RUNNING).get(name)
     if row is None or len(inputs) > 3:
         return _MISSING
@@ -218,13 +219,13 @@ def _call_of(function: Callable[..., Any], count: int, *keywords: str) -> table.
 
 
 def _by_row(name: str, is_elsewhere: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function by its row; _MISSING where there is none, or it leaves out what is given."""
+    """Call a function by its row; _MISSING without a row, or for an unsupported argument."""
     call = _call(name, is_elsewhere, len(args), *kwargs)
     return _MISSING if call is None else _answer(call, name, args, kwargs)
 
 
 def _answer(call: table.Call, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """op: NumPy's function, or its name. _MISSING where ours leaves out what is given."""
+    """op: NumPy's function, or its name. _MISSING for an unsupported argument."""
     try:
         given = []
         for x in (*args, *kwargs.values()):

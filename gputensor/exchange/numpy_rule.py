@@ -1,4 +1,4 @@
-"""Which tensors NumPy's functions may be handed: the setting, and what is refused in one sentence.
+"""Which tensors NumPy's functions accept: the setting, and the errors for others.
 
 numpy_protocol.py has the rule.
 """
@@ -16,16 +16,16 @@ from ..core.arguments import flag
 from ..tensor import export
 from ..tensor.tensor import Tensor
 
-# Those of one kind of answer that are no ufuncs.
+# Functions that return bools and are no ufuncs.
 BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
 
 _VARIABLE = "GPUTENSOR_NUMPY_ON_DEVICES"
-_on_devices: bool | None = None  # None until somebody asks
+_on_devices: bool | None = None  # None until first read
 
 
 def get_numpy_on_devices() -> bool:
-    """Whether NumPy's functions take tensors of any device; GPUTENSOR_NUMPY_ON_DEVICES=1 says so
-    from the beginning."""
+    """True if NumPy's functions take tensors of any device, which GPUTENSOR_NUMPY_ON_DEVICES=1
+    enables from the start."""
     global _on_devices
     if _on_devices is None:
         given = os.environ.get(_VARIABLE, "0")
@@ -36,17 +36,17 @@ def get_numpy_on_devices() -> bool:
 
 
 def set_numpy_on_devices(on: bool) -> None:
-    """Let NumPy's functions compute on tensors of any device, by operators of ours, as libraries
-    need that call them on arrays of any kind (Dask). What ours lack is refused off the CPU.
+    """Let NumPy's functions compute on tensors of any device with our operators, for libraries such
+    as Dask that call them on any array. Functions without an operator are rejected off the CPU.
 
-    PyTorch's rule, which refuses all of them there, is the default.
+    The default is PyTorch's rule, which rejects all of them off the CPU.
     """
     global _on_devices
     _on_devices = flag("set_numpy_on_devices", "on", on)
 
 
 def is_elsewhere(args: Iterable[Any]) -> bool:
-    """Whether a tensor among them is where NumPy cannot compute."""
+    """True if one of the tensors is on a device where NumPy cannot compute."""
     return any(
         [
             not x.is_cpu if isinstance(x, Tensor)

@@ -1,4 +1,4 @@
-"""Which operator of ours computes what NumPy is asked for; numpy_protocol.py has the rule."""
+"""Table of our operators for NumPy's functions; numpy_protocol.py has the rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core import dtype as dtypes
 
-# Python's own operators, of which one operand may be a number.
+# Python's own operators; one operand may be a number.
 OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
     "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
@@ -23,7 +23,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "right_shift": operator.rshift, "negative": operator.neg, "invert": operator.inv,
 }  # fmt: skip
 
-# The other ufuncs, by the operators' names. One that NumPy calls the same stands for itself.
+# The other ufuncs, by our names; a name that NumPy shares is given once.
 UFUNCS = {
     name: name
     for name in """
@@ -45,10 +45,10 @@ REDUCTIONS = {
 }  # fmt: skip
 RUNNING = {"add": "cumsum", "multiply": "cumprod"}
 
-# A row: NumPy's function, ours, and NumPy's parameters in order. Those before the stroke are handed
-# on by position, those behind it by name, as `theirs=ours` where the names differ; "-" is one that
-# ours lacks, `-out` one that it lacks and that may be None. Ours are the standard's where it has
-# the function (gputensor.array_api), else gt's.
+# A row: NumPy's function, ours, and NumPy's parameters in order. Parameters before the stroke are
+# passed by position, after it by name, as `theirs=ours` if the names differ; "-" marks a parameter
+# that ours lacks, `-out` one that it lacks and that may be None. Ours is the array API's function
+# if it exists (gputensor.array_api), otherwise gt's.
 _ROWS = """
 all               all              a / axis -out keepdims
 amax              elsewhere.amax   a / axis -out keepdims
@@ -122,7 +122,7 @@ def _element(given: Any) -> dtypes.dtype:
 
 
 class Row:
-    """How calls of NumPy's are calls of ours."""
+    """The mapping of one NumPy function's calls to ours."""
 
     __slots__ = ("_target", "_names", "_ours", "_first")
 
@@ -133,7 +133,8 @@ class Row:
         self._ours = {name.partition("=")[0]: name.partition("=")[2] for name in parameters}
 
     def call(self, count: int, keywords: tuple[str, ...]) -> Call | None:
-        """With so many arguments by position, and these by name; None for what ours lacks."""
+        """The mapping for this number of positional arguments and these names; None if
+        unsupported."""
         if count > len(self._names):
             return None
         given = [
@@ -195,7 +196,7 @@ class Call:
         return self.target(*given[: self.first], **dict(zip(self.names, given[self.first :])))
 
 
-# What NumPy computes on the CPU, for tensors of other devices: array_api/numpy_elsewhere.py.
+# NumPy's CPU-only functions for tensors of other devices: array_api/numpy_elsewhere.py.
 _ROWS_ELSEWHERE = """
 angle             elsewhere.angle         z / deg
 argpartition      elsewhere.argpartition  a kth / axis

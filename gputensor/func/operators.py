@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dispatch import adapters, dispatcher, keys, tls
+from ..dispatch.boxing import adapters
+from ..dispatch import dispatcher, keys, tls
 from ..dispatch.keys import BATCHED, CompositeImplicitAutograd
 from ..dispatch.operator import Operator, Table
 from .levels import Level, Wrapper, around, check_alive, levels, set_levels

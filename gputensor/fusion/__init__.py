@@ -1,1 +1,1 @@
-"""Fusion: element-by-element operators recorded as chains, and what runs a chain at once."""
+"""Fusion: elementwise operators recorded as chains, and executors that run a chain as one loop."""

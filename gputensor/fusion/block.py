@@ -1,4 +1,4 @@
-"""The block of `gt.fuse`: what it changes for its thread, and puts back."""
+"""The block of `gt.fuse`: it changes its thread's state and restores it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .record.recorder import Recorder, current
 from .record.recording import recompute
 
 VARIABLE = "GPUTENSOR_FUSE"
-# In how many blocks this thread or task is.
+# The number of blocks that this thread or task is in.
 _depth: ContextVar[int] = ContextVar("gputensor_fusion_depth", default=0)
 
 
 class Fusing(Guard):
-    """What `gt.fuse()` gives: a block, and a decorator of functions. Blocks may be left in any
-    order: recording ends with the last one, and each runs what was recorded. recompute: see
-    `fuse`."""
+    """The result of `gt.fuse()`: a context manager and a decorator. Blocks may be left in any
+    order: each runs the recorded work when left, and recording ends with the last one. recompute:
+    see `fuse`."""
 
     __slots__ = ("_counted", "_recompute")
 

@@ -1,28 +1,27 @@
-"""What a recorded chain is: operators on one layout, in SSA form, without any bytes.
+"""A recorded chain: operators on one layout, in SSA form, without data.
 
 Note [A chain]
-All results of a chain have the same sizes and strides, those of `walk`; they are dense. But what a
-reduction gives (reductions.py) has a layout of its own, which broadcasts to the walk where an
-instruction reads it, and what a copy gives (copies.py) may have other strides. Values have
-numbers: 0 to len(inputs) - 1 are the inputs, which broadcast to the walk, and len(inputs) + k is
-what instruction k gives. An operand below 0 is not a value but a scalar: -1 is the first of
-`scalars`, -2 the second. The scalars' types are a part of the chain and the numbers are not, so
-that a changing learning rate meets the same plan; what is no number (None, a string) is itself in
-`scalars`. Each result is rounded to its dtype, as the operator alone would store it.
+All results of a chain are dense with the sizes and strides of `walk`. Exceptions: the result of a
+reduction (reductions.py) has its own layout, which broadcasts to the walk for instructions that
+read it, and the result of a copy (copies.py) may have other strides. Values are numbered: 0 to
+len(inputs) - 1 are the inputs, which broadcast to the walk, and len(inputs) + k is the result of
+instruction k. An operand below 0 is a scalar: -1 is the first of `scalars`, -2 the second. The
+chain contains the scalars' types but not their values, so that a changing learning rate finds the
+same plan; a non-number (None, a string) is in `scalars` itself. Each result is rounded to its
+dtype, as the operator alone would store it.
 
 Note [An executor]
 `prepare(chain)` of `fusion/<device type>.py` is called once for a chain, and returns
 
     run(inputs, outputs, scalars)
 
-or None for a chain that it leaves to the operators one by one. inputs: tensors, of the geometries
-in `chain.inputs`, at any address; a zero-dim one may be the CPU's. outputs: one tensor for each of
-`chain.stores`, with the walk's dimensions, which has memory: new, or an operand that is written to,
-which then may be the very memory of an input of the same layout, and overlaps no input in another
-way. scalars: the numbers (and others) in their order. It writes what `stores` names and nothing
-else, and what it gives is to the bit what the operators would give one after the other:
-`Instruction.loop` names the loop of kernels/cpu/<family>.py and the functor of
-kernels/cuda/<family>.cu that they run.
+or None if the operators must run the chain one by one. inputs: tensors of the geometries in
+`chain.inputs`, at any address; a 0-d input may be on the CPU. outputs: one allocated tensor for
+each of `chain.stores`, with the walk's dimensions; it is new, or an operand that is written to. An
+output may have exactly the memory of an input of the same layout but may not overlap an input
+otherwise. scalars: the numbers (and other values) in order. It writes only the values in `stores`,
+with the same bits that the operators give one by one: `Instruction.loop` names the loop of
+kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they run.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ _BOUND = 1 << 12
 
 
 class Stream(NamedTuple):
-    """Where a call's numbers are, and the distribution's parameters: a scalar of a chain."""
+    """A scalar of a chain: the position of a call's random numbers, and the distribution's
+    parameters."""
 
     seed: int
     block: int
@@ -50,26 +50,26 @@ class Stream(NamedTuple):
     second: Any
 
     def at(self, element: int) -> Stream:
-        """The same from an element on, one of a multiple of four."""
+        """The stream from an element on, a multiple of four."""
         return self._replace(block=self.block + element // 4)
 
     def taken(self, generator: Any, count: int) -> Stream:
-        """The same distribution's next numbers."""
+        """The next numbers of the same distribution."""
         return self._replace(**dict(zip(("seed", "block"), generator.take(count))))
 
 
 class Recorded:
     """One operator on operands of given geometries, as recorded: made once, compared by identity.
 
-    operator: `aten::add.Tensor`. rule: what its family says (structured/pointwise.py); loop: the
-    one that it runs, `add_alpha` rather than `add` where alpha is given. kinds: of each input, its
-    dtype or the type of a number. compute: the dtype computed in. geometry: of the result; walk:
-    the same for results of any dtype. entry: the operator's own, which runs it alone. can_wait: it
-    may run later, as nothing but its elements' values depends on that. reduces: the dimensions that
-    a reduction takes its operand's elements together over; None of what has the walk's sizes.
-    turned: which dimension of the result each of the walk's is, where they are in another order;
-    seen: the geometry with the walk's dimensions. feeds: the same, where later steps of the
-    recording may read the result. at, also: see `_places`. whole, part: see Note [What takes rows].
+    operator: `aten::add.Tensor`. rule: its family's rule (structured/pointwise/); loop: its loop,
+    `add_alpha` instead of `add` if alpha is given. kinds: each input's dtype, or the type of a
+    number. compute: the dtype computed in. geometry: of the result; walk: its sizes and strides,
+    for results of any dtype. entry: the operator's own entry, which runs it alone. can_wait: it may
+    run later, because only its elements' values depend on it. reduces: the dimensions that a
+    reduction reduces; None for results with the walk's sizes. turned: the result's dimension for
+    each of the walk's, if they are in another order; seen: the geometry with the walk's dimensions.
+    feeds: the same, if later steps of the recording may read the result. at, also: see `_places`.
+    whole, part: see Note [What takes rows].
     """
 
     __slots__ = (
@@ -126,13 +126,13 @@ class Recorded:
 
     @property
     def result(self) -> dtype:
-        """What each element is rounded to."""
+        """The dtype of the result."""
         found: dtype = self.geometry.dtype
         return found
 
     @property
     def shown(self) -> str:
-        """What it gives, for readers."""
+        """The geometry of the result as its readers see it."""
         if self.part:
             return f"{self.result}, {list(self.geometry.sizes)}, its result {self.part}"
         if self.reduces is None:
@@ -145,15 +145,15 @@ class Recorded:
 
 
 def _place(device: Any, walk: Geometry) -> Any:
-    """Where results of a layout are recorded: one object for all of a device."""
+    """The place of results of one layout: one object for each device."""
     if len(_places) >= _BOUND:
         _places.clear()
     return _places.setdefault((device, walk), object())
 
 
 class Instruction:
-    """What is done to which values. operands: numbers of values, or of scalars below 0; params: of
-    scalars that stand beside the operands (alpha, bounds), below 0 too."""
+    """One operator applied to values. operands: numbers of values, or of scalars if below 0;
+    params: numbers, below 0, of scalars that are no operands (alpha, bounds)."""
 
     __slots__ = ("what", "operands", "params", "_key")
     what: Recorded
@@ -172,9 +172,9 @@ class Instruction:
 
 
 class Chain:
-    """See Note [A chain]. stores: the values that are wanted, in the order of the outputs. An
-    operator that nobody's value needs is not in it. walk: sizes and strides of what is computed
-    element by element. Hashable, so that plans are found by it."""
+    """See Note [A chain]. stores: the values to store, in the order of the outputs. It contains
+    only operators that these need. walk: sizes and strides of elementwise results. Hashable, as a
+    key of plans."""
 
     __slots__ = (
         "device",
@@ -211,36 +211,36 @@ class Chain:
         return isinstance(other, Chain) and self._key == other._key
 
     def geometry(self, value: int) -> Geometry:
-        """Of any value, with the walk's dimensions."""
+        """The geometry of any value, with the walk's dimensions."""
         count = len(self.inputs)
         return self.inputs[value] if value < count else self.instructions[value - count].what.seen
 
     def made(self, value: int) -> Geometry:
-        """Of the tensor that a value is stored in."""
+        """The geometry of the tensor that a value is stored in."""
         found: Geometry = self.instructions[value - len(self.inputs)].what.geometry
         return found
 
     @property
     def are_seen_otherwise(self) -> tuple[bool, ...]:
-        """Of each that is stored, whether it has other dimensions than the walk."""
+        """For each stored value, True if its dimensions differ from the walk's."""
         return tuple([self.made(x) is not self.geometry(x) for x in self.stores])
 
     @property
     def bytes_moved(self) -> int:
-        """What one kernel reads and writes: inputs once, and what is stored."""
+        """Bytes that one kernel reads and writes: each input once, and the stored values."""
         stored = sum([self.geometry(x).nbytes for x in self.stores])
         return stored + sum([unique_bytes(x) for x in self.inputs])
 
     @property
     def bytes_apart(self) -> int:
-        """What the operators move, one after the other."""
+        """Bytes that the operators move when run one by one."""
         total = 0
         for step in self.instructions:
             total += step.what.geometry.nbytes + self.bytes_read(step)
         return total
 
     def bytes_read(self, step: Instruction) -> int:
-        """What an operator alone reads; a further part of one reads nothing more."""
+        """Bytes that an operator alone reads; a further part of an operator reads nothing more."""
         if step.what.part:
             return 0
         return sum([unique_bytes(self.geometry(x)) for x in {*step.operands} if x >= 0])
@@ -253,7 +253,7 @@ class Chain:
 
     @property
     def is_reduced(self) -> bool:
-        """Whether an instruction of it takes rows, or is computed once for a row."""
+        """True if an instruction takes rows, or is computed once for each row."""
         sizes = self.walk.sizes
         return any([
             x.what.reduces is not None or x.what.whole is not None or x.what.walk.sizes != sizes
@@ -261,8 +261,8 @@ class Chain:
         ])  # fmt: skip
 
     def part(self, wanted: Sequence[int]) -> tuple[Chain, list[int]]:
-        """The chain, without reductions, that stores these values of it; and the inputs that it
-        takes. It has all scalars."""
+        """The chain, without reductions, that stores these values, and its inputs. It has all
+        scalars."""
         count = len(self.inputs)
         needed = set(wanted)
         for n in range(len(self.instructions) - 1, -1, -1):
@@ -294,6 +294,6 @@ class Chain:
 
 
 def unique_bytes(shape: Geometry) -> int:
-    """What has to be read of an operand: an element that is repeated, once."""
+    """Bytes to read of an operand; a repeated element counts once."""
     seen = prod([n for n, stride in zip(shape.sizes, shape.strides) if stride])
     return shape.dtype.itemsize * min(seen, shape.numel)

@@ -1,4 +1,4 @@
-"""A chain whose random numbers are drawn before the rest of it runs, for who cannot draw within."""
+"""Chains whose random numbers are drawn first, for executors that cannot draw within a chain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .chain import Chain, Instruction
 
 
 def without(chain: Chain) -> Chain | None:
-    """The chain with its random numbers as further inputs; None where nothing else is left."""
+    """The chain with its random numbers as further inputs; None if nothing else remains."""
     count, drawn = len(chain.inputs), chain.drawn
     others = [
         n for n in range(count, count + len(chain.instructions)) if n not in drawn
@@ -35,7 +35,7 @@ def first(
     chain: Chain, rest: Callable[..., object] | None, inputs: list[Tensor], outputs: list[Tensor],
     scalars: list[Any],
 ) -> None:  # fmt: skip
-    """Draw the numbers, and run what is `without` them. rest: what runs that."""
+    """Draw the numbers and run the rest. rest: runs the chain of `without`."""
     count, given = len(chain.inputs), list(inputs)
     for n in chain.drawn:
         step = chain.instructions[n - count]

@@ -1,11 +1,11 @@
-"""What follows on the results of reductions, as the end of the chain that reduces.
+"""Operators on results of reductions, joined to the end of the reducing chain.
 
 Note [A chain that goes on over results]
-A reduction's result has fewer elements than what it was computed of, so what reads it is a
-recording of its own. When either is run, and the other is waiting, the later one's steps go behind
-those of the earlier one: the chain then ends in instructions that have the layout of a result, its
-tail, and the kernel that makes a result goes on from the register where it is. Only CUDA's executor
-does so (cuda/epilogue.py); on the CPU a chain more costs no launch.
+A reduction's result has fewer elements than its operand, so its readers are in a recording of their
+own. When one of the two recordings runs while the other waits, the later one's steps are appended
+to the earlier one: the chain then ends in instructions with the layout of a result, its tail, and
+the reduction's kernel continues with the result in a register. Only CUDA's executor does this
+(cuda/epilogue.py); on the CPU a separate chain costs no launch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LONGEST = 32
 
 
 def join(later: Recording) -> Recording | None:
-    """Move what `later` has recorded behind the one recording whose results it reads: that one;
-    None where it stays. Asked with the lock, and of what is on CUDA alone."""
+    """Append `later` to the only recording whose results it reads, and return that one; None if it
+    stays. Called with the lock, for CUDA only."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
     first = _read_by(later)
@@ -68,7 +68,7 @@ def _read_by(later: Recording) -> Recording | None:
 
 
 def _goes_on(first: Recording, later: Recording) -> bool:
-    """Whether it reads nothing but results of reductions, whose layout all that it computes has."""
+    """True if it reads only results of reductions and all its values have their layout."""
     if (
         first.is_run or first.error is not None or first.recorder is not later.recorder
         or first.place is not later.place or first.saved or later.saved or later.has_copies
@@ -91,14 +91,14 @@ def _goes_on(first: Recording, later: Recording) -> bool:
 
 
 def laid_out(shape: Any) -> Any:
-    """Sizes and strides alone, as `Recorded.walk` has them."""
+    """Sizes and strides, in the form of `Recorded.walk`."""
     return geometry(shape.sizes, shape.strides, bool_)
 
 
 class Tail:
-    """The end of a chain. chain: it alone; takes: the values of the whole chain that are its
-    inputs, the last reduction's result first, if it reads one; stores: those that it stores; head:
-    the chain before it, which stores what of that is wanted, and then what the tail takes."""
+    """The end of a chain. chain: the tail as a chain; takes: its inputs as values of the whole
+    chain, the last reduction's result first, if it reads one; stores: the values it stores; head:
+    the chain before it, which stores its own outputs and then the tail's inputs."""
 
     __slots__ = ("chain", "takes", "stores", "head")
     chain: Chain
@@ -133,7 +133,7 @@ class Tail:
 
 
 def parted(whole: Chain) -> tuple[Chain, list[Tail]]:
-    """What is before a chain's tails, and these."""
+    """Split a chain into its head and its tails."""
     head, tails = whole, list[Tail]()
     while (tail := _tail_of(head)) is not None:
         tails.insert(0, tail)
@@ -156,6 +156,6 @@ def _tail_of(whole: Chain) -> Tail | None:
         n for n, step in enumerate(steps[:first], count)
         if n in read and step.what.reduces is not None and step.what.feeds is None
     ]  # fmt: skip
-    # What read them may not be wanted any more, where the rest of a tail is.
+    # Their readers may be unneeded although the rest of a tail is needed.
     is_alone = walk.sizes != whole.walk.sizes and min(read, default=count + first) >= count + first
     return Tail(whole, count + first, ends) if ends or is_alone else None

@@ -1,4 +1,4 @@
-"""`gt.fuse.explain(f, *args)`: what a function's operators were fused to, and what ended each."""
+"""`gt.fuse.explain(f, *args)`: the chains of a function's operators, and why each one ended."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from .replay.replays import replays_of
 
 
 class Explanation:
-    """chains: each as (chain, why it ran then), in the order in which they ran. result: what the
-    function returned. why_not: what keeps a call like this one from being replayed, see replay.py;
-    None where nothing does. bytes_moved: what the chains read and write; bytes_apart: what their
-    operators do one by one."""
+    """chains: (chain, why it ran) in the order of execution. result: the function's result.
+    why_not: why a similar call is not replayed, see replay/; None if it is. bytes_moved: bytes that
+    the chains read and write; bytes_apart: bytes for their operators one by one."""
 
     __slots__ = ("chains", "result", "why_not")
     chains: list[tuple[Chain, str]]
@@ -30,8 +29,8 @@ class Explanation:
 
     @property
     def replays(self) -> bool:
-        """Whether `gt.fuse(function)` runs none of the function's Python when such a call comes
-        again."""
+        """True if `gt.fuse(function)` runs none of the function's Python for the next call of this
+        kind."""
         return self.why_not is None
 
     @property
@@ -43,7 +42,7 @@ class Explanation:
         return sum(chain.bytes_apart for chain, _ in self.chains)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as data. operators: how many kernels run without fusion."""
+        """The explanation as data. operators: the number of kernels without fusion."""
         return {
             "chains": [_chain(chain, reason) for chain, reason in self.chains],
             "operators": sum([len(chain.instructions) for chain, _ in self.chains]),
@@ -52,7 +51,7 @@ class Explanation:
         }  # fmt: skip
 
     def lines(self) -> list[str]:
-        """What was fused: each chain with what ended it and its source, and the bytes in all."""
+        """Text of each chain with its source and why it ended, and the total bytes."""
         lines = []
         for number, (chain, reason) in enumerate(self.chains):
             count = len(chain.instructions)
@@ -96,10 +95,10 @@ def _chain(chain: Chain, reason: str) -> dict[str, Any]:
 
 
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Run `function(*args, **kwargs)` within a block of `gt.fuse`, and say what was fused.
+    """Run `function(*args, **kwargs)` within a block of `gt.fuse`, and explain what was fused.
 
-    What other threads fuse meanwhile is seen too. An operator that is alone in its chain, or that
-    was not recorded at all, gains nothing.
+    Chains of other threads during the call are included. An operator alone in its chain, or not
+    recorded at all, gains nothing.
     """
     if not callable(function):
         raise errors.wrong_type("fuse.explain", "function", "be callable", function)

@@ -13,15 +13,15 @@ from .replay.replays import replays_of
 
 
 class _Fuse:
-    """Run element-by-element operators as chains: `with gt.fuse():`, `@gt.fuse`, `gt.fuse(f)`.
+    """Run elementwise operators as chains: `with gt.fuse():`, `@gt.fuse`, `gt.fuse(f)`.
 
-    Within, they are recorded, and what needs their elements, another operator or a look at a value,
-    runs what was recorded as one loop. Every result is to the bit what it is without. A function
-    gets a block around each of its calls. GPUTENSOR_FUSE=off leaves everything as it is.
+    In the block operators are recorded. When elements are needed, by another operator or by Python,
+    the recorded operators run as one loop. Results have the same bits as without fusion. A
+    decorated function runs each call in a block. GPUTENSOR_FUSE=off disables fusion.
 
-    recompute: what only backward needs is computed again there, in the chain that reads it, where
-    that is arithmetic which moves fewer bytes than a store and a load. Its function runs its Python
-    in each call.
+    recompute: values needed only by backward are computed again there, in the chain that reads
+    them, if this arithmetic moves fewer bytes than a store and a load. The function's Python then
+    runs in each call.
 
     >>> x = gt.ones(3)
     >>> with gt.fuse():

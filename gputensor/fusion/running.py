@@ -1,12 +1,12 @@
-"""Who runs a chain: its device's executor, or, where that leaves it, the operators one by one.
+"""Running a chain: by its device's executor, or by the operators one by one.
 
 Note [A device's stub for chains]
-Somebody who brings a device, or knows better for CUDA, registers a stub of family "chain":
-`bind_op("chain", chain)` is asked once for a chain of two and more operators, see Note [A chain],
-and returns callable(device index, operands, scalars), or None where the operators are to run one by
-one. Operands are addresses of what `chain.stores` names, then of `chain.inputs`, laid out as
-`chain.geometry` says, an input broadcasting to `chain.walk`; of a CPU's number beside them it is
-the number. Random numbers are among the inputs.
+A backend for a further device, or a replacement for CUDA, registers a stub of family "chain":
+`bind_op("chain", chain)` is called once for a chain of two or more operators, see Note [A chain],
+and returns callable(device index, operands, scalars), or None to run the operators one by one.
+Operands are the addresses of `chain.stores`, then of `chain.inputs`, with the layouts of
+`chain.geometry`, inputs broadcasting to `chain.walk`; a 0-d CPU operand is passed as its number.
+Random numbers are among the inputs.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ watchers: list[Callable[[Chain, str], object]] = []
 def run_chain(
     chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any], reason: str
 ) -> None:
-    """Compute what the chain stores."""
+    """Compute the chain's stores."""
     for told in watchers:
         told(chain, reason)
     prepared(chain)(inputs, outputs, scalars)
 
 
 def prepared(chain: Chain) -> Run:
-    """What runs a chain."""
+    """The function that runs a chain."""
     run = _plans.get(chain)
     if run is None:
         if len(_plans) >= _BOUND:
@@ -86,7 +86,7 @@ def _stub(chain: Chain) -> stub.Bind | None:
 
 
 def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
-    """What launches a device's own kernel of a chain. See Note [A device's stub for chains]."""
+    """The launch of a device's own kernel for a chain. See Note [A device's stub for chains]."""
     place = chain.device
     launch = bind_op(stub.CHAIN, chain)
     if launch is None:
@@ -105,7 +105,7 @@ def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
 
 
 def _executor(chain: Chain) -> Any:
-    """The module that runs the chains of a device; None where that is left to the operators."""
+    """The executor module of a device; None if it has none."""
     name = f"{__package__}.{chain.device.type}"
     if len(chain.instructions) < 2 or find_spec(name) is None:
         return None
@@ -113,7 +113,7 @@ def _executor(chain: Chain) -> Any:
 
 
 def source(chain: Chain) -> str | None:
-    """What a chain is compiled from; None where nothing is compiled for it."""
+    """The source that a chain is compiled from; None if nothing is compiled."""
     part = drawn.without(chain) if _draws_first(chain) else chain
     if _stub(chain) is not None:
         return None
@@ -122,7 +122,7 @@ def source(chain: Chain) -> str | None:
 
 
 def _draws_first(chain: Chain) -> bool:
-    """Whether a chain's random numbers are written to memory, and read from there."""
+    """True if a chain's random numbers are written to memory first."""
     if not chain.drawn:
         return False
     executor = _executor(chain)
@@ -134,9 +134,9 @@ def _draws_first(chain: Chain) -> bool:
 def one_by_one(
     chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
 ) -> None:
-    """What the operators do when nothing is recorded."""
+    """Run the chain's operators one by one."""
     values: list[Any] = [*inputs]
-    further: dict[int, list[Any]] = {}  # all results of those with several
+    further: dict[int, list[Any]] = {}  # all results of operators with several
     for step in chain.instructions:
         number = len(values)
         given = tuple([values[x] if x >= 0 else scalars[-1 - x] for x in step.operands])
@@ -166,7 +166,7 @@ def one_by_one(
 
 
 def further_results(chain: Chain, number: int, outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Where an instruction's further results go: outputs of the chain, or new memory."""
+    """Tensors for an instruction's further results: outputs of the chain, or new memory."""
     found = []
     what = chain.instructions[number - len(chain.inputs)].what
     stored = {

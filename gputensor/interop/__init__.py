@@ -1,13 +1,11 @@
-"""Makes tensors known to libraries that know arrays by a list of their own: one module for each.
+"""Registration of tensors in libraries with their own tables of array types: one module for each.
 
-Note [Clients]: most libraries take what has `__array_namespace__`, `__array__` or DLPack, and need
-nothing of this. Dask, einops, opt_einsum, torch.utils.data and xarray look a tensor's type up in
-tables of theirs, which somebody has to fill, and they call nothing of a type that is not on them.
-So their modules that hold the tables are waited for: `gputensor.__init__` has a finder on
-`sys.meta_path`, which says None to all names but theirs, and else asks here. The client's own
-loader runs, then `register(module)` of the shim that is named like the client. What was imported
-before gputensor is registered at once. A shim imports nothing of its client, and is not loaded
-without it.
+Note [Clients]: most libraries accept objects with `__array_namespace__`, `__array__` or DLPack and
+need nothing here. Dask, einops, opt_einsum, torch.utils.data and xarray look up a tensor's type in
+their own tables and ignore types that are not in them. So `gputensor.__init__` adds a finder to
+`sys.meta_path`, which returns None for all modules but theirs. For their modules the client's own
+loader runs, then `register(module)` of the shim with the client's name. Clients imported before
+gputensor are registered at once. A shim imports nothing of its client and is loaded only with it.
 """
 
 from __future__ import annotations

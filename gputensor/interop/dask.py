@@ -52,7 +52,7 @@ def _dtype_type() -> type:
 
 
 def token(x: Tensor) -> tuple[Any, ...]:
-    """The same for equal elements of one dtype, sizes and device, in any process."""
+    """A token, equal for equal elements, dtype, sizes and device, in any process."""
     from ..core.device import META
     from ..tensor.base import materialised
 
@@ -93,8 +93,8 @@ def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
 def count(
     x: Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = float, **options: Any
 ) -> Any:
-    """How many elements a sum along `axis` adds, in the sizes of that sum: NumPy's, by which chunks
-    on the CPU are divided as NumPy's own are; a tensor for chunks of other devices."""
+    """The number of elements that a sum along `axis` adds, in the sizes of that sum: a NumPy array
+    for chunks on the CPU, a tensor for chunks of other devices."""
     sizes = x._geometry.sizes
     if axis is None and not keepdims:
         return np.prod(sizes, dtype=np.dtype(dtype))

@@ -1,1 +1,1 @@
-"""What stands between a call and its kernels: modes, subclasses, lazy views."""
+"""Kernels between a call and its backend: modes, subclasses, lazy views."""

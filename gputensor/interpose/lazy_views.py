@@ -1,12 +1,12 @@
-"""Tensors whose elements are not what lies in memory: conjugates, negatives and efficient zeros.
+"""Tensors whose memory does not hold their elements: conjugates, negatives and efficient zeros.
 
 Note [Lazy views]
 `x.conj()` and `x.imag` of a conjugate are views with one bit more in their key set (Conjugate,
 Negative); an efficient zero has the bit ZeroTensor and no memory at all. The bits are dispatch
-keys, so ordinary tensors pay nothing. Views carry a bit along. Every other operator meets the
-fallback of the key, which hands it a copy where the elements lie as they are and writes what it
-changed back; only what is registered here knows better, and what `reads` of its row in
-native_functions.yaml says. Kernels never see a bit: they work on `_as_it_lies`.
+keys, so ordinary tensors pay nothing. Views keep the bit. Every other operator reaches the fallback
+of the key, which passes it a materialised copy and writes changes back; exceptions are the
+operators registered here, and operators with the field `reads` in native_functions.yaml. Kernels
+never see a bit: they get `_as_it_lies`.
 Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. Other than there, the keys
 stay on within a DispatchMode (PyTorch 2.13 reads conjugates unconjugated in one), and x / zero is
 x / 0 and not inf.
@@ -46,7 +46,7 @@ def install() -> None:
         keys.key("ZeroTensor"), lambda table, key_set: _make(table, "ZeroTensor", ZERO), "maker"
     )
     for key in ("Conjugate", "Negative", "ZeroTensor"):
-        # Its kernel goes on to copy_ with its own key set, which must keep the bits.
+        # Its kernel calls copy_ with its own key set, which must keep the bits.
         dispatcher.register_behind("aten::clone", keys.key(key), None, "fallthrough")
     for name, key, kernel in (
         ("copy_", "Conjugate", _copy_turned),
@@ -105,9 +105,9 @@ def _make(table: Table, key: str, bit: int) -> Kernel:
 
 
 def _passes(operator: Operator, bit: int) -> bool:
-    """True for views, which carry the bit along, and for what does not read elements.
+    """True for views, which keep the bit, and for operators that do not read elements.
 
-    Zeros without memory cannot bear that what a tensor looks at is changed.
+    Zeros without memory do not allow changes of their storage or geometry.
     """
     tags = operator.tags
     if "reads_storage" in tags:
@@ -121,7 +121,7 @@ def _passes(operator: Operator, bit: int) -> bool:
 
 
 def clone_below(tensor: Tensor) -> Tensor:
-    """A copy whose elements lie as they are; below autograd and the version counter."""
+    """A materialised copy; below autograd and the version counter."""
     key_set = _below(tensor._keys)
     return _operators.clone.redispatch_table[key_set](key_set, tensor, None)
 
@@ -158,7 +158,7 @@ def _with_originals(result: Any, changed: list[tuple[Tensor, Tensor]]) -> Any:
 
 
 def _as_it_lies(tensor: Tensor) -> Tensor:
-    """The same memory without the bits: what kernels may work on."""
+    """The same memory without the bits, for kernels."""
     view = view_of(tensor, tensor._geometry, tensor._offset)
     view._keys &= ~LAZY
     return view
@@ -226,7 +226,7 @@ def _conj_physical_as_it_lies(key_set: int, self: Tensor) -> Tensor:
 
 
 def _neg_as_it_lies(key_set: int, self: Tensor) -> Tensor:
-    # Only the Negative bit is dealt with: a conjugate goes on to its own fallback.
+    # Only the Negative bit is handled here; a conjugate continues to its own fallback.
     view = view_of(self, self._geometry, self._offset)
     view._keys &= ~NEGATIVE
     key_set = key_set & ~NEGATIVE & BELOW_ADINPLACEORVIEW
@@ -240,7 +240,7 @@ _META_KEYS = keys.key_set(("Meta",))
 
 
 def _result(operator: Operator, self: Any, other: Any, *rest: Any) -> Tensor:
-    """An efficient zero with the sizes and dtype that the operator would give."""
+    """An efficient zero with the sizes and dtype of the operator's result."""
     place = _common_device(operator, self, other)
     made = operator.redispatch_table[_META_KEYS](_META_KEYS, _on_meta(self), _on_meta(other), *rest)
     return zero_tensor(made._geometry, place)
@@ -255,7 +255,7 @@ def _on_meta(operand: Any) -> Any:
 
 
 def _common_device(operator: Operator, self: Any, other: Any) -> Any:
-    """The operands' device, a CPU scalar beside another device's operand let through."""
+    """The operands' device; a CPU scalar may be combined with another device's operand."""
     tensors = [x for x in (self, other) if hasattr(x, "_keys")]
     place = next((x._device for x in tensors if x._device is not CPU), CPU)
     for x in tensors:

@@ -1,4 +1,4 @@
-"""Python code in the place of operators: for a block (`DispatchMode`) or for a type (subclasses).
+"""Python code that replaces operators: in a block (`DispatchMode`) or for a type (subclasses).
 
     class Counting(gt.DispatchMode):
         def __gputensor_dispatch__(self, op, types, args=(), kwargs=None):
@@ -8,10 +8,10 @@
     with Counting():
         x + 1
 
-Both hang on the dispatch key Python, which a mode puts into the thread's state and a subclass into
-the key sets of its tensors; who uses neither pays nothing. Handlers run below autograd, with the
-innermost mode taken off the stack. Source: torch/csrc/autograd/python_fallback.cpp and
-torch/utils/_python_dispatch.py. Other than there, conjugates stay lazy within a handler.
+Both use the dispatch key Python, which a mode adds to the thread's state and a subclass to the key
+sets of its tensors; other calls pay nothing. Handlers run below autograd, with the innermost mode
+removed from the stack. Source: torch/csrc/autograd/python_fallback.cpp and
+torch/utils/_python_dispatch.py. Unlike there, conjugates stay lazy within a handler.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from ..dispatch.tls import ExcludeDispatchKeys, unrecorded
 
 # Innermost last. Per thread and per task, like the dispatcher's state.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
-# A clone keeps what its operand's elements stand for: it passes that key, and then reads it.
+# A clone materialises its operand: it passes the key and then reads the elements.
 _BELOW = keys.below("Python") | keys.LAZY
-# What has had its turn when a handler runs; materialising conjugates has not, as views may be made.
+# Keys already handled when a handler runs; conjugates are not materialised yet, since handlers may
+# make views.
 _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
 
@@ -93,7 +94,7 @@ def current_modes() -> tuple[DispatchMode, ...]:
 
 
 class no_dispatch(ExcludeDispatchKeys):
-    """Within the block neither modes nor handlers of subclasses are asked."""
+    """Disable modes and handlers of subclasses within the block."""
 
     def __init__(self) -> None:
         super().__init__("Python")
@@ -133,7 +134,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _handlers(args: Sequence[Any], places: Sequence[int]) -> list[type]:
-    """The operands' classes that have a handler, derived ones before their bases, else in order.
+    """The operands' classes with a handler, in order, but subclasses before their bases.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, append_overloaded_arg.
     """

@@ -1,4 +1,4 @@
-"""What is between every call and its kernel, brought up by the first call of all."""
+"""Imports the kernels between calls and backends; run by the first call of the process."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TensorIterator: how operands of one operator meet, and how their memory is walked."""
+"""TensorIterator: broadcasting and promotion of operands, and the walk over their memory."""

@@ -1,4 +1,4 @@
-"""Broadcasting: the sizes that operands share, and an operand's strides seen over these sizes."""
+"""Broadcasting: the common sizes of operands, and an operand's strides over these sizes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def broadcast_sizes(a: Sizes, b: Sizes) -> Sizes | None:
 
 
 def common_sizes(op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> Sizes:
-    """The broadcast sizes of all tensors that decide them; () where there is none.
+    """The broadcast sizes of all tensors; () without tensors.
 
-    outputs: those that cannot be resized, so that inputs are broadcast to them.
+    outputs: outputs that cannot be resized, to which inputs are broadcast.
     Raises: ShapeError naming the first two arguments that do not broadcast with each other.
     """
     sizes: Sizes = ()

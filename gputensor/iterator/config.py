@@ -1,4 +1,4 @@
-"""What an iteration may assume and must check: the flags of PyTorch's TensorIteratorConfig.
+"""Assumptions and checks of an iteration: the flags of PyTorch's TensorIteratorConfig.
 
 Values only; `plan.build` obeys them. The public builder is `tensor_iterator.TensorIteratorConfig`.
 """
@@ -15,21 +15,21 @@ _DEFAULTS: dict[str, Any] = {
     # Inputs and given outputs have one dtype. Never together with promotion or casting.
     "check_all_same_dtype": True,
     "check_all_same_device": True,
-    # A given output of the wrong size is resized; else it is an error.
+    # Resize a given output of the wrong size; False makes that an error.
     "resize_outputs": True,
-    # Inputs from this index on meet in their result type, a mask before it does not; None: none do.
+    # Inputs from this index on promote; a mask before it does not. None: no input promotes.
     "promote_from": None,
-    # Where that type is bool or an integer, the default dtype takes its place.
+    # Replace a bool or integer result type by the default dtype.
     "promote_integer_inputs_to_float": False,
     # A given output may have another dtype than the result; kernels cast as they store.
     "cast_common_dtype_to_outputs": False,
     # … but only one that the result can be cast to.
     "enforce_safe_casting_to_output": False,
-    # So many zero-dim CPU tensors may stand beside operands of another device.
+    # The number of 0-d CPU tensors allowed among operands of another device.
     "cpu_scalars": 0,
     # Elements are visited in row-major order: the last dimension is fastest.
     "enforce_linear_iteration": False,
-    # dtype of outputs to be allocated, whatever the inputs are.
+    # The dtype of allocated outputs, independent of the inputs.
     "static_dtype": None,
     # Names of the inputs, for messages; an output is "out", or "self" where it is also an input.
     "arg_names": ("self", "other"),
@@ -87,5 +87,5 @@ COPY = Config(
     check_all_same_dtype=False, check_all_same_device=False, resize_outputs=False,
     cast_common_dtype_to_outputs=True, arg_names=("src",),
 )  # fmt: skip
-# For the names alone: `build_reduction` has rules of its own.
+# Only for names: `build_reduction` has its own rules.
 REDUCTION = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))

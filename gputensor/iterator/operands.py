@@ -19,7 +19,7 @@ Operands = tuple[Any, ...]
 
 
 def common_device(op: str, config: Any, outputs: Operands, inputs: Operands) -> tuple[Any, Sizes]:
-    """The device of the first operand off the CPU, and the indices of the CPU scalars beside it."""
+    """The device of the first operand outside the CPU, and the indices of CPU scalars."""
     named = _named_tensors(config, outputs, inputs)
     first = next(entry for entry in named if entry[2][1] is not CPU)
     device = first[2][1]
@@ -43,7 +43,7 @@ def _named_tensors(config: Any, outputs: Operands, inputs: Operands) -> list[tup
 
 
 def output_name(config: Any, output: Any, inputs: Operands) -> str:
-    """`self` for what the operator writes in place, `out` for what it was given to write to."""
+    """`self` for an operand written in place, `out` for a given output."""
     return "self" if not config.resize_outputs or is_read_write(output, inputs) else "out"
 
 
@@ -55,7 +55,7 @@ def is_read_write(output: Any, inputs: Operands) -> bool:
 
 
 def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> Any:
-    """The dtype in which promoting inputs meet. A mask before them must be bool."""
+    """The common dtype of promoting inputs. A mask before them must be bool."""
     start = config.promote_from
     if start:
         for i, x in enumerate(inputs[:start]):
@@ -92,7 +92,7 @@ def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fall
 def output_action(
     op: str, config: Any, output: Any, inputs: Operands, sizes: Sizes, result: Any
 ) -> str:
-    """What becomes of an output, after checking that the result may be written to it."""
+    """The action for an output, after checking that the result may be written to it."""
     if output is None:
         return ALLOCATE
     geometry = output[0]

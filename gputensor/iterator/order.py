@@ -15,11 +15,12 @@ Sizes = tuple[int, ...]
 def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> list[int]:
     """Dimension numbers from the innermost outwards.
 
-    operands: strides over `shape` of every operand whose layout is known, outputs first; the first
-    `n_reduced` are outputs of a reduction, with stride 0 on the reduced dimensions, which go inner.
+    operands: strides over `shape` of every operand with a known layout, outputs first; the first
+    `n_reduced` are outputs of a reduction, with stride 0 on the reduced dimensions, which become
+    innermost.
 
-    A stable insertion sort over a comparison that may say nothing: an element walks inward over
-    dimensions that no operand tells apart from it, and past one only where an operand says so.
+    A stable insertion sort with a comparison that may be undecided: a dimension moves inward over
+    dimensions that compare undecided, and past one only if an operand decides so.
     """
     order = list(range(len(shape) - 1, -1, -1))
     for i in range(1, len(order)):

@@ -1,8 +1,8 @@
 """Memory overlap: may an output be written while it, or an input, is read.
 
-What follows from a geometry alone belongs to the plan; what needs addresses is checked per call.
-Memory is compared, not Storage objects: the twin that `.data` has, and memory of others that was
-imported twice, have a storage each. Tensors are known here by their slots.
+Checks that need only a geometry are made in the plan; checks that need addresses are made per call.
+Memory is compared, not Storage objects, since the tensor of `.data` and memory imported twice have
+separate storages. This module reads only slots of tensors.
 Source: ATen/MemoryOverlap.cpp.
 """
 
@@ -17,7 +17,7 @@ from ..core import errors
 NO, YES, TOO_HARD = range(3)
 FULL, PARTIAL = 3, 4
 
-# How long NumPy may search for a shared byte of two layouts with gaps, in candidate solutions.
+# The bound on NumPy's search for a shared byte of two layouts with gaps, in candidate solutions.
 _MAX_WORK: Any = 1000  # NumPy's stubs know of 0 and -1 alone
 # Offsets within one storage stand for addresses there; NumPy takes 0 for no memory.
 _BASE = 1 << 12
@@ -34,9 +34,9 @@ def internal_overlap(geometry: Any) -> int:
 
 
 def pair_overlap(a: Any, a_begin: int, b: Any, b_begin: int) -> int:
-    """How two geometries overlap that begin at these bytes of one memory.
+    """The overlap of two geometries that begin at these bytes of one memory.
 
-    NO, FULL (the same elements in the same places), PARTIAL, or TOO_HARD where either has gaps.
+    NO, FULL (the same elements at the same places), PARTIAL, or TOO_HARD if either has gaps.
     Dimensions of size 1 make no difference.
     """
     if a.numel == 0 or b.numel == 0:
@@ -57,9 +57,9 @@ def _walk(geometry: Any) -> list[tuple[int, int]]:
 
 
 def relation(out: Any, x: Any, shape: Any = None) -> int:
-    """How a tensor `out` overlaps with a tensor `x`, as pair_overlap.
+    """The overlap of a tensor `out` with a tensor `x`, as in pair_overlap.
 
-    shape: the geometry that `out` is about to have; the one it has if not given.
+    shape: the future geometry of `out`; by default its present one.
     """
     shape = shape or out._geometry
     begins = _begins(out, x, shape)
@@ -67,8 +67,9 @@ def relation(out: Any, x: Any, shape: Any = None) -> int:
 
 
 def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
-    """Where two tensors begin in one memory, in bytes; None where they have none in common. An `a`
-    that outgrows its storage with geometry `shape` is moved, and all its twins with it."""
+    """The first bytes of two tensors in one memory; None if they share none. A tensor `a` that
+    outgrows its storage with geometry `shape` is moved together with all tensors that share the
+    storage."""
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
         return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize
@@ -115,7 +116,7 @@ def check_itself(op: str, out: Any, arg: str = "out") -> None:
 
 
 def _share_bytes(out: Any, x: Any, shape: Any) -> bool:
-    """Whether two layouts with gaps have a byte in common; True where finding out takes long."""
+    """True if two layouts with gaps share a byte, or if the search takes too long."""
     shape = shape or out._geometry
     begins = _begins(out, x, shape)
     assert begins is not None

@@ -19,8 +19,8 @@ from ..core.geometry import Sizes
 GRAIN = 32768
 # Below this many elements, waking a second thread costs more than a bare ufunc gains.
 POINTWISE_FROM = 1 << 20
-# What a thread takes at a time: of a bare ufunc, which reads and writes once; and of a loop of
-# several ufuncs, whose results in between stay in the cache, and which is split from four on.
+# Elements that a thread takes at a time: for a single ufunc, which reads and writes once; and for a
+# loop of several ufuncs with intermediate results in the cache, split from four blocks on.
 BLOCK = 1 << 17
 COMPOSED_BLOCK = 1 << 16
 # Parts of one range differ in size by at most a share of 1 / this many per thread.
@@ -45,7 +45,7 @@ def for_each(shape: Sizes, work: Callable[[int, int], object], grain: int = GRAI
 def block_size(shape: Sizes, numel: int, n_blocks: int) -> int:
     """Elements in the largest run of whole inner dimensions of which there are `n_blocks` or more.
 
-    Ranges that begin at its multiples have no ragged rows, so a range of a tensor with many tiny
+    Ranges that begin at its multiples have no partial rows, so a range of a tensor with many small
     dimensions does not begin with a step for each.
     """
     block = 1
@@ -62,8 +62,8 @@ def pointwise(
 ) -> None:  # fmt: skip
     """`loop(*arrays, *params, out)`, warnings off, in blocks along a slow dimension of `out`.
 
-    arrays: ndarrays that broadcast to `out`, or numbers. A thread takes the next block when it is
-    free, so that one whose CPU is busy elsewhere holds nobody up.
+    arrays: ndarrays that broadcast to `out`, or numbers. Each free thread takes the next block, so
+    a thread on a busy CPU does not delay the others.
     """
     if out.ndim == 0 or out.size == 0:
         quiet.run(loop, *arrays, *params, out)
@@ -81,7 +81,8 @@ def pointwise(
 
 
 def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:
-    """The dimension of the largest stride of those that make `n_parts` parts; else the longest."""
+    """The dimension with the largest stride among those of at least `n_parts` elements; otherwise
+    the longest."""
     wide = [d for d, size in enumerate(array.shape) if size >= n_parts]
     if wide:
         return max(wide, key=lambda d: array.strides[d])

@@ -1,11 +1,11 @@
-"""Plans: what an operator call decides from geometries, devices and number types, before it runs.
+"""Plans: decisions of an operator call that depend only on geometries, devices and number types.
 
-`build` is called on a plan cache miss and `build_reduction` likewise; both are pure. Values and
+`build` and `build_reduction` are called on a plan cache miss; both are pure. Values and
 addresses never enter a plan. It does not allocate, and does not check partial overlap
 (`overlap.check`, per call).
 
 The steps are PyTorch's (ATen/TensorIterator.cpp, TensorIteratorBase::build): broadcast, device,
-dtype, outputs of the wrong size, then the fast set-up, or else order, strides and coalescing.
+dtype, outputs of the wrong size, then the fast set-up, or order, strides and coalescing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STAY = (0,)
 
 
 class OutputPlan:
-    """An output's geometry and how it comes to have it: ALLOCATE, KEEP (given, fits) or RESIZE."""
+    """An output's geometry and the action for it: ALLOCATE, KEEP (given, fits) or RESIZE."""
 
     __slots__ = ("geometry", "action")
     geometry: Geometry
@@ -47,15 +47,15 @@ class OutputPlan:
 class Plan:
     """How one operator walks its operands, outputs first.
 
-    sizes: the broadcast sizes. common_dtype: the dtype to compute in; of inputs that are not
-    promoted, the first one's. device: None where there is no tensor operand.
+    sizes: the broadcast sizes. common_dtype: the dtype to compute in; without promotion the first
+    input's. device: None without a tensor operand.
     dtypes: per operand as stored; common_dtype for numbers and scalar operands.
     shape, stride_bytes: the coalesced walk, index 0 fastest; () where sizes is (). stride_bytes[i]
-    is None for a number and for the zero-dim CPU tensors (`scalar_operands`) beside another
-    device's operands, whose values are packed like numbers'.
-    n_reduced: so many leading dimensions of `shape` are reduced (0 unless a reduction).
-    elementwise_dense: the tensor operands share sizes and strides and are dense, so that NumPy,
-    asked to allocate, gives the result this plan's layout.
+    is None for a number and for a 0-d CPU tensor (`scalar_operands`) among operands of another
+    device, whose value is packed like a number.
+    n_reduced: the number of leading dimensions of `shape` that are reduced (0 unless a reduction).
+    elementwise_dense: the tensor operands have equal sizes and strides and are dense, so that NumPy
+    allocates the result in this plan's layout.
     """
 
     __slots__ = (
@@ -95,9 +95,9 @@ def build(
 
     Operands are (geometry, device) pairs, inputs also Python number types; an output may be None,
     to be allocated. An output that is also an input is the same pair object in both.
-    out_dtype: of the result where it is not the common dtype, or what tells it from that (abs of
-    complex); is_like_input: a result of another dtype is then laid out as the first input.
-    static_sizes: of the outputs, where operands do not decide it.
+    out_dtype: the result's dtype if it is not the common dtype, or a function of the common dtype
+    (abs of complex); is_like_input: a result of another dtype then has the layout of the first
+    input. static_sizes: the outputs' sizes, if operands do not determine them.
     Raises: the house errors on shape, device, dtype and an output's internal overlap.
     """
     plan = Plan()
@@ -150,8 +150,8 @@ def build(
 
 
 def over_sizes(model: Plan, sizes: Sizes) -> Plan:
-    """`build` over again where all tensor operands are row-major and of these sizes, neither empty
-    nor 0-d, as those of `model` were of others: such plans differ in their sizes alone."""
+    """The plan for row-major tensor operands of these sizes, neither empty nor 0-d, derived from
+    `model`, the plan for other sizes: the plans differ only in sizes."""
     plan = Plan()
     plan.op, plan.config, plan.sizes = model.op, model.config, sizes
     plan.common_dtype, plan.device = model.common_dtype, model.device
@@ -168,10 +168,10 @@ def over_sizes(model: Plan, sizes: Sizes) -> Plan:
 def _dense_walk(
     config: Any, sizes: Sizes, known: list[Geometry], has_numbers: bool
 ) -> Sizes | None:
-    """Strides of fresh outputs where all operands walk dense memory in one order, else None.
+    """Strides of new outputs if all operands walk dense memory in one order, or None.
 
-    Zero-dim operands and numbers stay where they are. PyTorch sorts dimensions where there are
-    any; over row-major operands that comes to the same. Source: compute_fast_setup_type.
+    0-d operands and numbers have no strides. PyTorch sorts dimensions if there are any; for
+    row-major operands the result is the same. Source: compute_fast_setup_type.
     """
     model: Any = None
     has_scalars = has_numbers
@@ -208,12 +208,11 @@ def _cast_strides(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     has_numbers: bool,
 ) -> Sizes | None:  # fmt: skip
-    """Strides of fresh outputs where PyTorch's CPU orders dimensions by copies, None where it does
-    not.
+    """Strides of new outputs if PyTorch's CPU code orders dimensions by casted copies, or None.
 
-    Before it looks at strides it casts operands of another dtype than the common one, and copies
-    of what has gaps or repeats are dense. Other devices follow, so that a result's layout is one on
-    all of them. Source: TensorIterator.cpp, compute_types.
+    PyTorch casts operands to the common dtype before it reads strides, and copies of operands with
+    gaps or repeats are dense. Other devices here do the same, so that a result has one layout on
+    all devices. Source: TensorIterator.cpp, compute_types.
     """
     config, common = plan.config, plan.common_dtype
     if config.promote_from is None or KEEP in actions:
@@ -349,7 +348,7 @@ def build_reduction(
         out_sizes = tuple([s for d, s in enumerate(sizes) if d not in reduced])
     made = _reduction_output(op, config, self_operand, output, out_sizes, out_dtype)
 
-    # The output seen over the input's sizes: it stays where it is along reduced dimensions.
+    # The output's strides over the input's sizes: 0 along reduced dimensions.
     out_strides = iter(made.geometry.stride_bytes)
     seen = []
     for d in range(len(sizes)):

@@ -1,6 +1,7 @@
-"""Walks along one dimension: rows of `n` elements, wherever they lie, for softmax and its like.
+"""Walks along one dimension: rows of `n` elements with any strides, for softmax and similar
+operators.
 
-The row's dimension stays by itself; the others are sorted and coalesced, as the iterator does.
+The row's dimension is kept; the others are sorted and coalesced, as in the iterator.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from .order import dimension_order
 
 
 class Rows:
-    """What a stub gets as its plan: operands of equal sizes, walked along one dimension.
+    """The plan for a stub: operands of equal sizes, walked along one dimension.
 
-    shape: (elements of a row, *the other dimensions), coalesced, fastest first behind the row's.
+    shape: (elements of a row, *other dimensions), coalesced, fastest first after the row's.
     stride_bytes, dtypes: of each operand, outputs first.
     """
 

@@ -32,10 +32,10 @@ def can_use_32bit(shape: Shape, stride_bytes: Strides) -> bool:
 
 
 class Piece:
-    """A part of a walk whose offsets fit 32 bits.
+    """A part of a walk with offsets that fit 32 bits.
 
-    offset_bytes: where each operand begins in it (None without memory). accumulate: an earlier
-    piece wrote to the same outputs. is_final: no later one will.
+    offset_bytes: the first byte of each operand (None without memory). accumulate: an earlier piece
+    wrote to the same outputs. is_final: no later piece will.
     """
 
     __slots__ = ("shape", "offset_bytes", "accumulate", "is_final")
@@ -85,7 +85,7 @@ def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
 def split_32bit(shape: Shape, stride_bytes: Strides, n_reduced: int = 0) -> Iterator[Piece]:
     """Pieces with 32-bit offsets that cover the walk once, in memory order of the split dimensions.
 
-    n_reduced: so many leading dimensions are reduced.
+    n_reduced: the number of leading reduced dimensions.
     """
     start = tuple([None if s is None else 0 for s in stride_bytes])
     waiting = [Piece(shape, start, False, True)]
@@ -123,7 +123,7 @@ class DimCounter:
         return self.offset >= self.end
 
     def max_2d_step(self) -> tuple[int, int]:
-        """How far the two innermost dimensions run on from here; (n, 1) off a row's start."""
+        """The remaining extent of the two innermost dimensions; (n, 1) if not at a row's start."""
         shape, values, left = self.shape, self.values, self.end - self.offset
         if not shape:
             return 1, 1

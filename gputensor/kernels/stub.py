@@ -1,12 +1,12 @@
-"""From (family, op, device) to what runs: a NumPy loop, a CUDA launch, or a further device's
+"""Lookup of kernels by (family, op, device): a NumPy loop, a CUDA launch, or a further device's
 kernel.
 
-Nothing is listed anywhere: `kernels/cpu/<family>.py` and `kernels/cuda/<family>.cu` are found by
-their path, and a further device registers its own `bind`. Native code binds once per plan and calls
-what it got; the CPU's callables take arrays, all others take (device index, operands, scalars) with
-an operand per pointer or Python number.
+There is no list: `kernels/cpu/<family>.py` and `kernels/cuda/<family>.cu` are found by their path,
+and a further device registers its own `bind`. Native code binds once per plan and calls the result;
+the CPU's callables take arrays, all others take (device index, operands, scalars) with an operand
+per pointer or Python number.
 
-A family of somebody's own is declared first, so that a misspelt one is noticed:
+A user's family is declared first, so that a misspelt name raises:
     gelu = declare_stub("gelu")
     gelu.register("cuda", bind_gelu)              # bind_gelu(op, plan) -> callable, as above
     gelu.bind("gelu", "cuda", plan)(0, (out, x), ())
@@ -36,8 +36,8 @@ _cpu_loops: dict[str, Any] = {}
 
 
 def cpu(family: str) -> Any:
-    """The loops of a family on the CPU by their names: those of `kernels/compiled/<family>.py`
-    where the library runs, and NumPy's of `kernels/cpu/<family>.py`."""
+    """The loops of a family on the CPU by name: of `kernels/compiled/<family>.py` with the library,
+    otherwise NumPy's of `kernels/cpu/<family>.py`."""
     found = _cpu_loops.get(family)
     if found is None:
         plain = importlib.import_module(f"{__package__}.cpu.{family}")
@@ -57,7 +57,7 @@ def cpu_loop(
     family: str, op: str, inputs: tuple[Any, ...], common: dtype, out: dtype
 ) -> Callable[..., Any]:
     """The loop `(*inputs, *scalars, out=None)` of a pointwise operator on the CPU: the compiled one
-    where there is one, else NumPy's."""
+    if it exists, otherwise NumPy's."""
     found = library.bind(family, op, inputs, common, out, _Numpys(family, op, inputs, common, out))
     if found is not None:
         return found
@@ -66,12 +66,12 @@ def cpu_loop(
 
 
 def is_compiled(loop: object) -> bool:
-    """Whether `cpu_loop` gave a compiled loop, which shares its work over threads by itself."""
+    """True for a compiled loop of `cpu_loop`, which uses threads by itself."""
     return type(loop) is BuiltinFunctionType
 
 
 def looks_at_values(loop: object) -> bool:
-    """Whether a loop that `cpu_loop` gave raises for some values, which no chain may put off."""
+    """True for a loop of `cpu_loop` that raises for some values, which no chain may delay."""
     if is_compiled(loop):
         return getattr(loop, "__name__", "") == "looking_loop"
     return getattr(loop, "looks_at_values", False)
@@ -100,15 +100,14 @@ def cuda(family: str) -> ModuleType:
     return binding.launches(family)
 
 
-# What `gt.fuse` recorded, as one kernel: its op and, in a plan's place, the chain
-# (fusion/running.py).
+# The family of fused chains: its op, and instead of a plan the chain (fusion/running.py).
 CHAIN = "chain"
-# A stub of the whole family does not serve these, whose operands are others: they are named.
+# Ops with other operands: a stub of the whole family does not serve them, only one that names them.
 _APART = {("copy", "pack")}
 
 
 def registered(family: str, op: str, device_type: str) -> Bind | None:
-    """What `register_stub` was given for an op of a family on a device type."""
+    """The registered `bind_op` for an op of a family on a device type, or None."""
     whole = "" if (family, op) not in _APART else op
     return _registered.get((device_type, family, op)) or _registered.get(
         (device_type, family, whole)
@@ -116,13 +115,13 @@ def registered(family: str, op: str, device_type: str) -> Bind | None:
 
 
 def serves(family: str, op: str, device_type: str) -> bool:
-    """Whether `bind` finds something for this op there; True of the devices that we bring."""
+    """True if `bind` finds a kernel for this op on the device; always for built-in devices."""
     return device_type in ("cpu", "cuda", "meta") or registered(family, op, device_type) is not None
 
 
 def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., None]:
-    """What runs `op` over a plan's layout on a device that is not the CPU. Returns: callable(device
-    index, (pointer or number per operand, outputs first), scalars). On meta nothing runs."""
+    """Bind `op` to a plan's layout on a device other than the CPU. Returns: callable(device index,
+    (pointer or number per operand, outputs first), scalars). On meta it does nothing."""
     if device_type == "meta":
         return nothing
     found = registered(family, op, device_type)
@@ -147,7 +146,7 @@ def nothing(device_index: int, operands: tuple[Any, ...], scalars: tuple[Any, ..
 
 
 class Stub:
-    """A family of kernels declared by somebody else than us; see the top of this file."""
+    """A user-declared family of kernels; see the top of this file."""
 
     __slots__ = ("family",)
 
@@ -159,11 +158,11 @@ class Stub:
         return register_stub(device_type, self.family, bind_op, *ops)
 
     def bind(self, op: str, device_type: str, plan: Any) -> Callable[..., None]:
-        """What runs `op` over the plan on the device. Raises: DispatchError if nothing does."""
+        """Bind `op` to the plan on the device. Raises: DispatchError without a kernel."""
         return bind(self.family, op, device_type, plan)
 
     def remove(self) -> None:
-        """Forget the family; what was registered for it stays until it is undone."""
+        """Remove the family; its registrations stay until they are undone."""
         if _declared.get(self.family) is self:
             del _declared[self.family]
 
@@ -190,7 +189,7 @@ def _ours() -> frozenset[str]:
 
 
 def ops_of(family: str) -> frozenset[str]:
-    """The ops that native code asks a family of ours for: those its file for the CPU loops over."""
+    """The ops of a built-in family: those with a loop in its CPU file."""
     if family == CHAIN:
         return frozenset((CHAIN,))
     module = importlib.import_module(f"{__package__}.cpu.{family}")
@@ -203,12 +202,12 @@ def ops_of(family: str) -> frozenset[str]:
 
 
 def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
-    """Let `bind_op(op, plan)` serve a family, or these ops of it; returns a function that undoes
-    it.
+    """Register `bind_op(op, plan)` for a family, or for these ops of it; return a function that
+    undoes it.
 
-    The plan carries shape and stride bytes, coalesced, and dtypes; never a raw view. The newest
-    registration serves; taken back in any order, the newest that is left does.
-    Raises: ArgumentError for a family, an op or a device type that is not there.
+    The plan contains coalesced shape and stride bytes, and dtypes. The newest remaining
+    registration is used; they may be undone in any order.
+    Raises: ArgumentError for an unknown family, op or device type.
     """
     if family not in families():
         raise errors.no_family(family, families())

@@ -24,11 +24,11 @@ __all__ = ["contiguous", "copy", "explain", "pack"]
 
 
 def explain(dst: Any, src: Any) -> Explanation:
-    """What a GPU does when `src` is copied into `dst`: the walk, the kernel, its tiles, and why.
+    """Explain a GPU's copy of `src` into `dst`: the walk, the kernel, its tiles, and the reasons.
 
     dst, src: arrays of any library on any device, `meta` too; neither is read or written. The plan
-    is that of dst's GPU, of an H200 where dst is on none. The answer prints as a drawing, and
-    `.to_dict()` has the same as data.
+    is for dst's GPU, or for an H200 if dst is on none. The result prints as a drawing; `.to_dict()`
+    returns it as data.
     """
     from ..kernels.cuda import copy_explain, copy_launch
 

@@ -1,8 +1,8 @@
 """`gt.layout.contiguous` and `copy`: layout copies on arrays of any library.
 
-The planner, the kernels and the CPU loops are those of `copy_`; no tensor is made of what a call is
-given where memory can be described without one. On a GPU the work goes to the caller's current
-stream, in order with what the caller has queued there, and the host waits for nothing.
+The planner, the kernels and the CPU loops are those of `copy_`; arguments are not converted to
+tensors if their memory can be described without that. On a GPU the work is queued on the caller's
+current stream, and the host does not wait.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
 
 
 def _is_dense(x: ForeignArray, form: memory_format) -> bool:
-    """Whether the strides are the format's; those of single elements do not count."""
+    """True if the strides are the format's; strides of size 1 are ignored."""
     size = x.dtype.itemsize
     wanted = formats.strides_for("layout.contiguous", x.sizes, form)
     same = (n == 1 or s == w * size for n, s, w in zip(x.sizes, x.stride_bytes, wanted))
@@ -104,7 +104,7 @@ def move(op: str, dst: ForeignArray, src: ForeignArray) -> None:
     if dst.place is CPU:
         source = src.array
         if dst.dtype is not src.dtype and np.may_share_memory(dst.array, source):
-            source = source.copy()  # a cast goes over its operands in several passes
+            source = source.copy()  # a cast reads its operands in several passes
         stub.cpu("copy").copy(dst.array, source)
         return
     check_overlap(op, dst, src)
@@ -129,7 +129,8 @@ def remember(key: tuple[Any, ...], launch: Any) -> Any:
 def run(
     dst: ForeignArray, src: ForeignArray, launch: Any, operands: Callable[[], tuple[Any, ...]]
 ) -> None:
-    """Launch on the stream of dst's library, after what src's has queued and before what it will.
+    """Launch on the stream of dst's library, ordered after src's queued work and before its later
+    work.
 
     operands: called with that stream current.
     """

@@ -18,8 +18,8 @@ from ..tensor.make import allocate
 def empty(like: ForeignArray, sizes: tuple[int, ...], element: dtype, form: memory_format) -> Any:
     """An uninitialised array of the same library and device, dense in a memory format.
 
-    A library that offers no way to make one, or whose arrays do not change, gets a tensor, as an
-    image does; `given` turns it into theirs when it is written.
+    For an image, or a library without a constructor or with immutable arrays, it is a tensor;
+    `given` converts it after it is written.
     """
     order = range(len(sizes)) if form.order is None else form.order[::-1]
     strides = formats.strides_for("empty", sizes, form)
@@ -45,7 +45,7 @@ def _permuted(dense: Any, order: Any) -> Any:
 
 
 def given(like: ForeignArray, made: Any) -> Any:
-    """What `empty` made, as an array of the library that `like` is of, once it is written."""
+    """Convert a written result of `empty` to an array of `like`'s library."""
     if like.library != "jax":
         return made
     return sys.modules["jax"].dlpack.from_dlpack(made)
@@ -61,7 +61,7 @@ def as_dtype(op: str, value: Any) -> dtype:
         try:
             known = next((d for d in dtypes.HELD if d.name == name), None)
             found = known or dtypes.from_numpy(np.dtype(name))
-        except Exception:  # NumPy's, of whatever was given
+        except Exception:  # NumPy, for any argument
             found = None
     if found is None:
         raise errors.wrong_type(op, "dtype", "be a dtype that tensors have", value)

@@ -33,11 +33,11 @@ def pack(
             `pixels.permute(0, 3, 1, 2)`. An image of PIL is (C, H, W), and gives a tensor.
         dtype: of the result; None for x's, or for float32 where integers are normalized.
         scale, bias: a number, or one per channel; numbers, a list or an array on the host.
-        mean, std: the same, instead of bias: `(x * scale - mean) / std`, as torchvision normalizes
-            what it has scaled to [0, 1] (scale=1 / 255). The two steps are one product and one
-            sum, so the last bit may differ.
+        mean, std: numbers likewise, instead of bias: `(x * scale - mean) / std`, as torchvision
+            normalizes pixels scaled to [0, 1] (scale=1 / 255). The two steps are one product and
+            one sum, so the last bit may differ.
         memory_format: of the result: contiguous_format is NCHW, channels_last is NHWC.
-        out: where to write instead.
+        out: the array to write to.
     Returns: an array of x's type on x's device, or `out`. Computed in f32, or f64 where x or the
         result is; integers are rounded to nearest even and saturated, NaN gives 0.
     """
@@ -66,7 +66,7 @@ def pack(
 def _factors(
     op: str, src: ForeignArray, dst: ForeignArray, scale: Any, bias: Any, mean: Any, std: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What x is multiplied by and what is added, one f64 number per channel each."""
+    """The factor and the summand of x, one f64 number per channel each."""
     if dst.place is not src.place:
         raise errors.mixed_devices(op, dst, "out", src, "x")
     if len(src.sizes) < 3:
@@ -104,12 +104,14 @@ def _scale(op: str, dst: ForeignArray, src: ForeignArray, by: np.ndarray, plus: 
     run(dst, src, launch, lambda: (dst.address, src.address, *_tables(dst, by, plus)))
 
 
-# So many channels' numbers travel with a launch; those of more are a table in the device's memory.
+# Numbers for up to this many channels are launch parameters; for more they are a table in device
+# memory.
 _INLINE_CHANNELS = 16
 
 
 class _Scaled:
-    """The layout of `pack` for binding.bind: any strides, the third those of a table by channel."""
+    """The layout of `pack` for binding.bind: any strides; the third operand is a table by
+    channel."""
 
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
 
@@ -121,7 +123,8 @@ class _Scaled:
 
 
 def _tables(dst: ForeignArray, *tables: np.ndarray) -> Iterator[Any]:
-    """Each as numbers, or the address of f32 on the device; that goes with the current stream."""
+    """Each as numbers, or as the address of an f32 table on the device, copied on the current
+    stream."""
     for values in tables:
         if values.size <= _INLINE_CHANNELS:
             yield tuple(values.tolist())

@@ -1,6 +1,6 @@
-"""The kernel at an Autocast key, for any operator and policy: it casts, and calls again.
+"""The kernel at an Autocast key, for any operator and policy: it casts and calls again.
 
-A call goes on without the key of the device whose kernel runs, so what it calls is not cast.
+The second call is without the device's Autocast key, so inner calls are not cast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..amp.casting import (
 from ..core import errors
 from ..core.dtype import dtype, float32
 from ..dispatch import dispatcher, families
-from ..dispatch.calling import keys_of_list
+from ..dispatch.boxing.calling import keys_of_list
 from ..dispatch.operator import Operator, Table
 from ..dispatch.tls import state as _state
 from .autograd import shape_of
@@ -65,7 +65,8 @@ def _casting(table: Table, policy: Policy) -> Callable[..., Any]:
 
 
 def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callable[..., Any]:
-    """Of any schema; the functions in shapes.py do the same for those of our operators."""
+    """The kernel for any schema; the functions in shapes.py are specialised to our operators'
+    schemas."""
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
     get, put = _state.get, _state.set
 

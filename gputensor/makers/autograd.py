@@ -1,13 +1,13 @@
-"""Kernels of the Autograd keys: they record what is to be differentiated, then go on below.
+"""Kernels of the Autograd keys: they record a node and redispatch.
 
-A kernel looks first whether autograd knows its operands at all. What it does then follows from the
-schema and from the node's class, which keeps what the derivative needs.
+A kernel first checks whether an operand requires grad. Then the schema and the node's class, which
+saves the values for the derivative, determine its work.
 
 Note [Shapes]
-A letter an argument: T a tensor, N a tensor or a number, P a tensor that may be left out, Q one of
-the three, L a list of tensors; C a tensor that has no derivative, M the same where it may be a
-number, O where it may be left out; V anything else, a list of indices among it, which may have
-gaps and is never differentiated.
+One letter for each argument: T a tensor, N a tensor or a number, P an optional tensor, Q a tensor,
+number or None, L a list of tensors; C a tensor without a derivative, M the same or a number, O the
+same or None; V anything else, including a list of indices, which may contain None and is never
+differentiated.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def records(kind: type[Node]) -> Maker:
         made: Callable[..., Function] = vars(shapes)[f"records_{shape}"]
         return made(table.operator, kind, recorder, keep, finish)
 
-    # For short cuts: Note [Short cuts] in dispatch.
-    make.recording = lambda table, behind: _recording(table, kind, behind)  # type: ignore
+    # For short cuts: see Note [Short cuts] in dispatch.
+    vars(make)["recording"] = lambda table, behind: _recording(table, kind, behind)
     return make
 
 
 def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
-    """What the kernel does around the call below it, for short cuts; None where that is more than
-    to make a node and to give it to the result. behind: the arguments behind the operands."""
+    """The kernel's work around the redispatch, for short cuts; None if it does more than make a
+    node and attach it to the result. behind: the arguments after the operands."""
     shape, schema = shape_of(table, kind.inputs), table.signature.schema
     if schema.kind != "functional" or shape.strip("TNCV") or len(schema.returns) > 1:
         return None
@@ -109,7 +109,7 @@ def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
 
 
 def _finish(table: Table, kind: type[Node]) -> Function:
-    """What makes the node the history of the result."""
+    """A function that attaches the node to the result."""
     schema = table.signature.schema
     finish: Function = set_history
     if schema.kind == "inplace":
@@ -146,7 +146,7 @@ def _first_of_several(kind: type[Node]) -> Function:
 
 
 def _some_of_several(kind: type[Node]) -> Function:
-    """Those results are differentiated whose gradients a formula looks at."""
+    """Only the results whose gradients a formula reads are differentiable."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
@@ -166,6 +166,6 @@ def refuses_out(table: Table, key_set: int) -> Function:
 
 
 def refuses_resize(table: Table, key_set: int) -> Function:
-    """The kernel of an operator that gives a tensor other sizes or another storage."""
+    """The kernel of an operator that changes a tensor's sizes or storage."""
     made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_resize)
     return made

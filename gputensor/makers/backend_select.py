@@ -1,4 +1,4 @@
-"""The kernel at BackendSelect of an operator without tensors: its `device` says where to go."""
+"""The kernel at BackendSelect of an operator without tensors: `device` selects the backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def selects(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def general(operator: Operator, place: int) -> Callable[..., Any]:
-    """Of any schema; the functions in shapes.py do the same for those of our operators."""
+    """The kernel for any schema; the functions in shapes.py are specialised to our operators'
+    schemas."""
 
     def kernel(key_set: int, *args: Any) -> Any:
         device = args[place]

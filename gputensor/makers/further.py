@@ -1,6 +1,6 @@
-"""What a further device takes over of ours: it registers these kernels at its own key.
+"""Our kernels that a further device registers at its own key.
 
-Families are installed when they are first used, so a device is told of those that come after it.
+Families are installed on first use, so a device is notified of families installed after it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The kernel at ADInplaceOrView: writes are counted, and views know what they are views of.
+"""The kernel at ADInplaceOrView: it counts writes and records the base of views.
 
-Composite implicit operators have none: what they are composed of has.
+Composite implicit operators have none; the operators they call have it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 
 def counts(table: Table, key_set: int) -> Function:
-    """For an operator that writes: the version moves once it has."""
+    """For an operator that writes: increment the version after the write."""
     declared = table.signature.schema.arguments
     written = [n for n, a in enumerate(declared) if a.is_write]
     if len(written) == 1 and declared[written[0]].type.name == "Tensor":
@@ -28,7 +28,7 @@ def counts(table: Table, key_set: int) -> Function:
 
 
 def tracks(table: Table, key_set: int) -> Function:
-    """For an operator of ours that returns a view of its first operand, or a list of them."""
+    """For a built-in operator that returns a view of its first operand, or a list of views."""
     schema = table.signature.schema
     which = "views" if schema.returns[0].type.required.is_list else "view"
     made = vars(shapes).get(f"tracks_{which}_{len(schema.arguments)}")
@@ -36,7 +36,7 @@ def tracks(table: Table, key_set: int) -> Function:
 
 
 def replays(table: Table, key_set: int) -> Function:
-    """The same of a view that reads its elements in another way: as_strided cannot make it."""
+    """For a view that as_strided cannot make, because it interprets its elements differently."""
     operator = table.operator
 
     def replay(key_set: int, x: Any) -> Any:
@@ -47,14 +47,15 @@ def replays(table: Table, key_set: int) -> Function:
 
 
 def of_custom(table: Table, key_set: int) -> Function:
-    """For an operator of the user's that writes or returns a view; that it does is not believed."""
+    """For a user's operator that writes or returns a view; its declaration is checked."""
     if any(a.is_write for a in table.signature.schema.arguments):
         return counts(table, key_set)
     return general(table, [])
 
 
 def general(table: Table, written: list[int]) -> Function:
-    """Of any schema; the functions in shapes.py do the same for those of our operators."""
+    """The kernel for any schema; the functions in shapes.py are specialised to our operators'
+    schemas."""
     operator, schema = table.operator, table.signature.schema
     places = [argument_of(schema.arguments, r.type) for r in schema.returns]
     views = [(n, at) for n, at in enumerate(places) if at is not None and at not in written]

@@ -1,8 +1,8 @@
-"""What the rows of `_generated/kernels/<family>.py` are made of: one row registers one operator.
+"""Functions for the rows of `_generated/kernels/<family>.py`: one row registers one operator.
 
     impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
 
-First the operator's own kernels, then what stands above them. The dump of a table shows the row.
+A row has the operator's own kernels, then the kernels above them. Dumps of tables show the row.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from . import autocast, autograd, backend_select, further, inplace_or_view
 AUTOGRAD = key("Autograd")
 IMPLICIT = key("CompositeImplicitAutograd")
 
-# Registers a kernel of a row, given the operator and the row's site; or what Autograd records.
+# A function that registers a kernel, given the operator and the row's site; or a node class.
 Rule = Callable[[Operator, str], None] | type[Node]
 
-# What makes the kernels of an operator that has a factory's, and of which loop: fusion asks.
+# Operator -> (kernel factory, loop); fusion reads it.
 bound: dict[Operator, tuple[Any, str]] = {}
 
 
 def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "") -> None:
-    """Register a kernel at one key or several; at none where further devices bring theirs.
+    """Register a kernel at one key or several, or at none if only further devices have kernels.
 
-    loop: what it asks further devices for, where that is not named like the operator.
+    loop: the stub's op on further devices, if it differs from the operator's name.
     """
     site = caller_site()
     for name in filter(None, keys.split(", ")):
@@ -42,15 +42,15 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "
 
 
 def _is_of_a_library(kernel: Any) -> bool:
-    """Whether further devices lack it: a function over NumPy's arrays or CuPy's. A family of such
-    says so by BY_LIBRARY."""
+    """True for a kernel over NumPy or CuPy arrays, which further devices lack; a family of these
+    sets BY_LIBRARY."""
     return kernel.__module__ == library.__name__ or hasattr(
         sys.modules[kernel.__module__], "BY_LIBRARY"
     )
 
 
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
-    """Register what a family's factory makes: a kernel for all devices, or (CPU's, others')."""
+    """Register the kernel of a family's factory: one for all devices, or (CPU's, others')."""
     site = caller_site()
     bound[operator] = (factory, loop)
     made = factory(operator, loop)
@@ -63,7 +63,7 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
 
 
 def forwards(operator: Operator, of: Operator) -> None:
-    """Register what `of` gives for the very same arguments: other overloads and names of it."""
+    """Register `of` under further overloads and names with the same arguments."""
 
     def forward(key_set: int, *args: Any) -> Any:
         return of.table[key_set](key_set, *args)
@@ -100,7 +100,8 @@ refuses_resize: Rule = _rule("Autograd", autograd.refuses_resize)
 
 
 def passes(operator: Operator, site: str) -> None:
-    """No result has a derivative: calls go past the Autograd keys; others' meet the fallback."""
+    """For operators without differentiable results: calls skip the Autograd keys; foreign keys use
+    the fallback."""
     register_kernel(operator, AUTOGRAD, None, "fallthrough", site)
 
 

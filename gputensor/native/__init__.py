@@ -1,4 +1,4 @@
-"""What each operator means, whatever the device: one module per family.
+"""The device-independent implementation of each operator: one module per family.
 
 A kernel here finds the iterator's plan, makes or checks the output and runs what `kernels/stub.py`
 bound. Kernels take (key_set, *all arguments positionally).

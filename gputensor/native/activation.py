@@ -11,7 +11,8 @@ from ..core import errors
 from ..core.arguments import real
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY
-from ..structured import elementwise, pointwise
+from ..structured.pointwise import elementwise
+from ..structured import pointwise
 from ..structured.pointwise import Kernel, Rule
 from ..tensor.tensor import Tensor
 
@@ -35,8 +36,9 @@ def out(operator: Operator, loop: str) -> Kernel:
 # --- gelu: `approximate` picks the loop -----------------------------------------------------------
 
 
-def _by_approximation(make: Callable[..., Kernel]) -> Callable[[Operator, str], Kernel]:
-    """A kernel whose argument `approximate` picks the loop, and does not come to it."""
+def _by_approximation(make: Callable[..., Any]) -> Callable[[Operator, str], Kernel]:
+    """A kernel whose argument `approximate` picks the loop, and does not come to it. make(operator,
+    rule): computes with (inputs, arguments behind `approximate`, the kernel, all arguments)."""
 
     def of(operator: Operator, loop: str) -> Kernel:
         names = [argument.name for argument in operator.schema.arguments]
@@ -52,7 +54,8 @@ def _by_approximation(make: Callable[..., Kernel]) -> Callable[[Operator, str], 
             if args[at] not in made:
                 rule = "be 'none' or 'tanh'"
                 raise errors.must(operator.short_name, "approximate", rule, args[at])
-            return made[args[at]](key_set, *args[:at], *args[at + 1 :])
+            found: Tensor = made[args[at]](args[:at], args[at + 1 :], kernel, args)
+            return found
 
         return kernel
 
@@ -61,10 +64,10 @@ def _by_approximation(make: Callable[..., Kernel]) -> Callable[[Operator, str], 
 
 def _into(operator: Operator, said: Rule) -> Kernel:
     write = pointwise.write(operator, said)
-    return lambda key_set, self, out=None: write(self if out is None else out, (self,))
+    return lambda inputs, out, kernel, args: write(*(out or inputs), inputs)
 
 
-mode_functional = _by_approximation(pointwise.functional)
+mode_functional = _by_approximation(elementwise.compute)
 mode_inplace = mode_out = _by_approximation(_into)
 
 
@@ -155,7 +158,7 @@ def log_sigmoid_forward(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
     """Source: ATen/native/cpu/Activation.cpp, log_sigmoid_cpu_kernel."""
     if not self._geometry.dtype.is_floating_point:
         raise errors.wrong_dtype("log_sigmoid", "self", "be floating", self)
-    self = calls.contiguous(self)  # whose layout both results have
+    self = calls.contiguous(self)  # both results have its layout
     buffer = calls.exp(calls.neg(calls.abs(self)))
     least = calls.hardtanh(self, -math.inf, 0)
     return calls.sub_Tensor(least, calls.log1p(buffer), 1), buffer
@@ -176,7 +179,7 @@ def rrelu_with_noise(
 
 
 def _drawn(self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:
-    """A slope for each element; 1 for those above zero."""
+    """A slope for each element; 1 for positive elements."""
     lower, upper = _slopes(lower, upper)
     slope = calls.uniform_(calls.empty_like(self), lower, upper, generator)
     return functions.where(calls.le_Tensor(calls.detach(self), 0), slope, 1)

@@ -1,5 +1,5 @@
-"""Extremes and where they are: argmax and argmin over all elements or along one dimension; max and
-min along one, with the elements; and what users call by the names of max, min and aminmax.
+"""Extremes and their indices: argmax and argmin over all elements or along one dimension; max and
+min along one dimension with indices; and the other overloads of max, min and aminmax.
 
 Source: aten/src/ATen/native/ReduceOps.cpp, argmax_argmin_impl.
 """
@@ -23,15 +23,16 @@ from ..kernels.cpu.quiet import run
 from ..core.geometry import contiguous_geometry
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, forms, short
+from ..structured import arguments, forms
+from ..structured.shortcuts import cpu as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
 class _Entry:
-    """A plan over one dimension and what runs it.
+    """A plan over one dimension and its loop.
 
-    is_fresh: no call has found it yet; the first that does leaves a short cut.
+    is_fresh: no call has found it yet; the first one stores a short cut.
     """
 
     __slots__ = ("plan", "geometry", "run", "axis", "keepdim", "is_fresh")

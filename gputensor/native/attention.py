@@ -1,9 +1,10 @@
-"""Attention: softmax of products of queries and keys, times values. Made of other operators.
+"""Attention: softmax of products of queries and keys, times values. Composed of other operators.
 
-Where PyTorch's fused kernel runs, scores are made and used a tile at a time, forward and backward:
-a tile is some queries of some heads, by all keys that they see. The backward pass makes the scores
-again, and their softmax from the logarithm of each query's sum. Elsewhere, with dropout or a mask
-that needs a gradient, all scores are one tensor. f16 and bf16 are computed in f32 and rounded once.
+Where PyTorch uses its fused kernel, scores are computed and used tile by tile, forward and
+backward: a tile has some queries of some heads and all keys they attend to. The backward pass
+computes the scores again, and their softmax from the logarithm of each query's sum. With dropout or
+a mask that needs a gradient, all scores are one tensor. f16 and bf16 are computed in f32 and
+rounded once.
 
 Source: aten/src/ATen/native/transformers/attention.cpp and sdp_utils_cpp.cpp; Dao et al.,
 FlashAttention, 2022.
@@ -23,7 +24,7 @@ from ..core.dtype import FLOATING, bool_, dtype, float32
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator.broadcast import broadcast_sizes
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 OP = "scaled_dot_product_attention"
 
@@ -55,7 +56,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
 
 
 def _check_mask(mask: Tensor | None, sizes: tuple[int, ...]) -> None:
-    """sizes: those of the scores."""
+    """sizes: of the scores."""
     if mask is None:
         return
     of = mask._geometry.sizes
@@ -64,7 +65,7 @@ def _check_mask(mask: Tensor | None, sizes: tuple[int, ...]) -> None:
 
 
 def _heads(query: Tensor, x: Tensor, arg: str, enable_gqa: bool) -> Tensor:
-    """x with a head for each of query's, of which each of its own serves several."""
+    """x with its heads repeated, so that each query head has one."""
     if not enable_gqa:
         return x
     if x._geometry.ndim < 3 or query._geometry.ndim < 3:
@@ -78,7 +79,7 @@ def _heads(query: Tensor, x: Tensor, arg: str, enable_gqa: bool) -> Tensor:
 
 
 def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
-    """The gradient of x, each of whose heads served several."""
+    """The gradient of x, summed over the query heads that share a head."""
     own = x._geometry.sizes[1]
     if own == heads:
         return grad
@@ -101,7 +102,8 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
 
 
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float) -> bool:
-    """Whether PyTorch's fused kernel takes these, whose result lies as query does."""
+    """True if PyTorch uses its fused kernel for these operands; the result then has query's
+    layout."""
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4
@@ -133,7 +135,7 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float,
     is_causal: bool, scale: float | None,
 ) -> Tensor:  # fmt: skip
-    """With all scores at once; in the dtype that it is computed in."""
+    """Attention with all scores at once; returns the dtype of the computation."""
     scaled = calls.mul_Tensor(wide(query), _scale(query, scale))
     scores = calls.matmul(scaled, calls.transpose_int(wide(key), -2, -1))
     scores = _added(scores, mask, is_causal)
@@ -154,7 +156,7 @@ def _scale(query: Tensor, scale: float | None) -> float:
 # --- by tiles -------------------------------------------------------------------------------------
 
 
-# Bytes of scores: what the second-level caches of two cores hold, and on a GPU half of its cache.
+# Bytes of scores in a tile: the size of two cores' second-level caches, and half of a GPU's cache.
 _TILE = {"cpu": 1 << 22, "cuda": 1 << 25}
 # Scores up to which it costs less to have them all at once.
 _FEW = 1 << 15
@@ -163,8 +165,8 @@ _LEAST_ROWS = 64
 
 
 class _Tile(NamedTuple):
-    """heads, queries, keys: numbers of the first and of the one behind the last, where heads of all
-    samples are counted. mask: what is added to the scores, or bools that say which key is seen."""
+    """heads, queries, keys: (first, last + 1), with heads counted over all samples. mask: added to
+    the scores, or bools that select keys."""
 
     heads: tuple[int, int]
     queries: tuple[int, int]
@@ -185,7 +187,7 @@ def _cut(x: Tensor, heads: tuple[int, int], rows: tuple[int, int]) -> Tensor:
 def _tiles(
     query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, of: dtype
 ) -> Iterator[_Tile]:
-    """Of a query and a key of (samples, heads, length, width), whose scores have the dtype `of`."""
+    """Tiles of a query and a key (samples, heads, length, width), with scores of dtype `of`."""
     (samples, heads, length, _), seen = query._geometry.sizes, key._geometry.sizes[2]
     if not samples * heads * length * seen:
         return
@@ -199,7 +201,7 @@ def _tiles(
             groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
     fit = _TILE.get(query._device.type, _TILE["cuda"]) // (of.itemsize * seen)
     rows = max(1, min(length, fit))
-    if is_causal:  # with fewer rows more keys are seen by no query of a tile, and left out
+    if is_causal:  # with fewer rows, more keys are unused by the tile and left out
         rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
     for first, count, of_group in groups:
         step = -(-count // -(-count // max(1, fit // rows)))  # tiles of about one size
@@ -287,7 +289,7 @@ def _scaled_dot_product_flash_attention_for_cpu(
         # The largest weight is one by the sum of exponentials: less to compute than a logsumexp.
         most, share = calls.amax(scores, (2,), True), calls.amax(weights, (2,), True)
         found = calls.sub_Tensor(most, calls.log(share), 1)
-        if attn_mask is not None:  # PyTorch has 0 for a query that sees nothing
+        if attn_mask is not None:  # PyTorch returns 0 for a query without keys
             found = calls.where_self(calls.eq_Tensor(share, 0), 0.0, found)
         _write(tile.of_queries(sums), found)
     sums = calls.transpose_int(calls.view(sums, (samples, heads, length)), 1, 2)

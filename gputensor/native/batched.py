@@ -38,7 +38,7 @@ def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> 
 
 
 def _strides(geometry: Geometry) -> tuple[int, int, int]:
-    """As matmul_launch takes them: of rows, columns and products."""
+    """Strides of rows, columns and products, in the order of matmul_launch."""
     product, row, column = geometry.strides
     return row, column, product
 

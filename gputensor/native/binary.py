@@ -19,12 +19,13 @@ from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, BINARY_FLOAT, UNARY
 from ..iterator.plan import Plan
 from ..tensor.tensor import Tensor
-from ..structured import elementwise, pointwise, pointwise_cpu, pointwise_device
+from ..structured.pointwise import elementwise, cpu as pointwise_cpu, device as pointwise_device
+from ..structured import pointwise
 from ..structured.pointwise import Kernel, Rule
 
 
 _WITH_ALPHA = ("add", "sub")
-# Small ints are one object each: a product with 1 is left out, as `a + b` leaves it out.
+# Small ints are singletons, so alpha=1 is recognised by identity and its product left out.
 _ONE = 1
 
 
@@ -37,12 +38,12 @@ def rule(loop: str) -> Rule:
     return found
 
 
-# Of operands that do not promote.
+# For operands that do not promote.
 SAME = UNARY.replace(arg_names=("self", "values"))
 
 
 def _check_nextafter(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """The kernels of devices see 16-bit floats as f32, whose neighbours are others."""
+    """Device kernels compute 16-bit floats in f32, which has other neighbouring numbers."""
     common, is_exact = plan.common_dtype, plan.device.type in ("cpu", "meta")
     if common.category != FLOATING or not is_exact and common.itemsize == 2:
         rule = "be floating" if is_exact else "be float32 or float64 on devices"
@@ -144,7 +145,7 @@ def pow_out(operator: Operator, loop: str) -> Kernel:
 
 
 def float_power(key_set: int, self: Any, exponent: Any) -> Tensor:
-    """In double precision. Source: ATen/native/Pow.cpp, float_power."""
+    """pow in double precision. Source: ATen/native/Pow.cpp, float_power."""
     is_complex = COMPLEX in (_category(self), _category(exponent))
     to = complex128 if is_complex else float64
     operands = [_as(x, to) for x in (self, exponent)]
@@ -168,7 +169,7 @@ def float_power_(key_set: int, self: Tensor, exponent: Any) -> Tensor:
 
 
 def ldexp(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    """Whole exponents give the dtype of self, and powers that f16 does not hold."""
+    """With integer exponents the result has self's dtype; powers may exceed the range of f16."""
     of = self._geometry.dtype
     is_whole = of.category == FLOATING and other._geometry.dtype.category == INTEGER
     if is_whole:
@@ -208,10 +209,10 @@ _MODES = {None: "div", "trunc": "div_trunc", "floor": "div_floor"}
 
 
 def _by_mode(operator: Operator, make: Callable[[Operator, str], Any]) -> Kernel:
-    """A kernel whose third argument picks the loop, from a factory of kernels for one loop.
+    """A kernel whose third argument chooses the loop, from a factory of kernels for one loop.
 
-    The loops share one table of plans, so they must be found by their loop's name too: the short
-    paths of `pointwise_cpu.binary`, which leave it out, are not for them.
+    The loops share one table of plans, so plans must be keyed by the loop's name too: the fast
+    paths of `pointwise_cpu.binary`, which omit it, cannot be used.
     """
     made = {mode: make(operator, loop) for mode, loop in _MODES.items()}
 

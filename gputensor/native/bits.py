@@ -1,4 +1,4 @@
-"""What the bits of numbers say: frexp, and hash_tensor, which is made of other operators.
+"""Operators on the bits of numbers: frexp, and hash_tensor, composed of other operators.
 
 Source: ATen/native/UnaryOps.cpp, frexp; ATen/native/ReduceOps.cpp, hash_tensor.
 """
@@ -34,7 +34,7 @@ def frexp(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _parts(library: Any, x: Any) -> Any:
-    """The exponent of what is not finite is 0, which C leaves open."""
+    """The exponent of non-finite numbers is 0; C leaves it unspecified."""
     np = library.np
     mantissa, exponent = np.frexp(x)
     return mantissa, np.where(np.isfinite(x), exponent, 0).astype("int32")
@@ -67,7 +67,7 @@ def hash_tensor(
 
 
 def _folded(bits: Tensor) -> Tensor:
-    """Halves upon each other, until one element is left in each row."""
+    """Combine the halves of each row until one element remains."""
     if bits._device is CPU:
         return over_array(np.asarray(np.bitwise_xor.reduce(bits._get_array(), -1)))
     n = bits._geometry.sizes[-1]

@@ -14,7 +14,8 @@ from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..iterator.config import COMPARISON
 from ..tensor.tensor import Tensor
-from ..structured import pointwise, pointwise_cpu, pointwise_device
+from ..structured import pointwise
+from ..structured.pointwise import cpu as pointwise_cpu, device as pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
 # Elements by which `equal` looks first, on the CPU.

@@ -1,5 +1,4 @@
-"""Views between complex elements and pairs of reals, and views whose elements are turned on
-reading.
+"""Views between complex elements and pairs of reals, and lazily conjugated or negated views.
 
 Source of the semantics: aten/src/ATen/native/ComplexHelper.h and UnaryOps.cpp.
 """
@@ -18,7 +17,7 @@ from ..tensor.tensor import Tensor
 from ..structured import missing
 from ..structured.view_kernel import remember
 
-# What the parts of complex numbers may be.
+# Dtypes of the parts of complex numbers.
 _PARTS = (dtypes.float16, dtypes.float32, dtypes.float64)
 _BE_PARTS = "be float16, float32 or float64"
 _PAIR = BINARY.replace(arg_names=("real", "imag"))
@@ -152,7 +151,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     pairs = calls.view_as_real(made)
     for number, part in enumerate((real, imag)):
         place = calls.select_int(pairs, -1, number)
-        missing.ask_inplace(operators.copy_, place, part, False)  # which counts as no write
+        missing.ask_inplace(operators.copy_, place, part, False)  # which is not counted as a write
     return made
 
 

@@ -23,15 +23,15 @@ from ..structured.arguments import per_dim
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 _conv_loop = stub.cpu("conv").conv
 _gradient_loop = stub.cpu("conv").weight_gradient
 
 Sizes = tuple[int, ...]
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
-# Elements of windows that are copied at a time on the CPU: memory that is used again costs half of
-# what new memory does, and products of so many are few.
+# Elements of windows copied at a time on the CPU: reused memory costs half of new memory, and
+# blocks of this size need few products.
 _BLOCK = 1 << 21
 
 
@@ -55,7 +55,7 @@ def convolution(
     outer, inner = weight._geometry.sizes[:2]
     sizes = (input._geometry.sizes[0], inner * groups if transposed else outer, *out)
     form, made = _format(input, weight, count), None
-    if 0 in out:  # padding left nothing of a transposed one
+    if 0 in out:  # padding removed all output of a transposed one
         return calls.contiguous(calls.new_zeros(input, sizes), form)
     x, w, b = wide(input), wide(weight), None if bias is None else wide(bias)
     if _has_loops(x) and x._geometry.numel and 0 not in sizes:
@@ -102,7 +102,7 @@ def _composed(
     x: Tensor, w: Tensor, bias: Tensor | None, out: Any, steps: Sizes, pads: Sizes, gaps: Sizes,
     transposed: bool, more: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """By a product of the weights and a copy of all windows."""
+    """Convolution as a product of the weights and a copy of all windows."""
     count = len(steps)
     if transposed:
         w = _turned_round(w, groups)
@@ -158,7 +158,7 @@ def _spread(x: Tensor, low: Any, high: Any, steps: Any) -> Tensor:
     made = calls.new_zeros(x, (*sizes[:2], *whole))
     to = made
     for d, (a, s, n, size) in enumerate(zip(low, steps, sizes[2:], whole), 2):
-        first = max(0, -(a // s)) if a < 0 else 0  # of x's elements, those that are not cut off
+        first = max(0, -(a // s)) if a < 0 else 0  # the elements of x that are not cropped
         last = min(n, (size - 1 - a) // s + 1) if size else 0
         if first >= last:
             return made
@@ -169,7 +169,7 @@ def _spread(x: Tensor, low: Any, high: Any, steps: Any) -> Tensor:
 
 
 def _turned_round(weight: Tensor, groups: int) -> Tensor:
-    """Weights of a transposed convolution as those of a plain one."""
+    """The weights of a transposed convolution, rearranged for a plain one."""
     outer, inner, *kernel = weight._geometry.sizes
     each = calls.reshape(weight, (groups, outer // groups, inner, *kernel))
     turned = calls.flip(calls.transpose_int(each, 1, 2), tuple(range(3, 3 + len(kernel))))
@@ -205,7 +205,7 @@ def _correlate(
 
 
 def _in_blocks(view: Tensor, rows: Tensor, sizes: Sizes, step: int) -> Tensor:
-    """As many rows of the result at a time as make a block of windows."""
+    """Compute as many rows of the result at a time as fill a block of windows."""
     groups, outer, taps = rows._geometry.sizes
     samples, out = sizes[0], sizes[2:]
     made = calls.new_empty(view, (samples, groups, outer, *out))
@@ -288,7 +288,7 @@ def _of_input(
     grad: Tensor, weight: Tensor, steps: Sizes, pads: Sizes, gaps: Sizes, transposed: bool,
     more: list[int], given: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """More than a step of it is left out at the end where strides passed over elements."""
+    """The gradient of the input; elements that strides skipped at the end are 0."""
     fits = all(m < max(s, d) for m, s, d in zip(more, steps, gaps))
     least = more if fits else [0] * len(more)
     made = calls.convolution(grad, weight, None, steps, pads, gaps, not transposed, least, groups)
@@ -306,7 +306,7 @@ def _convolution_weight_gradient(
     key_set: int, input: Tensor, grad_output: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """An operator of its own, since nothing of the loops is recorded."""
+    """A separate operator, because autograd does not record the loops."""
     _check_gradient(input, grad_output, kernel_size, groups)
     count = len(kernel_size)
     op = "_convolution_weight_gradient"
@@ -386,7 +386,7 @@ def _conv(
 def _named_padding(
     op: str, x: Tensor, weight: Tensor, stride: Any, padding: str, dilation: Any, count: int
 ) -> tuple[Tensor, Sizes]:
-    """Of `valid` and `same`, which has one element more at the end where it cannot be even."""
+    """The padding for `valid` and `same`; `same` pads one more element at the end if uneven."""
     if padding == "valid":
         return x, (0,) * count
     if padding != "same":

@@ -1,7 +1,7 @@
 """Copies: between layouts, dtypes and devices; clone, contiguous and `to`; one element to Python.
 
-Every copy ends in `copy_`, which decides by the two devices who moves the elements. A copy across
-devices moves dense bytes of one layout and leaves casts and layouts to a copy on one side.
+Every copy ends in `copy_`, which chooses the kernel by the two devices. A copy across devices moves
+dense bytes of one layout; casts and layout changes are done by a copy on one side.
 Source of the semantics: aten/src/ATen/native/Copy.cpp and TensorConversions.cpp.
 """
 
@@ -31,7 +31,8 @@ from ..kernels.cpu.cast import readable
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate, as_bytes
 from ..tensor.tensor import Tensor
-from ..structured import arguments, float8, missing, short_cuda, short_make, transfer
+from ..structured import arguments, float8, missing, transfer
+from ..structured.shortcuts import cpu as short, cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 from .resize import resize_
 
@@ -67,7 +68,8 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
 
 
 def copies_are_ours(key_set: int) -> bool:
-    """Whether `copy_` of these keys is the kernel above: who registers another sees each copy."""
+    """True if `copy_` for these keys is the kernel above, so that a user's kernel sees each
+    copy."""
     return operators.copy_.redispatch_table[key_set & BELOW_ADINPLACEORVIEW] is copy_
 
 
@@ -101,8 +103,10 @@ def _on_cpu(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     _cpu_copy(to._get_array() if x is None else x, src._get_array() if y is None else y)
 
 
-# Below this a copy between the same dtypes is NumPy's, whose call costs less.
+# Below this, a copy of one dtype uses NumPy, whose call costs less.
 _SMALL_BYTES = 1 << 15
+# From here on what a cast costs beside its loop is nothing.
+_LARGE_BYTES = 1 << 20
 
 
 def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
@@ -113,7 +117,7 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """The same where a short cut was left already."""
+    """The same, if a short cut exists already."""
     _assign(to, src, non_blocking)
 
 
@@ -179,12 +183,12 @@ def _copy_from_and_resize(key_set: int, self: Tensor, dst: Tensor) -> Tensor:
 
 
 def _is_straight(to: Geometry, source: Geometry) -> bool:
-    """Whether the bytes of one are the bytes of the other."""
+    """True if a copy of bytes suffices."""
     return to is source and to.is_non_overlapping_and_dense
 
 
 def _lays_out(tensor: Tensor) -> bool:
-    """Whether the tensor's device has a kernel that copies from one layout or dtype to another."""
+    """True if the tensor's device has a kernel that copies between layouts and dtypes."""
     return stub.serves("copy", "copy", tensor._device.type)
 
 
@@ -192,10 +196,10 @@ def _lays_out(tensor: Tensor) -> bool:
 
 
 def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Between two devices: dense bytes cross over, in `to`'s dtype if that makes them fewer.
+    """Copy between two devices: dense bytes are transferred, in `to`'s dtype if these are fewer.
 
-    Where a device has no kernel that copies layouts, the host does: all bytes between the first
-    element and the last cross over, in either direction.
+    If a device has no kernel that copies layouts, the host does it: all bytes between the first and
+    the last element are transferred, in either direction.
     """
     if not _lays_out(src):
         src = transfer.on_host(src)
@@ -227,7 +231,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         if landed is to:
             return
     else:
-        # src's device changes the layout, so that what crosses over is what `to` holds.
+        # src's device changes the layout, so that the bytes of `to` are transferred.
         wanted = to._geometry
         is_dense = wanted.is_non_overlapping_and_dense
         strides = wanted.strides if is_dense else contiguous_strides(wanted.sizes)
@@ -249,7 +253,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Source: ATen/native/Copy.cpp, copy; what lies between elements is kept too."""
+    """Source: ATen/native/Copy.cpp, copy. Bytes between elements are kept too."""
     given = self._geometry
     if overlap.internal_overlap(given) == overlap.YES:
         made = calls.empty_like(self)
@@ -310,7 +314,7 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
 
 
 def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
-    """copy_ into a tensor nobody has seen yet: below ADInplaceOrView, so its version stays 0."""
+    """copy_ into a new tensor: below ADInplaceOrView, so its version stays 0."""
     key_set &= BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)
 
@@ -369,7 +373,7 @@ def _to(
     self: Tensor, element: Any, place: Any, non_blocking: bool, copy: bool,
     form: memory_format | None,
 ) -> Tensor:  # fmt: skip
-    """The tensor itself if it is what was asked for and `copy` is False, else a copy.
+    """self if it matches the request and `copy` is False, otherwise a copy.
 
     Note [to and the suggested format]: `form` is compared with the format that the strides suggest,
     not with the flag, as in PyTorch; so x.to(memory_format=contiguous_format) is x itself for a
@@ -417,7 +421,13 @@ def to_dtype(
     key_set: int, self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False,
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    return _to(self, dtype, None, non_blocking, copy, memory_format)
+    table, key = operators.to_dtype.table, (self._geometry, dtype)
+    made = _to(self, dtype, None, non_blocking, copy, memory_format)
+    if memory_format is None and key not in table.short and not (non_blocking or copy):
+        found = shortcuts.left(operators._to_copy.table, (*key, CPU))
+        if found is not None:
+            shortcuts.learn(table, to_dtype, key, found)
+    return made
 
 
 def to_other(
@@ -431,8 +441,30 @@ def _to_copy(
     key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None, non_blocking: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
+    table = operators._to_copy.table
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    return _copy_fresh(key_set | made._keys, made, self, non_blocking)
+    made = _copy_fresh(key_set | made._keys, made, self, non_blocking)
+    if memory_format is None and self._keys is CPU_KEYS and type(made) is Tensor:
+        _learn_cast(table, self, made, (layout, pin_memory, non_blocking) == (None, None, False))
+    return made
+
+
+def _learn_cast(table: Table, self: Tensor, made: Tensor, is_plain: bool) -> None:
+    """Leave the short cut of a cast on the CPU whose result is row-major, as what it reads is."""
+    shape, wanted = self._geometry, made._geometry
+    known = seen(shape, (table.operator.name, wanted.dtype))
+    if not (is_plain and made._device is CPU and shortcuts.is_due(known, table)):
+        return
+    is_plain = not (shape.dtype.is_opaque or wanted.dtype.is_opaque)
+    is_dense = shape.is_row_major and wanted.is_row_major
+    if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and is_plain:
+        behind = (wanted.dtype, None, CPU, None, False, None)
+        short.learn_cast(table, _to_copy, (shape, wanted.dtype, CPU), _cpu_copy, wanted, behind)
+    known.short = table.short
+
+
+shortcuts.jumps(_to_copy, _over_copy)
+shortcuts.jumps(to_dtype, lambda: ((operators._to_copy, shortcuts.CPU, _to_copy),))
 
 
 # --- one element to Python ------------------------------------------------------------------------
@@ -464,7 +496,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     """A copy with some dimensions reversed; on a device, one from negative strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
-    is_known = is_known and all([type(d) is int for d in dims])  # 1 is found by True as well
+    is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key
     plan: Any = operators.flip.table.plans.get((shape, dims)) if is_known else None
     if plan is not None:
         to, index = plan
@@ -487,7 +519,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
             operators.flip.table.remember((shape, dims), (made._geometry, index))
         return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
-    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # for the plan alone
+    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # only for the plan
     plan = build(
         "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
         default_dtype=None,

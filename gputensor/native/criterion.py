@@ -1,7 +1,7 @@
-"""Losses element by element, and then each, their mean or their sum.
+"""Elementwise losses, with their mean, their sum, or no reduction.
 
-Those with a loop of their own: mse, smooth_l1, huber, binary_cross_entropy, and their gradients,
-which share out by the number of elements what arrives of a mean. The others are made of operators.
+mse, smooth_l1, huber and binary_cross_entropy and their gradients have loops; gradients of a mean
+are divided by the number of elements. The others are composed of operators.
 Source: aten/src/ATen/native/Loss.cpp.
 """
 
@@ -17,7 +17,8 @@ from ..core import errors
 from ..core.dtype import FLOATING
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, UNARY
-from ..structured import derived, elementwise, pointwise
+from ..structured import derived, pointwise
+from ..structured.pointwise import elementwise
 from ..structured.pointwise import Kernel
 from ..tensor.tensor import Tensor
 
@@ -47,7 +48,7 @@ def per_element(op: str, gradient: Tensor, reduction: int) -> Tensor:
 
 # --- with loops -----------------------------------------------------------------------------------
 
-# What a number beside the operands must be.
+# Rules for numeric arguments.
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "beta": ("not be negative", lambda x: x >= 0),
     "delta": ("be positive", lambda x: x > 0),
@@ -55,7 +56,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
 
 
 def functional(operator: Operator, loop: str) -> Kernel:
-    """Of a schema of `_OPERANDS`, perhaps a weight, the reduction, and numbers."""
+    """The kernel of a schema with `_OPERANDS`, an optional weight, the reduction, and numbers."""
     op, names = operator.short_name, tuple([a.name for a in operator.schema.arguments])
     inputs = tuple([name for name in names if name in _OPERANDS])
     numbers = tuple([name for name in names if name in _NUMBERS])

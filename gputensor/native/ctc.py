@@ -1,10 +1,10 @@
-"""Connectionist temporal classification: the loss of all alignments of a text to steps in time.
+"""Connectionist temporal classification: the loss over all alignments of a text to time steps.
 
 The states of an alignment are a text's labels with blanks between and around them, 2 S + 1 in all;
-log_alpha[n, t, s] is the logarithm of the probability of all that is aligned up to the step t and
-state s. A whole batch takes each step at once; states that a shorter text lacks have probability 0.
-The gradient is that of the inputs of log_softmax, whose sum along the classes is 0, as in PyTorch;
-behind log_softmax it is the same. Where a step cannot be, its share is 0 and not NaN.
+log_alpha[n, t, s] is the log-probability of all alignments up to step t and state s. Each step is
+computed for the whole batch; states beyond a shorter text have probability 0. As in PyTorch, the
+gradient is with respect to the input of log_softmax, with sum 0 along the classes; log_softmax's
+backward does not change it. The contribution of an impossible step is 0, not NaN.
 Source: aten/src/ATen/native/LossCTC.cpp; A. Graves et al., Connectionist Temporal Classification,
 2006.
 """
@@ -78,8 +78,8 @@ def _checked(
 
 
 def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
-    """(label of each state, whether a text has the state, whether the one before may be left out),
-    of sizes (samples, states)."""
+    """(label of each state, mask of states that a text has, mask of states whose predecessor may be
+    skipped), of sizes (samples, states)."""
     xp, longest = on.np, max(texts)
     length = xp.asarray(np.array(texts, np.int64))[:, None]
     places = xp.arange(longest)[None]
@@ -111,7 +111,7 @@ def _added(on: Any, *logs: Any) -> Any:
 
 
 def _shifted(on: Any, x: Any, by: int) -> Any:
-    """The states `by` before, or behind where it is negative; probability 0 beyond the ends."""
+    """The states shifted by `by`; probability 0 beyond the ends."""
     made = on.np.full_like(x, -math.inf)
     if by > 0:
         made[:, by:] = x[:, :-by]
@@ -144,7 +144,7 @@ def _forward(
 
 
 def _is_last(on: Any, labels: Any, texts: Lengths) -> Any:
-    """Where an alignment may end: in the last label, or the blank behind it."""
+    """Mask of states where an alignment may end: the last label, or the blank after it."""
     last = on.np.asarray(np.array(texts))[:, None] * 2
     places = on.np.arange(labels.shape[1])[None]
     return (places == last) | (places == last - 1)
@@ -164,7 +164,7 @@ def _backward(
     for t in range(len(logs) - 1, -1, -1):
         skipped = _shifted(on, xp.where(skips, beta, -math.inf), -2)
         beta = _added(on, beta, _shifted(on, beta, -1), skipped)
-        beta = xp.where(ends == t, first, beta)  # from here on emits what is behind it
+        beta = xp.where(ends == t, first, beta)  # from here on the later states are emitted
         both = alpha[:, t] + beta
         likely = both > -math.inf
         shares[t] = xp.where(likely, xp.exp(xp.where(likely, both, 0) + loss[:, None]), 0)

@@ -19,7 +19,8 @@ from ..core.promotion import result_type
 from ..dispatch import defaults, shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
-from ..structured import arguments, short
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short
 from ..tensor.tensor import Tensor
 from .reduce import reduced
 
@@ -33,7 +34,7 @@ def _number(op: str, arg: str, value: Any) -> float:
 
 
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """Of real or complex numbers; f16 and bf16 in f32."""
+    """The norm of real or complex numbers; f16 and bf16 are computed in f32."""
     given = self._geometry
     loop = _loop(self, p)
     if given.dtype.itemsize == 2 and loop is None:
@@ -84,7 +85,7 @@ def linalg_vector_norm(
 
 
 def _loop(self: Tensor, p: Any) -> Callable[..., None] | None:
-    """The loop of the CPU that computes such a norm in one pass."""
+    """The CPU loop that computes this norm in one pass."""
     given = self._geometry
     if self._device is not CPU or not given.ndim or type(p) not in (int, float):
         return None
@@ -231,7 +232,8 @@ def pdist(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
 
 
 def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
-    """Of each row to those behind it: rows of the square of distances, one after another."""
+    """Distances of each row to later rows: the upper triangle of the distance matrix, row by
+    row."""
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows = self._geometry.sizes[0]
@@ -292,7 +294,7 @@ def cosine_similarity(
 
 
 def _unit(x: Tensor, axis: int, least: float) -> Tensor:
-    """x over its norm, or over `least` where that is more; the gradient is of the norm alone."""
+    """x divided by max(norm, least); the gradient treats `least` as the norm's lower bound only."""
     size = calls.linalg_vector_norm(x, 2, (axis,), True)
     over = calls.clamp_max(calls.sub_Tensor(calls.detach(size), least), 0)
     return calls.div_Tensor(x, calls.sub_Tensor(size, over))

@@ -73,7 +73,7 @@ def _dropped(
     noise = _noise(input, p, by_feature=by_feature)
     if not is_alpha:
         return multiply(input, calls.div__Tensor(noise, 1 - p))
-    # Of SELU's negative limit, so that mean and variance stay. Source: as above.
+    # SELU's negative limit, which keeps mean and variance. Source: as above.
     alpha = 1.7580993408473766
     a = 1 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
     shift = calls.add_Tensor(

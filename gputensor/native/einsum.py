@@ -1,7 +1,7 @@
-"""einsum, and what PyTorch computes as one: tensordot, bilinear, _trilinear.
+"""einsum, and operators computed like it: tensordot, bilinear, _trilinear.
 
-Two operands at a time become a batch of matrix products: dimensions that both have and the result
-keeps are the batch, those that end with them are summed in the product.
+Two operands at a time become a batch of matrix products: common dimensions that the result keeps
+are the batch, and common dimensions that no later operand has are summed in the product.
 Source: aten/src/ATen/native/Linear.cpp.
 """
 
@@ -118,7 +118,7 @@ def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> Non
 
 
 def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -> Tensor:
-    """All dimensions from `kept` on summed; two operands at a time, from left to right."""
+    """Sum all dimensions from `kept` on, two operands at a time, from left to right."""
     ndim = operands[0]._geometry.ndim
     steps = list(path) if path is not None else []
     while len(operands) > 1:
@@ -225,7 +225,8 @@ def _trilinear(
     key_set: int, i1: Tensor, i2: Tensor, i3: Tensor, expand1: Any, expand2: Any, expand3: Any,
     sumdim: Any, unroll_dim: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Source: aten/src/ATen/native/Linear.cpp, _trilinear; how it is cut into steps is not seen."""
+    """Source: aten/src/ATen/native/Linear.cpp, _trilinear; its splitting into steps is not
+    needed."""
     ndim = i1._geometry.ndim + len(expand1)
     arguments.dim("_trilinear", unroll_dim, ndim, "unroll_dim")
     operands: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""Tables whose rows indices name: embedding and embedding_bag. All are made of other operators.
+"""Lookups of a table's rows: embedding and embedding_bag, composed of other operators.
 
 Source: aten/src/ATen/native/Embedding.cpp and EmbeddingBag.cpp.
 """
@@ -79,7 +79,7 @@ def embedding_dense_backward(
 
 
 def _counts(grad: Tensor, at: Tensor, num_weights: int) -> Tensor:
-    """How often the row of each index is named."""
+    """The number of occurrences of each index."""
     zeros = calls.new_zeros(grad, (num_weights,), None, None, None, None)
     ones = calls.new_ones(grad, at._geometry.sizes, None, None, None, None)
     ask_inplace(operators.index_add_, zeros, 0, at, ones, 1)
@@ -118,7 +118,7 @@ def _norm(rows: Tensor, kind: float) -> Tensor:
 
 
 class Bags:
-    """Which bag each index lies in, which indices count, and how many a bag has of these."""
+    """The bag of each index, the mask of counted indices, and their number in each bag."""
 
     __slots__ = ("of", "counted", "sizes", "count")
 
@@ -192,7 +192,7 @@ def _bagged(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """The reduced bags, the bag of each index, the sizes of bags and the indices of maxima.
 
-    zeros: the length of the last two results of a sum, which counts nothing.
+    zeros: the length of the last two results of a sum, which are zeros.
     Source of the sizes of further results: aten/src/ATen/native/EmbeddingBag.cpp, make_*_out.
     """
     op = "embedding_bag"
@@ -264,7 +264,7 @@ def _summed_by_parts(
     return made, bags.of, bags.sizes, places
 
 
-# Whose sums need not know which bag an index lies in, where no index is left out.
+# Its sums do not need the bag of each index if no index is ignored.
 _SUMMED_AT_ONCE = (float32, float16, bfloat16)
 
 

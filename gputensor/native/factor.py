@@ -1,7 +1,7 @@
-"""Factorisations of matrices, and what follows from them: LU, Cholesky, LDL, QR, determinants.
+"""Factorisations of matrices: LU, Cholesky, LDL, QR, and determinants.
 
-Results lie column by column, as PyTorch's do. Nothing here looks at values, so nothing waits for a
-GPU but `_linalg_check_errors`, which reads `info`.
+Results are column-major, as in PyTorch. Only `_linalg_check_errors` reads values, so nothing else
+waits for a GPU.
 Source: aten/src/ATen/native/BatchLinearAlgebra.cpp and LinearAlgebra.cpp.
 """
 
@@ -27,7 +27,7 @@ BY_LIBRARY = True
 
 
 def _is_turned(A: Tensor) -> bool:
-    """PyTorch factorises the transpose of what lies row by row."""
+    """True for a row-major matrix, whose transpose PyTorch factorises."""
     return A._geometry.is_contiguous and not A._geometry.dtype.is_complex
 
 

@@ -26,7 +26,8 @@ from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
 from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
-from ..structured import arguments, short_cuda, short_make
+from ..structured import arguments
+from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 
 
@@ -94,8 +95,7 @@ def _pinned(op: str, wanted: Geometry, device: Any) -> Tensor:
     return made
 
 
-# (size, dtype, memory_format) -> Geometry, cleared whole at its bound: what a repeated `empty`
-# finds.
+# (size, dtype, memory_format) -> Geometry, for repeated calls of `empty`; cleared at its bound.
 _EMPTY: dict[Any, Seen] = {}
 
 
@@ -271,12 +271,12 @@ def full(
     return made
 
 
-# Of complex numbers, parts of 0.0 and -0.0 are equal, where short cuts could not tell.
+# Not for complex numbers: short cuts could not distinguish parts of 0.0 and -0.0.
 _BY_VALUE = frozenset((bool, int, float))
 
 
 def _learn_full(table: Table, made: Tensor, value: Any) -> None:
-    """The same as `_learn_filled`, of any number."""
+    """`_learn_filled` for any number."""
     shape = made._geometry
     known = seen(shape, ("full", exact(value)))
     if not shortcuts.is_due(known, table):
@@ -315,7 +315,7 @@ def ones(
 
 
 def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None = None) -> None:
-    """Leave the short cuts of what is filled with one number, once it was made before."""
+    """Store the short cuts of a factory that fills with one number, at the second call."""
     shape = made._geometry
     known = seen(shape if self is None else self._geometry, table.operator.name)
     if not shortcuts.is_due(known, table):

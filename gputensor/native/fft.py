@@ -1,7 +1,8 @@
-"""Discrete Fourier transforms: the three that libraries have, and torch.fft's functions over them.
+"""Discrete Fourier transforms: the three of libraries, and torch.fft's functions over them.
 
 On the CPU SciPy's pocketfft, which computes float32 in float32; on CUDA cuFFT.
-Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp, whose strides these are.
+Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp, which define the results'
+strides.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import real
 from ..core.dtype import (
     COMPLEX, FLOATING, complex64, complex128, dtype, float32, float64,
 )  # fmt: skip
 from ..core.geometry import contiguous_geometry, geometry as strided_geometry
+from ..dispatch import shortcuts
 from ..dispatch.defaults import get_default_dtype
+from ..dispatch.operator import Operator, Table
 from ..runtime.cpu import get_num_threads
+from ..runtime.libraries import HOST
 from ..structured import arguments, library
+from ..structured.shortcuts import cpu as short
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -26,7 +31,7 @@ BY_LIBRARY = True
 Dims = tuple[int, ...]
 _COMPLEX_OF = {float32: complex64, float64: complex128}
 _REAL_OF = {complex64: float32, complex128: float64}
-# Of a forward and of an inverse transform, by `normalization`: none, by root of n, by n.
+# Norm names of forward and inverse transforms by `normalization`: none, by root of n, by n.
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
 _SEVERAL_THREADS = 1 << 15  # elements from which on SciPy's threads pay
 
@@ -49,17 +54,18 @@ def _check(op: str, self: Tensor, dim: Any, takes: dict[dtype, dtype]) -> Dims:
 
 
 def _sorted(self: Tensor, dims: Dims, last: int = 0) -> Dims:
-    """In the order of their strides, the `last` ones left where they are."""
+    """Dimensions in the order of their strides, keeping the `last` ones in place."""
     strides = self._geometry.strides
     count = len(dims) - last
     return (*sorted(dims[:count], key=lambda d: -strides[d]), *dims[count:])
 
 
 def _transform(
-    op: str, self: Tensor, sizes: Dims, dims: Dims, of: dtype, function: Callable[..., Any]
-) -> Tensor:
+    op: str, self: Tensor, sizes: Dims, dims: Dims, of: dtype, function: Callable[..., Any],
+    table: Table, kernel: Callable[..., Tensor], *params: Any,
+) -> Tensor:  # fmt: skip
     """function(fft, x, axes, threads): over the last axes, after what is not transformed in the
-    order of its strides."""
+    order of its strides. table, kernel, params: of the call, which may leave a short cut."""
     strides = self._geometry.strides
     batch = sorted([d for d in range(len(sizes)) if d not in dims], key=lambda d: -strides[d])
     order = (*batch, *dims)
@@ -76,7 +82,11 @@ def _transform(
             x = x.copy()  # cuFFT reads pairs: it refuses other addresses
         return function(fft, x.transpose(order), axes, named).transpose(back)
 
-    return library.call(op, compute, (wanted,), self)[0]
+    made = library.call(op, compute, (wanted,), self)[0]
+    if self._geometry.is_contiguous and order == back == tuple(range(len(sizes))):
+        args, fft = (self, *params), HOST.scipy("fft")
+        short.learn_given(table, kernel, args, made, lambda x: function(fft, x, axes, {}))
+    return made
 
 
 def _norm(op: str, forward: bool, normalization: int) -> str:
@@ -85,21 +95,32 @@ def _norm(op: str, forward: bool, normalization: int) -> str:
     return _NORMS[forward][normalization]
 
 
+def _of_library(name: str, norm: str) -> Callable[..., Any]:
+    """What `_transform` takes, of the library's functions `name`, of one axis, and `name` + n."""
+
+    def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
+        if len(axes) == 1:
+            return getattr(fft, name)(x, axis=axes[0], norm=norm, **named)
+        return getattr(fft, name + "n")(x, axes=axes, norm=norm, **named)
+
+    return compute
+
+
 def _fft_c2c(key_set: int, self: Tensor, dim: Any, normalization: int, forward: bool) -> Tensor:
+    table = operators._fft_c2c.table
     dims = _check("_fft_c2c", self, dim, {complex64: complex64, complex128: complex128})
     if not dims:
         return calls.clone(self, None)
     norm = _norm("_fft_c2c", bool(forward), normalization)
-    name = "fftn" if forward else "ifftn"
-
-    def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
-        return getattr(fft, name)(x, axes=axes, norm=norm, **named)
-
-    geometry = self._geometry
-    return _transform("fft", self, geometry.sizes, _sorted(self, dims), geometry.dtype, compute)
+    compute, shape = _of_library("fft" if forward else "ifft", norm), self._geometry
+    return _transform(
+        "fft", self, shape.sizes, _sorted(self, dims), shape.dtype, compute,
+        table, _fft_c2c, dim, normalization, forward,
+    )  # fmt: skip
 
 
 def _fft_r2c(key_set: int, self: Tensor, dim: Any, normalization: int, onesided: bool) -> Tensor:
+    table = operators._fft_r2c.table
     dims = _check("_fft_r2c", self, dim, _COMPLEX_OF)
     if not dims:
         raise errors.must("_fft_r2c", "dim", "name a dimension at least", dims)
@@ -107,18 +128,18 @@ def _fft_r2c(key_set: int, self: Tensor, dim: Any, normalization: int, onesided:
     if onesided:
         sizes[dims[-1]] = sizes[dims[-1]] // 2 + 1
     norm = _norm("_fft_r2c", True, normalization)
-    name = "rfftn" if onesided else "fftn"
-
-    def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
-        return getattr(fft, name)(x, axes=axes, norm=norm, **named)
-
+    compute = _of_library("rfft" if onesided else "fft", norm)
     of = _COMPLEX_OF[self._geometry.dtype]
-    return _transform("rfft", self, tuple(sizes), _sorted(self, dims, 1), of, compute)
+    return _transform(
+        "rfft", self, tuple(sizes), _sorted(self, dims, 1), of, compute,
+        table, _fft_r2c, dim, normalization, onesided,
+    )  # fmt: skip
 
 
 def _fft_c2r(
     key_set: int, self: Tensor, dim: Any, normalization: int, last_dim_size: int
 ) -> Tensor:
+    table = operators._fft_c2r.table
     dims = _check("_fft_c2r", self, dim, _REAL_OF)
     if not dims:
         raise errors.must("_fft_c2r", "dim", "name a dimension at least", dims)
@@ -126,6 +147,7 @@ def _fft_c2r(
         raise errors.must("_fft_c2r", "last_dim_size", "be positive", last_dim_size)
     if len(dims) > 1:
         self = calls._fft_c2c(self, dims[:-1], normalization, False)
+        dim = dims[-1:]
     sizes = list(self._geometry.sizes)
     sizes[dims[-1]] = last_dim_size
     norm = _norm("_fft_c2r", False, normalization)
@@ -134,7 +156,10 @@ def _fft_c2r(
         return fft.irfft(x, n=last_dim_size, axis=axes[0], norm=norm, **named)
 
     of = _REAL_OF[self._geometry.dtype]
-    return _transform("irfft", self, tuple(sizes), dims[-1:], of, compute)
+    return _transform(
+        "irfft", self, tuple(sizes), dims[-1:], of, compute,
+        table, _fft_c2r, dim, normalization, last_dim_size,
+    )  # fmt: skip
 
 
 # --- what users call ------------------------------------------------------------------------------
@@ -197,14 +222,19 @@ def _dim_and_size(op: str, self: Tensor, n: int | None, dim: int) -> tuple[int, 
 
 
 def _real_to_complex(
-    op: str, self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool, onesided: bool
-) -> Tensor:
+    op: str, self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool,
+    onesided: bool, kernel: Callable[..., Tensor],
+) -> Tensor:  # fmt: skip
     _check_real(op, self)
-    self = _promoted(op, self)
     d, size = _dim_and_size(op, self, n, dim)
-    self = _resized(self, (d,), (size,))
-    made = calls._fft_r2c(self, (d,), _normalization(op, norm, forward), onesided)
-    return made if forward else _conj(made)
+    wanted = _resized(_promoted(op, self), (d,), (size,))
+    behind = (_ALONE[d], _normalization(op, norm, forward), onesided)
+    made = calls._fft_r2c(wanted, *behind)
+    if not forward:
+        return _conj(made)
+    if wanted is self:
+        _learn(op, kernel, (self, n, dim, norm), operators._fft_r2c, behind)
+    return made
 
 
 def _conj(x: Tensor) -> Tensor:
@@ -212,11 +242,28 @@ def _conj(x: Tensor) -> Tensor:
 
 
 def _complex_to_complex(
-    op: str, self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool
-) -> Tensor:
+    op: str, self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool,
+    kernel: Callable[..., Tensor],
+) -> Tensor:  # fmt: skip
     d, size = _dim_and_size(op, self, n, dim)
-    self = _resized(self, (d,), (size,))
-    return calls._fft_c2c(self, (d,), _normalization(op, norm, forward), forward)
+    wanted = _resized(self, (d,), (size,))
+    behind = (_ALONE[d], _normalization(op, norm, forward), forward)
+    made = calls._fft_c2c(wanted, *behind)
+    if wanted is self:
+        _learn(op, kernel, (self, n, dim, norm), operators._fft_c2c, behind)
+    return made
+
+
+# A dimension by itself: short cuts are told their params by identity.
+_ALONE = tuple([(d,) for d in range(64)])
+
+
+def _learn(
+    op: str, kernel: Callable[..., Tensor], args: tuple[Any, ...], to: Operator,
+    behind: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """Leave a short cut of what hands its very operand on."""
+    short.learn_forward(getattr(operators, f"fft_{op}").table, kernel, args, to.table, behind)
 
 
 def _one(op: str, forward: bool) -> Callable[..., Tensor]:
@@ -225,10 +272,9 @@ def _one(op: str, forward: bool) -> Callable[..., Tensor]:
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
     ) -> Tensor:
-        self = _promoted(op, self)
         if self._geometry.dtype.category == COMPLEX:
-            return _complex_to_complex(op, self, n, dim, norm, forward)
-        return _real_to_complex(op, self, n, dim, norm, forward, False)
+            return _complex_to_complex(op, _promoted(op, self), n, dim, norm, forward, kernel)
+        return _real_to_complex(op, self, n, dim, norm, forward, False, kernel)
 
     return kernel
 
@@ -239,7 +285,7 @@ def _half(op: str, forward: bool) -> Callable[..., Tensor]:
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
     ) -> Tensor:
-        return _real_to_complex(op, self, n, dim, norm, forward, True)
+        return _real_to_complex(op, self, n, dim, norm, forward, True, kernel)
 
     return kernel
 
@@ -264,6 +310,17 @@ def _back(op: str, forward: bool) -> Callable[..., Tensor]:
 fft_fft, fft_ifft = _one("fft", True), _one("ifft", False)
 fft_rfft, fft_ihfft = _half("rfft", True), _half("ihfft", False)
 fft_irfft, fft_hfft = _back("irfft", False), _back("hfft", True)
+
+
+def _over() -> tuple[shortcuts.Step, ...]:
+    return (
+        (operators._fft_c2c, shortcuts.CPU, _fft_c2c),
+        (operators._fft_r2c, shortcuts.CPU, _fft_r2c),
+    )
+
+
+for _kernel in (fft_fft, fft_ifft, fft_rfft):
+    shortcuts.jumps(_kernel, _over)
 
 
 # --- several dimensions ---------------------------------------------------------------------------
@@ -390,7 +447,7 @@ def _shifted(op: str, self: Tensor, dim: Any, back: bool) -> Tensor:
         _check_has_dims(op, self)
     for d in dims:
         size = self._geometry.sizes[d]
-        cut = size // 2 if back else (size + 1) // 2  # what comes to the front begins here
+        cut = size // 2 if back else (size + 1) // 2  # the elements moved to the front begin here
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)

@@ -1,4 +1,4 @@
-"""Elements that indices name, read: x[i, j], gather, index_select, take; and what is made of them.
+"""Reading elements by indices: x[i, j], gather, index_select, take, and operators composed of them.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """
@@ -70,7 +70,7 @@ def _check_mask(op: str, self: Tensor, mask: Tensor, dim: int) -> None:
     sizes, wanted = mask._geometry.sizes, self._geometry.sizes[dim : dim + mask._geometry.ndim]
     if sizes == wanted:
         return
-    # By the array API, as in NumPy, an empty dimension of a mask picks nothing of any.
+    # In the array API, as in NumPy, an empty dimension of a mask selects nothing.
     is_lenient = defaults.get_type_promotion() == "array_api" and len(sizes) == len(wanted)
     if not is_lenient or not _is_part(sizes, wanted):
         rule = f"have sizes {list(wanted)}, those of self from dimension {dim} on"
@@ -78,7 +78,7 @@ def _check_mask(op: str, self: Tensor, mask: Tensor, dim: int) -> None:
 
 
 def _moved(index: Tensor, self: Tensor) -> Tensor:
-    """An index on self's device: one of the CPU may stand beside any; another may not."""
+    """An index moved to self's device; only an index on the CPU may be moved."""
     if index._device is self._device:
         return index
     if index._device.type != "cpu":
@@ -87,7 +87,7 @@ def _moved(index: Tensor, self: Tensor) -> Tensor:
 
 
 def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
-    """What `self[indices]` names. Indices that do not stand together go to the front."""
+    """The places of `self[indices]`. Dimensions of non-adjacent indices move to the front."""
     found = expanded(op, self, indices)
     given = [(d, i) for d, i in enumerate(found) if i is not None]
     if not given:
@@ -129,7 +129,7 @@ def _laid_out(at: Places) -> Geometry:
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
     operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
     sizes = (*before, *shape, *after)
-    is_plain = 0 not in at.sizes and 1 not in at.sizes  # else strides decide that no step takes
+    is_plain = 0 not in at.sizes and 1 not in at.sizes  # strides of unused dimensions do not count
     for i in at.indices:
         over = at.index_strides(i._geometry)[begin : begin + len(shape)]
         strides = None
@@ -161,8 +161,8 @@ def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -
 
 
 def _of_mask(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor | None:
-    """What one mask of all elements picks: family nonzero does at once what nonzero and indices
-    would, where these are ours."""
+    """Elements selected by one mask of all elements: family nonzero does the work of nonzero and
+    indexing in one step, if these kernels are ours."""
     mask, of = indices[0] if len(indices) == 1 else None, self._geometry
     if mask is None or getattr(mask, "_keys", None) is not CPU_KEYS:
         return None
@@ -182,7 +182,7 @@ _unsafe_index_Tensor = index_Tensor
 
 
 def clamped(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The indices with those out of range at the nearest end.
+    """The indices clamped to the valid range.
 
     Source: TensorAdvancedIndexing.cpp, _unsafe_masked_index.
     """
@@ -199,7 +199,7 @@ def clamped(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | Non
 def _unsafe_masked_index(
     key_set: int, self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Any
 ) -> Tensor:
-    """self[indices] where mask holds, fill elsewhere; there indices may be out of range."""
+    """self[indices] where mask is true, fill elsewhere; there indices may be out of range."""
     if self._geometry.numel == 0:  # as PyTorch finds the sizes
         pairs = zip(indices, self._geometry.sizes)
         sizes = tuple([
@@ -217,7 +217,8 @@ def _unsafe_masked_index(
 def check_along(
     op: str, self: Tensor, dim: Any, index: Tensor, other: Tensor | None = None, arg: str = "src"
 ) -> int:
-    """The dimension of a gather or scatter, whose index may be no longer than the operands."""
+    """The dimension of a gather or scatter, after checking that index is not larger than the
+    operands."""
     d = arguments.dim(op, dim, self._geometry.ndim)
     if index._device is not self._device:
         raise errors.mixed_devices(op, self, "self", index, "index")

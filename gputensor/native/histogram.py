@@ -1,4 +1,4 @@
-"""How often values occur: bincount, histc, histogram, and histogramdd with its parts.
+"""Counts of values: bincount, histc, histogram, and histogramdd with its parts.
 
 Source: aten/src/ATen/native/SummaryOps.cpp, Histogram.cpp.
 """
@@ -25,7 +25,7 @@ BY_LIBRARY = True
 # --- counts of integers ---------------------------------------------------------------------------
 
 
-# Bins that no memory holds; NumPy's count of those up to 2**63 - 1 is 0, and it writes beside it.
+# A number of bins beyond any memory: near 2**63 NumPy allocates 0 bins and writes out of bounds.
 _MOST_BINS = 1 << 59
 
 
@@ -66,7 +66,7 @@ def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
 
 
 def _outer(op: str, x: Tensor, least: float, most: float, apart: float) -> tuple[float, float]:
-    """The outermost edges: those given, else the data's; `apart` beside them where they are one."""
+    """The outermost edges: the given ones or the data's; moved apart by `apart` if equal."""
     if not (math.isfinite(least) and math.isfinite(most)):
         raise errors.must(op, "self", "have a finite range", errors.Got(f"[{least}, {most}]"))
     if least > most:
@@ -145,7 +145,7 @@ def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
 
 
 def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
-    """Of each number of the points, evenly spaced."""
+    """Evenly spaced edges for each coordinate of the points."""
     given = self._geometry
     ends = None if range is None else arguments.reals(op, "range", range)
     if ends is not None and len(ends) != 2 * len(bins):
@@ -183,7 +183,7 @@ def _tally(
 
 
 def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
-    """even: the edges are evenly spaced, and a bin is looked for beside its place by division."""
+    """even: the edges are evenly spaced, and a bin is searched near the quotient of a division."""
     np = library.np
     if not library.is_gpu:
         found = stub.cpu("histogram").points(x, weight, even, edges)
@@ -212,8 +212,8 @@ def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
 
 
 def _beside(np: Any, edges: Any, x: Any) -> Any:
-    """How many of evenly spaced edges are at most x, which lies between the outermost: looked for
-    among three, beside the place that a division gives."""
+    """The number of evenly spaced edges at most x, which lies between the outermost ones: searched
+    among three edges near the quotient of a division."""
     least, most, bins = edges[0], edges[-1], len(edges) - 1
     guess = (x - least) / (most - least) * bins
     guess = np.fmin(np.fmax(guess, 0), bins).astype("int64")  # no number of an endless range

@@ -1,11 +1,10 @@
-"""Operators that put tensors together: cat, stack, repeat. Each copies into views of its result.
+"""Operators that join tensors, such as cat and stack. Each copies into views of its result.
 
 Source of the rules: aten/src/ATen/native/TensorShape.cpp, cat's meta function.
 """
 
 from __future__ import annotations
 
-import itertools
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, promotion
 from ..core.device import CPU
-from ..core.dtype import dtype, int32, int64
+from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
 from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
@@ -22,7 +21,7 @@ from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..tensor.base import suggest_memory_format, suggested_format
-from ..tensor.make import CPU_KEYS, allocate, from_array, over_array
+from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.pointwise import Kernel
@@ -32,11 +31,12 @@ from .view import unsqueeze, view_strides
 
 # Bytes up to which a result's layout is kept, and below which NumPy joins faster than our loop.
 _SMALL, _TINY = 1 << 18, 1 << 14
+_FEW = 16  # numbers that assignments put together faster
 
 _join_arrays = stub.cpu("copy_pieces").join
 
 
-def _tensors(op: str, tensors: Any, on_one_device: bool = True) -> list[Tensor]:
+def checked_tensors(op: str, tensors: Any, on_one_device: bool = True) -> list[Tensor]:
     found = list(tensors)
     if not found:
         raise errors.must(op, "tensors", "not be empty", tensors)
@@ -116,7 +116,7 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
         if _is_skipped(x):
             continue
         length = x._geometry.sizes[dim]
-        _fill(calls.slice_Tensor(out, dim, begin, begin + length, 1), x)
+        fill_part(calls.slice_Tensor(out, dim, begin, begin + length, 1), x)
         begin += length
     return out
 
@@ -129,7 +129,8 @@ def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
-    """Whether nothing is cast, and copies are ours: who registers or watches copy_ sees each."""
+    """True if nothing is cast, and `copy_` is our kernel; a user's kernel for copy_ sees each
+    copy."""
     element = made._geometry.dtype
     key_set = made._keys
     for x in tensors:
@@ -139,7 +140,7 @@ def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
     return copies_are_ours(key_set)
 
 
-def _fill(part: Tensor, source: Tensor) -> None:
+def fill_part(part: Tensor, source: Tensor) -> None:
     """copy_ below ADInplaceOrView: a new result has version 0, and `out` counts one write."""
     key_set = (part._keys | source._keys) & BELOW_ADINPLACEORVIEW
     operators.copy_.redispatch_table[key_set](key_set, part, source, False)
@@ -156,7 +157,7 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     known = _known(tensors, dim)
     if known is not None:
         return known
-    found = _tensors("cat", tensors)
+    found = checked_tensors("cat", tensors)
     d, shape = _cat_plan(found, dim)
     made = allocate(shape, found[0]._device)
     if made._device is CPU and shape.nbytes and _is_plain(made, found):
@@ -170,7 +171,8 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 
 def _known(tensors: Any, dim: Any) -> Tensor | None:
-    """What is joined as before: small tensors on the CPU, row-major and of one geometry."""
+    """The result for small row-major CPU tensors of one geometry, joined as in an earlier call, or
+    None."""
     if type(tensors) not in (list, tuple) or type(dim) is not int:  # 1 is found by True as well
         return None
     first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
@@ -192,7 +194,7 @@ def _known(tensors: Any, dim: Any) -> Tensor | None:
 
 
 def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
-    found = _tensors("cat", tensors)
+    found = checked_tensors("cat", tensors)
     d, sizes = _cat_sizes("cat", found, dim)
     element = _common_dtype(found)
     if not promotion.can_cast(element, out._geometry.dtype):
@@ -211,7 +213,7 @@ def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
 
 
 def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
-    found = _tensors("stack", tensors)
+    found = checked_tensors("stack", tensors)
     first = found[0]._geometry
     ndim = first.ndim + 1
     number = arguments.integer("stack", "dim", dim)
@@ -226,47 +228,60 @@ def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
 
 
 def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
-    found = _tensors("stack", tensors)
-    table, first = operators.stack.table, found[0]._geometry
-    # 1 is found by True as well
-    key = (first, len(found), dim) if type(dim) is int and found[0]._device is CPU else None
-    if key is None or not all([x._geometry is first for x in found]):
-        return _stacked(found, dim)
-    if not _comes_straight(found):
-        return _stacked(found, dim)
-    known: Geometry | None = table.plans.get(key)
+    known = _known_stack(tensors, dim)
     if known is not None:
-        return _at_once(found, known, dim % known.ndim)
+        return known
+    found = checked_tensors("stack", tensors)
+    table, first = operators.stack.table, found[0]._geometry
     made = _stacked(found, dim)
-    if _comes_straight(found):  # still: else it may have been laid out by somebody else
-        shape = made._geometry
-        if shape.is_contiguous and 0 < shape.nbytes <= _SMALL:
-            table.remember(key, shape)
+    shape = made._geometry
+    if (
+        type(dim) is int and all([x._keys is CPU_KEYS and x._geometry is first for x in found])
+        and shape.is_contiguous and 0 < shape.nbytes <= _SMALL
+        and _comes_straight()  # else it may have been laid out by somebody else
+    ):  # fmt: skip
+        table.remember((first, len(found), dim), shape)
     return made
 
 
-def _comes_straight(tensors: list[Tensor]) -> bool:
+def _known_stack(tensors: Any, dim: Any) -> Tensor | None:
+    """As `_known`, of tensors one behind the other along a new dimension."""
+    if type(tensors) not in (list, tuple) or type(dim) is not int:
+        return None
+    first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
+    shape: Geometry | None = operators.stack.table.plans.get((first, len(tensors), dim))
+    if shape is None:
+        return None
+    arrays = []
+    for x in tensors:
+        if type(x) is not Tensor or x._keys is not CPU_KEYS or x._geometry is not first:
+            return None
+        array = x._array
+        arrays.append(array if array is not None else x._get_array())
+    if not _comes_straight():
+        return None
+    made = allocate(shape, CPU)
+    out, sizes = made._get_array(), shape.sizes
+    if len(sizes) == 1 and len(arrays) <= _FEW:
+        for place, array in enumerate(arrays):
+            out[place] = array
+        return made
+    dim %= len(sizes)
+    if dim == len(sizes) - 1:
+        np.concatenate([x[..., None] for x in arrays], dim, out)
+    else:  # along the dimension that stands there, which is then two
+        joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
+        _join_arrays(out.reshape(joined), arrays, dim)
+    return made
+
+
+def _comes_straight() -> bool:
     """Whether nothing but our kernels stands between stack and the copies that it is made of."""
-    plain = shortcuts.is_plain_thread() and all([x._keys is CPU_KEYS for x in tensors])
     return (
-        plain and shortcuts.comes_straight(operators.cat, cat)
+        shortcuts.is_plain_thread() and shortcuts.comes_straight(operators.cat, cat)
         and shortcuts.comes_straight(operators.unsqueeze, unsqueeze)
         and copies_are_ours(CPU_KEYS)
     )  # fmt: skip
-
-
-def _at_once(tensors: list[Tensor], shape: Geometry, dim: int) -> Tensor:
-    """Small tensors of one layout along a new dimension: one behind the other along the dimension
-    that stands there, which is then two."""
-    made = allocate(shape, CPU)
-    arrays, out = [x._get_array() for x in tensors], made._get_array()
-    if dim == out.ndim - 1:
-        np.concatenate([x[..., None] for x in arrays], dim, out)
-    else:
-        sizes = tensors[0]._geometry.sizes
-        joined = (*sizes[:dim], len(tensors) * sizes[dim], *sizes[dim + 1 :])
-        _join_arrays(out.reshape(joined), arrays, dim)
-    return made
 
 
 def _stacked(found: list[Tensor], dim: int) -> Tensor:
@@ -274,7 +289,7 @@ def _stacked(found: list[Tensor], dim: int) -> Tensor:
     sizes, count = found[0]._geometry.sizes, len(found)
     if d == len(sizes) or (form := _cat_format(found)) is formats.contiguous_format:
         return calls.cat(parts, d)
-    # PyTorch joins along d and then splits it, so that the format of what is joined stays.
+    # PyTorch concatenates along d and then splits d, which keeps the memory format.
     element, joined = _common_dtype(found), (*sizes[:d], count * sizes[d], *sizes[d + 1 :])
     split = (*sizes[:d], count, *sizes[d:])
     whole = geometry(joined, formats.strides_for("stack", joined, form), element)
@@ -288,29 +303,6 @@ def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     parts, d = _unsqueezed(tensors, dim)
     key_set &= BELOW_ADINPLACEORVIEW  # which has counted the write
     return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)
-
-
-def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
-    counts = arguments.sizes("repeat", repeats, "repeats")
-    extra = len(counts) - self._geometry.ndim
-    if extra < 0:
-        rule = f"have at least {self._geometry.ndim} entries"
-        raise errors.must("repeat", "repeats", rule, counts)
-    sizes = (1,) * extra + self._geometry.sizes
-    made = calls.empty_memory_format(
-        tuple([n * s for n, s in zip(counts, sizes)]), self._geometry.dtype, None, self._device,
-        None, None,
-    )  # fmt: skip
-    if not made._geometry.numel:
-        return made
-    if made._geometry.numel == self._geometry.numel:
-        _fill(made, self)
-        return made
-    # (n0, s0, n1, s1, …) of the result, and self repeated by stride 0 in each n.
-    paired = tuple([n for pair in zip(counts, sizes) for n in pair])
-    source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
-    _fill(calls.view(made, paired), calls.expand(source, paired, False))
-    return made
 
 
 # --- by other names -------------------------------------------------------------------------------
@@ -331,13 +323,13 @@ concatenate_out = concat_out
 
 
 def _stacks(op: str, prepare: Any) -> tuple[Kernel, Kernel]:
-    """hstack and its like: cat of what `prepare` makes of the tensors, and of where it says."""
+    """hstack and similar: cat of the tensors and dimension that `prepare` returns."""
 
     def kernel(key_set: int, tensors: Any) -> Tensor:
-        return calls.cat(*prepare(_tensors(op, tensors)))
+        return calls.cat(*prepare(checked_tensors(op, tensors)))
 
     def into(key_set: int, tensors: Any, out: Tensor) -> Tensor:
-        found, dim = prepare(_tensors(op, tensors))
+        found, dim = prepare(checked_tensors(op, tensors))
         return concat_out(key_set, found, dim, out)
 
     return kernel, into
@@ -362,18 +354,13 @@ column_stack, column_stack_out = _stacks("column_stack", _in_columns)
 row_stack_out = vstack_out
 
 
-# --- repeated, on a grid, on a diagonal, in chunks ------------------------------------------------
-
-
-def tile(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    counts = arguments.sizes("tile", dims, "dims")
-    return calls.repeat(self, (1,) * (self._geometry.ndim - len(counts)) + counts)
+# --- on a diagonal, broadcast, in chunks ----------------------------------------------------------
 
 
 def block_diag(key_set: int, tensors: Any) -> Tensor:
     if not tensors:
         return calls.empty_memory_format((1, 0), None, None, None, None, None)
-    found = _tensors("block_diag", tensors)
+    found = checked_tensors("block_diag", tensors)
     for number, x in enumerate(found):
         if x._geometry.ndim > 2:
             rule = "have at most 2 dimensions"
@@ -390,7 +377,7 @@ def block_diag(key_set: int, tensors: Any) -> Tensor:
 def broadcast_tensors(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
     if not tensors:
         return ()
-    found = _tensors("broadcast_tensors", tensors, on_one_device=False)
+    found = checked_tensors("broadcast_tensors", tensors, on_one_device=False)
     sizes: Any = ()
     for number, x in enumerate(found):
         met = broadcast_sizes(sizes, x._geometry.sizes)
@@ -401,44 +388,9 @@ def broadcast_tensors(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
     return tuple([calls.expand(x, sizes, False) for x in found])
 
 
-def meshgrid(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
-    return meshgrid_indexing(key_set, tensors, "ij")
-
-
-def meshgrid_indexing(key_set: int, tensors: Any, indexing: str) -> tuple[Tensor, ...]:
-    """Source: TensorShape.cpp, meshgrid."""
-    if type(indexing) is not str or indexing not in ("ij", "xy"):
-        raise errors.must("meshgrid", "indexing", "be 'ij' or 'xy'", indexing)
-    found = _tensors("meshgrid", tensors)
-    for number, x in enumerate(found):
-        if x._geometry.ndim > 1:
-            raise errors.wrong_shape("meshgrid", f"tensors[{number}]", "be 0-d or 1-d", x)
-        if x._geometry.dtype is not found[0]._geometry.dtype:
-            rule = f"have the dtype of tensors[0], {found[0]._geometry.dtype.short}"
-            raise errors.wrong_dtype("meshgrid", f"tensors[{number}]", rule, x)
-    swaps = indexing == "xy" and len(found) > 1
-    order = [1, 0, *range(2, len(found))] if swaps else [*range(len(found))]
-    sizes = tuple([found[n]._geometry.numel for n in order])
-    grids = []
-    for place, n in enumerate(order):
-        shape = (1,) * place + (-1,) + (1,) * (len(found) - 1 - place)
-        grids.append(calls.expand(calls.view(found[n], shape), sizes, False))
-    return tuple([grids[order.index(n)] for n in range(len(found))])
-
-
-def cartesian_prod(key_set: int, tensors: Any) -> Tensor:
-    found = _tensors("cartesian_prod", tensors)
-    for number, x in enumerate(found):
-        if x._geometry.ndim != 1:
-            raise errors.wrong_shape("cartesian_prod", f"tensors[{number}]", "be 1-d", x)
-    if len(found) == 1:
-        return found[0]
-    return calls.stack([calls.reshape(x, (-1,)) for x in meshgrid(key_set, found)], 1)
-
-
 def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
     """Source: TensorShape.cpp, _pad_chunk."""
-    found = _tensors("_chunk_cat", tensors)
+    found = checked_tensors("_chunk_cat", tensors)
     if arguments.integer("_chunk_cat", "num_chunks", num_chunks) <= 0:
         raise errors.must("_chunk_cat", "num_chunks", "be positive", num_chunks)
     if dim < 0 and len({x._geometry.ndim for x in found}) > 1:
@@ -456,84 +408,3 @@ def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
             x = calls.constant_pad_nd(x, (0, 0) * (len(sizes) - d - 1) + (0, lacks), 0)
         parts.append(calls.reshape(x, (*sizes[:d], num_chunks, -1)))
     return calls.cat(parts, d + 1)
-
-
-# --- each index so often, and choices -------------------------------------------------------------
-
-
-def repeat_interleave_Tensor(
-    key_set: int, repeats: Tensor, output_size: int | None = None
-) -> Tensor:
-    """The size is known by values, which are waited for. Source: ATen/native/Repeat.cpp."""
-    op, shape = "repeat_interleave", repeats._geometry
-    if shape.dtype not in (int32, int64):
-        raise errors.wrong_dtype(op, "repeats", "be int32 or int64", repeats)
-    if shape.ndim != 1:
-        raise errors.wrong_shape(op, "repeats", "have 1 dimension", repeats)
-    if repeats._device is CPU and shape.numel and repeats._get_array().min() < 0:
-        raise errors.must(op, "repeats", "hold no negative number", repeats)
-    if repeats._device.type == "meta" and output_size is not None:
-        return calls.new_empty(repeats, (output_size,))
-    ends = calls.cumsum(repeats, 0)
-    total = int(calls.item(calls.select_int(ends, 0, -1))) if shape.numel else 0
-    if output_size is not None and output_size != total and shape.numel:
-        raise errors.must(op, "output_size", f"be the sum of repeats, {total}", output_size)
-    places = calls.arange(total, dtype=int64, device=repeats._device)
-    is_int32 = shape.dtype is int32
-    return calls.searchsorted_Tensor(ends, places, out_int32=is_int32, right=True)
-
-
-def _along(op: str, self: Tensor, dim: int | None) -> tuple[Tensor, int]:
-    """Flat where no dimension is named."""
-    if dim is None:
-        return calls.reshape(self, (-1,)), 0
-    if not self._geometry.ndim:
-        raise errors.wrong_index(op, "self", "have a dimension", self)
-    return self, arguments.dim(op, dim, self._geometry.ndim)
-
-
-def repeat_interleave_self_Tensor(
-    key_set: int, self: Tensor, repeats: Tensor, dim: int | None = None,
-    output_size: int | None = None,
-) -> Tensor:  # fmt: skip
-    source, d = _along("repeat_interleave", self, dim)
-    size, shape = source._geometry.sizes[d], repeats._geometry
-    if shape.ndim == 0 or shape.sizes == (1,):
-        repeats = calls.expand(calls.reshape(repeats, (1,)), (size,), False)
-    elif shape.sizes != (size,):
-        raise errors.wrong_shape("repeat_interleave", "repeats", f"have size {size}", repeats)
-    index = calls.repeat_interleave_Tensor(repeats, output_size)
-    return calls.index_select(source, d, index)
-
-
-def repeat_interleave_self_int(
-    key_set: int, self: Tensor, repeats: int, dim: int | None = None,
-    output_size: int | None = None,
-) -> Tensor:  # fmt: skip
-    op = "repeat_interleave"
-    times = arguments.integer(op, "repeats", repeats)
-    if times < 0:
-        raise errors.must(op, "repeats", "not be negative", repeats)
-    source, d = _along(op, self, dim)
-    sizes = source._geometry.sizes
-    total = sizes[d] * times
-    if output_size is not None and output_size != total:
-        raise errors.must(op, "output_size", f"be {total}", output_size)
-    wide = calls.expand(calls.unsqueeze(source, d + 1), (*sizes[: d + 1], times, *sizes[d + 1 :]))
-    whole = calls.clone(wide, formats.contiguous_format)
-    return calls.reshape(whole, (*sizes[:d], total, *sizes[d + 1 :]))
-
-
-def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Which elements are chosen is reckoned on the host, as it depends on sizes alone."""
-    if self._geometry.ndim != 1:
-        raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
-    if not 0 <= arguments.integer("combinations", "r", r) < 1 << 31:
-        raise errors.must("combinations", "r", "be in [0, 2**31)", r)
-    if r == 0:
-        return calls.new_empty(self, (0,), None, None, None, None)
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(choose(range(self._geometry.sizes[0]), r))
-    found = over_array(np.array(rows, np.int64).reshape(-1))
-    index = calls.to_device(found, self._device, int64, False, False, None)
-    return calls.reshape(calls.index_select(self, 0, index), (len(rows), r))

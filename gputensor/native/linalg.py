@@ -1,4 +1,4 @@
-"""Matrices of powers and exponentials, products of vectors: what no factorisation gives.
+"""Matrix powers and exponentials, products of vectors: operators without a factorisation.
 
 Source: aten/src/ATen/native/LinearAlgebra.cpp and BatchLinearAlgebra.cpp.
 """

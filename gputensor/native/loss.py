@@ -1,8 +1,8 @@
-"""Losses of classes: nll_loss with its gradient, and cross_entropy_loss, which is made of others.
+"""Classification losses: nll_loss with its gradient, and cross_entropy_loss, which is composed.
 
-Note [Targets outside the classes]: on the CPU an IndexError names the first one. On a CUDA device
-nobody waits for the kernel, so it fails there, as an assertion that the next synchronisation
-reports; PyTorch does the same. No memory outside the operands is read or written in either case.
+Note [Targets outside the classes]: on the CPU an IndexError names the first one. On CUDA the host
+does not wait, so an assertion fails in the kernel, which the next synchronisation reports; PyTorch
+does the same. No memory outside the operands is read or written in either case.
 Source: aten/src/ATen/native/LossNLL.cpp.
 """
 
@@ -189,7 +189,8 @@ def _check_weight(op: str, self: Tensor, weight: Tensor | None, classes: tuple[i
 
 
 def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor) -> None:
-    """Of the dtype and device of self: grad_output of these sizes, and the total weight."""
+    """Check that grad_output has these sizes, and that it and the total weight have self's dtype
+    and device."""
     of = self._geometry.dtype
     for arg, x in given.items():
         if x._device is not self._device:
@@ -214,7 +215,7 @@ def nll_loss_nd(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
     ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:  # fmt: skip
-    """Rows are what is left of self without its classes, dimension 1."""
+    """Rows are all dimensions of self except the classes, dimension 1."""
     sizes = self._geometry.sizes
     if len(sizes) <= 2:
         return nll_loss(key_set, self, target, weight, reduction, ignore_index)
@@ -351,7 +352,7 @@ def _cross_entropy_backward(
     made = backward(grad_output, logs, target, weight, reduction, ignore_index, total_weight)
     if made._device is not CPU:
         return calls._log_softmax_backward_data(made, logs, dim, logs._geometry.dtype)
-    # In its place: of a large vocabulary each such array costs more than what is computed.
+    # In place: for a large vocabulary each new array costs more than the computation.
     array = made._get_array()
     run(stub.cpu("softmax").log_softmax_backward, array, logs._get_array(), dim, array)
     return made
@@ -395,13 +396,13 @@ def _smoothed(
     logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int, smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
-    """A part of the loss of each target, and the mean loss of all classes for the rest."""
+    """A weighted sum of each target's loss and the mean loss over all classes."""
     terms = logs if weight is None else logs * _along(weight, dim, logs._geometry.ndim)
     each = -calls.sum_dim_IntList(terms, (dim,), False)
     ignored = calls.eq_Tensor(target, ignore_index)
     each = calls.where_self(ignored, 0.0, each)
     if reduction == MEAN:
-        # as nll_loss counts: by the weights of the targets
+        # as in nll_loss, by the weights of the targets
         ones = calls.zeros_like(logs) - 1 if weight is None else calls.zeros_like(logs) - _along(
             weight, dim, logs._geometry.ndim
         )  # fmt: skip

@@ -1,8 +1,9 @@
 """Losses of margins between classes: multi_margin_loss of one target, multilabel_margin_loss of
 several, with their gradients.
 
-Made of other operators; f16 and bf16 are computed in f32 and rounded once. A mean over no rows is
-NaN, where PyTorch gives what was in memory. Source: aten/src/ATen/native/LossMultiMargin.cpp and
+Composed of other operators; f16 and bf16 are computed in f32 and rounded once. A mean over no rows
+is NaN, where PyTorch returns uninitialised memory. Source: aten/src/ATen/native/LossMultiMargin.cpp
+and
 LossMultiLabelMargin.cpp.
 """
 
@@ -18,7 +19,7 @@ from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..tensor.tensor import Tensor
 from .criterion import MEAN, NONE, check_reduction, reduced
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 
 def _rows(op: str, self: Tensor) -> Tensor:
@@ -33,8 +34,8 @@ def _rows(op: str, self: Tensor) -> Tensor:
 
 
 def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], least: int) -> None:
-    """Raise for a dtype or device, on the CPU for what is no class: see Note [Targets outside the
-    classes] in loss.py."""
+    """Raise for a wrong dtype or device, and on the CPU for an invalid class: see Note [Targets
+    outside the classes] in loss.py."""
     if target._geometry.dtype is not dtypes.int64:
         raise errors.wrong_dtype(op, "target", "hold classes as int64", target)
     if target._device is not self._device:
@@ -48,7 +49,7 @@ def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], leas
 
 
 def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
-    """Of each row's loss, as a column."""
+    """The incoming gradient of each row's loss, as a column."""
     check_reduction(op, reduction)
     grad = calls.reshape(wide(grad), (-1 if grad._geometry.numel else 0, 1))
     return grad / rows if reduction == MEAN and rows else grad
@@ -60,7 +61,8 @@ def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
 def _lacking(
     op: str, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """What classes but the target lack of the margin; the targets, as a column; their weights."""
+    """The margin violations of all classes but the target; the targets, as a column; their
+    weights."""
     x = _rows(op, self)
     rows, classes = x._geometry.sizes
     if target._geometry.ndim > 1 or target._geometry.numel != rows:
@@ -132,8 +134,8 @@ _BLOCK = 1 << 20
 def _pairs(
     op: str, self: Tensor, target: Tensor
 ) -> tuple[Iterator[Tensor], Tensor, Tensor, Tensor]:
-    """(what each class but the targets lacks of a margin to each target, some targets at a time,
-    which are targets, the targets with 0 where there is none, where there is one)."""
+    """(the margin violations of non-target classes for each target, some targets at a time; the
+    mask of target classes; the targets, 0 where there is none; the mask of present targets)."""
     x = _rows(op, self)
     sizes = x._geometry.sizes
     if target._geometry.sizes != self._geometry.sizes:

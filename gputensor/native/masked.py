@@ -1,6 +1,6 @@
-"""Where a mask holds: masked_fill, masked_select, masked_scatter.
+"""Operators with a mask: masked_fill, masked_select, masked_scatter.
 
-On the CPU the last two are loops of family nonzero; all else is made of other operators.
+On the CPU the last two are loops of family nonzero; otherwise they are composed of other operators.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """
@@ -58,7 +58,7 @@ def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
 
 
 def _filled(op: str, self: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    """Write a 0-d tensor of self's dtype where the mask holds."""
+    """Write a 0-d tensor of self's dtype where the mask is true."""
     mask = _over(op, self, mask)
     if overlap.relation(self, mask) != overlap.NO:
         mask = calls.clone(mask)

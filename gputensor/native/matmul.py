@@ -27,7 +27,8 @@ from ..runtime import capture
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import library, short
+from ..structured import library
+from ..structured.shortcuts import cpu as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -36,8 +37,8 @@ from ..structured.resizing import resize_output
 _ONE = 1
 _BLAS = frozenset((float32, float64, complex64, complex128))
 _CUBLAS = _BLAS | {float16}
-# Multiplications from which on a call through CuPy, some 20 us of host time, costs less than what
-# our kernel loses to cuBLAS. An estimate from peak rates.
+# From this number of multiplications on, cuBLAS saves more time than its call through CuPy costs,
+# about 20 us on the host. An estimate from peak rates.
 LARGE = 1 << 24
 
 
@@ -55,7 +56,7 @@ def by_library(of: dtype, multiplications: int) -> bool:
 
 
 def ready_for_capture(device_index: int) -> None:
-    """Load the kernels that stand in for cuBLAS within a capture, where nothing can be loaded."""
+    """Load the kernels that replace cuBLAS within a capture, where no kernel can be loaded."""
     for of in _sent:
         for op in ("mm", "addmm"):
             getattr(stub.cuda("matmul"), op)(of).ready(device_index)
@@ -96,7 +97,7 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[i
 
 
 class Product:
-    """What a registered stub gets as the plan of `mm`: out[m, n] = sum over k of a[m, k] * b[k, n].
+    """The plan of `mm` for registered stubs: out[m, n] = sum over k of a[m, k] * b[k, n].
 
     shape: (m, n, k). stride_bytes, dtypes: of out, a and b; strides are (row, column).
     """
@@ -135,14 +136,14 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
 
 
 class _CpuEntry:
-    """What small products of two layouts on the CPU have in common; as the entries of
-    structured/pointwise.py, whose short cuts it gets."""
+    """The entry of small products of two layouts on the CPU, like those of structured/pointwise/,
+    with short cuts."""
 
     __slots__ = ("geometry", "loop", "numpy_allocates", "block", "is_fresh")
 
     def __init__(self, geometry: Geometry, inner: int) -> None:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
-        # BLAS gives a row-major result; large ones are to be aligned, and take their time anyway.
+        # BLAS returns a row-major result; large results are allocated here, for alignment.
         self.numpy_allocates = (
             geometry.dtype in _BLAS and geometry.nbytes > 0 and inner > 0 and geometry.in_numpy
         )
@@ -215,7 +216,7 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
 
 
 def _folds(self: Tensor, other: Tensor) -> bool:
-    """Whether the batches of one operand are rows of a matrix for the other."""
+    """True if the batches of one operand can be the rows of one matrix."""
     first = self._geometry.ndim >= other._geometry.ndim
     large, small = (self, other) if first else (calls.mT(other), self)
     if large._geometry.ndim < 3 or small._geometry.ndim > 2:
@@ -297,7 +298,7 @@ def check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
 
 
 def cut(element: dtype, scale: Any) -> Any:
-    """beta or alpha in the operands' dtype: beside integers a fraction is cut.
+    """beta or alpha in the operands' dtype: for integers the fraction is truncated.
 
     Source: aten/src/ATen/native/LinearAlgebra.cpp, `beta.to<scalar_t>()`.
     """
@@ -322,7 +323,7 @@ def _addmm_into(
         matrices = added, mat1._get_array(), mat2._get_array()
         run(stub.cpu("matmul").addmm, *matrices, beta, alpha, array)
         return out
-    if out._device.type != "cuda":  # a device that brings mm and pointwise operators brings this
+    if out._device.type != "cuda":  # a device with mm and pointwise operators supports this
         product = calls.mm(mat1, mat2)
         scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
         made = scaled if beta == 0 else calls.add_Tensor(scaled, self, beta)
@@ -365,8 +366,8 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
-    """What makes the short cut of addmm; nothing for an empty result, or one that NumPy would not
-    lay out as it has to lie."""
+    """The maker of addmm's short cut; None for an empty result, or a layout that NumPy would not
+    produce."""
     if not shape.numel or not shape.in_numpy:
         return lambda *around: None
     loops = stub.cpu("matmul")
@@ -412,14 +413,14 @@ def added_out(operator: Operator, loop: str) -> Kernel:
 def _check_written(
     out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, shape: Geometry | None = None
 ) -> None:
-    """`shape` is what `out` is about to have, where that is another geometry than its own."""
+    """shape: the future geometry of `out`, if it differs from the present one."""
     overlap.check_out("addmm", out, shape, mat1=mat1, mat2=mat2)
     if out is not self:
         overlap.check_apart("addmm", out, self, "self", shape)
 
 
 def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None) -> None:
-    """Raise in linear's words what mm and addmm refuse in theirs."""
+    """Raise linear's errors for operands that mm and addmm would reject."""
     features, shape = given.sizes[-1], weight._geometry
     if features != shape.sizes[1]:
         rule = f"have {features} columns, as input has features"
@@ -440,12 +441,12 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)
     if not given.ndim:
         raise errors.wrong_shape("linear", "input", "have a dimension of features", input)
-    if weight._geometry.ndim == 1:  # one feature, whose dimension the result does not have
+    if weight._geometry.ndim == 1:  # one feature, without a dimension in the result
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)
         return made if bias is None else calls.add_Tensor(made, bias)
     rows = input
-    if given.ndim != 2:  # counted without the features, of which there may be none
+    if given.ndim != 2:  # computed without the features, whose number may be 0
         rows = calls.reshape(input, (math.prod(given.sizes[:-1]), given.sizes[-1]))
     turned = calls.t(weight)
     try:

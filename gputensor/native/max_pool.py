@@ -1,7 +1,7 @@
-"""Maxima of windows and where they are, and the gradients of maxima by these places.
+"""Maxima over windows and their indices, and gradients of maxima by the indices.
 
-One function over NumPy's arrays, or CuPy's, for planes of an image; gradients are scattered.
-Of equal elements the first counts; a NaN is larger than all, and the last of several counts.
+One function over NumPy or CuPy arrays for planes of an image; gradients are scattered. The first of
+equal elements is taken; NaN is larger than all numbers, and the last NaN is taken.
 Source: aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
 """
 
@@ -16,17 +16,20 @@ import numpy
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
+from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, dtype
 from ..kernels import stub
-from ..structured import arguments, windows
-from ..structured.windows import Windows
+from ..structured import arguments
+from ..structured.layers import windows
+from ..structured.layers.windows import Windows
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
 
 _max_pool_loop = stub.cpu("pool_windows").max_pool
+_backward_loop = stub.cpu("pool_windows").max_pool_backward
 
 Sizes = tuple[int, ...]
 Two = tuple[Tensor, Tensor]
@@ -90,7 +93,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
 
 
 def _first_of(on: Any, parts: list[Any], best: Any) -> Any:
-    """The number of the first part that holds the best, of the last one that holds a NaN."""
+    """The index of the first part with the maximum, or of the last part with a NaN."""
     np, number = on.np, numpy.min_scalar_type(len(parts))
     if len(parts) == 1:
         return np.zeros(best.shape, number)
@@ -223,7 +226,7 @@ def adaptive_max_pool1d(key_set: int, self: Tensor, output_size: Any) -> Two:
 
 
 def planes(x: Tensor, count: int) -> Tensor:
-    """With one dimension in place of the last ones."""
+    """x with its window dimensions merged into one."""
     sizes = x._geometry.sizes
     before = sizes[: len(sizes) - count]
     return calls.reshape(x, (*before, prod(sizes[len(before) :])))
@@ -246,11 +249,25 @@ def scattered(
     check_indices(op, indices, grad, "grad_output")
     sizes, values = self._geometry.sizes, planes(wide(grad), count)
     before = sizes[: len(sizes) - count]
-    made = calls.new_zeros(values, (*before, prod(sizes[len(before) :])))
-    if values._geometry.numel:
-        made = calls.scatter_add(made, -1, planes(indices, count), values)
+    of, at = (*before, prod(sizes[len(before) :])), planes(indices, count)
+    made = _by_planes(values, at, of) if values._device is CPU else None
+    if made is None:
+        made = calls.new_zeros(values, of)
+        if values._geometry.numel:
+            made = calls.scatter_add(made, -1, at, values)
     form = suggest_memory_format(self) if keeps else formats.contiguous_format
     return calls.contiguous(cast(calls.reshape(made, sizes), self._geometry.dtype), form)
+
+
+def _by_planes(values: Tensor, at: Tensor, sizes: Sizes) -> Tensor | None:
+    """What the CPU's loop does at once, plane by plane; None of layouts and dtypes that it does not
+    take, and of places that are none."""
+    if not values._geometry.numel or not sizes[-1]:
+        return None
+    made = calls.new_empty(values, sizes)
+    arrays = [numpy.ascontiguousarray(x._get_array()) for x in (values, at, made)]
+    done = _backward_loop(*[x.reshape(-1, x.shape[-1]) for x in arrays])
+    return made if done else None
 
 
 def max_pool2d_with_indices_backward(

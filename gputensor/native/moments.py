@@ -1,7 +1,7 @@
-"""Variance, standard deviation, and what is made of them: cov, corrcoef; nanmean.
+"""Variance, standard deviation, cov, corrcoef and nanmean.
 
 Two passes, the second over the differences from the mean; f16 and bf16 in f32. The sum of squares
-is divided by the number of elements less `correction`, and by zero where that is negative.
+is divided by the number of elements minus `correction`, or by zero if that is negative.
 Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
 """
 
@@ -18,7 +18,8 @@ from ..dispatch import shortcuts
 from ..dispatch.operator import Operator
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import arguments, short
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short
 from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -32,8 +33,8 @@ Pair = tuple[Tensor, Tensor]
 def _moments(
     op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool, wants_mean: bool = False
 ) -> Pair:
-    """Variance and mean in the dtype that they are computed in; the mean lies as the variance does
-    where it is wanted."""
+    """Variance and mean in the dtype of the computation; a requested mean has the variance's
+    layout."""
     given = self._geometry
     if given.dtype.category < FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating or complex", self)
@@ -58,7 +59,7 @@ def _moments(
 
 
 def _reduced(given: Geometry, op: str, dim: Any, correction: Any) -> tuple[tuple[int, ...], float]:
-    """The dimensions, and what the sum of squares is divided by."""
+    """The dimensions, and the divisor of the sum of squares."""
     dims = () if dim is None else arguments.dims(op, dim, given.ndim)
     dims = (dims or tuple(range(given.ndim))) if given.ndim else ()
     count = 1
@@ -103,7 +104,7 @@ def std_correction(
 
 
 def _is_of_the_loop(self: Tensor) -> bool:
-    """Whether the CPU has a loop for it."""
+    """True if the CPU has a loop for it."""
     given = self._geometry
     is_plain = given.ndim > 0 and given.numel > 0 and given.dtype.category == FLOATING
     return is_plain and self._device is CPU

@@ -1,4 +1,4 @@
-"""Where elements are not zero: nonzero and what is made of it. On a device the host waits for it.
+"""Indices of nonzero elements. On a device the host waits for their number.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, nonzero_out_cpu.
 """
@@ -22,11 +22,12 @@ PER_BLOCK = 2048  # elements, as in kernels/cuda/nonzero.cu
 
 
 class Marks:
-    """What a stub of family nonzero gets: row-major marks, a byte each, of a tensor of these sizes.
+    """The plan for stubs of family nonzero: row-major marks, one byte each, of a tensor of these
+    sizes.
 
-    nonzero_count: operands (counts, marks); leaves in int64 counts[b] how many marks there are
-    before the b-th PER_BLOCK of them, and last how many in all. nonzero: operands (out, marks,
-    counts); out has the coordinates of each mark, all of the first dimension first.
+    nonzero_count: operands (counts, marks); writes to int64 counts[b] the number of set marks
+    before block b of PER_BLOCK marks, and last the total. nonzero: operands (out, marks,
+    counts); out gets the coordinates of set marks, all of the first dimension first.
     """
 
     __slots__ = ("op", "sizes", "shape", "stride_bytes", "dtypes", "common_dtype", "numel",

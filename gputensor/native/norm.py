@@ -1,8 +1,8 @@
 """Normalisations: to mean 0 and variance 1 over some dimensions, then scaled and shifted.
 
-On the CPU by kernels of the family, on devices made of other operators. f16 and bf16 are computed
-in f32 and rounded once; statistics have the dtype of the weights where these are f32 beside a half
-input.
+On the CPU they are kernels of the family; on devices they are composed of other operators. f16 and
+bf16 are computed in f32 and rounded once; statistics are f32 if the weights are f32 and the input
+is a half type.
 
 Source: aten/src/ATen/native/layer_norm.cpp, group_norm.cpp and Normalization.cpp.
 """
@@ -27,12 +27,12 @@ from ..structured import arguments
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
-from ..structured.normalizing import (
+from ..structured.layers.normalizing import (
     Gradients, Three, affine, beside_channels, center, check_mask, check_sizes, compute_dtype,
     dense_numbers, empty_result, from_numbers, in_format, input_gradient, is_for_kernels,
     kernel_gradients, of_statistics, parameter_gradient,
 )  # fmt: skip
-from ..structured.precision import check_floating, cast, wide
+from ..structured.layers.precision import check_floating, cast, wide
 
 # --- layer norm -----------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ def native_group_norm(
 
 
 def _channels(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
-    """A number for each channel of each group, as an array beside the rows."""
+    """A number for each channel of each group, as an array that broadcasts to the rows."""
     if x is None:
         return None
     return np.broadcast_to(x._get_array(), (times, x._geometry.numel)).reshape(*rows[:2], 1)

@@ -1,7 +1,7 @@
-"""What the order of elements gives: median, mode, kthvalue, quantile, along one dimension.
+"""Order statistics along one dimension: median, mode, kthvalue, quantile.
 
-A row is sorted, equal elements in their order and NaN last. Of equal elements the index of the
-first in that order is given, of mode's the last; PyTorch leaves open which one.
+A row is sorted stably with NaN last. For equal elements the first index is returned, for mode the
+last; PyTorch does not specify which.
 Source: aten/src/ATen/native/Sorting.cpp, cpu/SortingKernel.cpp.
 """
 
@@ -45,8 +45,8 @@ def _finished(self: Tensor, found: Pair, keepdim: bool, axis: int) -> Pair:
 
 
 def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
-    """Values and indices, of size 1 along the axis, that `compute(library, array, axis, *rest)`
-    says the indices of."""
+    """Values and indices, of size 1 along the axis, for the indices returned by `compute(library,
+    array, axis, *rest)`."""
     of = x._geometry.dtype
     wide = calls.to_dtype(x, dtypes.float32) if of is dtypes.bfloat16 else x
     sizes = tuple([1 if d == axis else n for d, n in enumerate(x._geometry.sizes)])
@@ -145,7 +145,7 @@ def _mode(library: Any, x: Any, axis: int) -> Any:
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)
     ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
-    # How many runs have ended before, and from it where each run begins.
+    # The number of earlier runs at each element, and from it the begin of each run.
     before = np.cumsum(ends, -1) - ends
     numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
     lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)

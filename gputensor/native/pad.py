@@ -56,7 +56,7 @@ def _grown(op: str, arg: str, x: Tensor, pairs: list[tuple[int, int, int]]) -> t
 # --- in one pass on the CPU -----------------------------------------------------------------------
 
 Pairs = list[tuple[int, int, int]]
-# (size, before, after) -> where each piece of a dimension comes from
+# (size, before, after) -> the source of each piece of a dimension
 PiecesOfOne = Callable[[int, int, int], list[Piece]]
 _place = stub.cpu("copy_pieces").place
 
@@ -90,7 +90,8 @@ def _wrapped_pieces(size: int, before: int, after: int) -> list[Piece]:
 
 
 def _is_on_cpu(self: Tensor) -> bool:
-    """Whether the elements are ours to move; who registers or watches copy_ sees each copy."""
+    """True if `copy_` is our kernel for these CPU elements; a user's kernel for copy_ sees each
+    copy."""
     return self._device is CPU and copies_are_ours(self._keys)
 
 
@@ -197,7 +198,8 @@ def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
 
 
 def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int, int, int]]:
-    """Pairs of an operator that pads so many dimensions, one or two further ones in front."""
+    """The checked pairs of an operator that pads this number of dimensions, after one or two
+    others."""
     shape = self._geometry
     if shape.ndim not in (planes + 1, planes + 2) or 0 in shape.sizes[-planes - 1 :]:
         rule = f"have {planes + 1} or {planes + 2} dimensions, none but the batch's empty"

@@ -1,6 +1,6 @@
-"""Means of windows, regular ones or as many as are asked for.
+"""Means over windows, regular ones or adaptive ones.
 
-One function over NumPy's arrays, or CuPy's, for planes of an image. f16 and bf16 are computed in
+One function over NumPy or CuPy arrays for planes of an image. f16 and bf16 are computed in
 f32 and rounded once. Source: aten/src/ATen/native/Pool.h, AveragePool2d.cpp and
 AdaptiveAveragePooling.cpp.
 """
@@ -18,19 +18,20 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
-from ..structured import windows
-from ..structured.windows import Windows
+from ..structured.layers import windows
+from ..structured.layers.windows import Windows
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
 _avg_pool_loop = stub.cpu("pool_windows").avg_pool
+_adaptive_loop = stub.cpu("pool_windows").adaptive_avg_pool
 
 Sizes = tuple[int, ...]
 
 
 def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **how: Any) -> Tensor:
-    """Of self's dtype, and in two dimensions of its memory format."""
+    """The result in self's dtype, and for 2 dimensions in its memory format."""
     x, like = wide(x), self if len(out) == 2 else None
     (made,) = windows.made_of(op, x, like, out, (x._geometry.dtype,), work, **how)
     return cast(made, self._geometry.dtype)
@@ -41,7 +42,7 @@ def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **ho
 
 @lru_cache(maxsize=256)
 def _divisor(sizes: Sizes, at: Windows, count_include_pad: bool) -> Any:
-    """How many elements count in each window: a number, or numbers for each dimension."""
+    """The divisor of each window: a number, or numbers for each dimension."""
     found = []
     for n, k, s, p, m in zip(sizes, at.kernel, at.steps, at.pads, at.out):
         begins = numpy.arange(m) * s - p
@@ -70,7 +71,8 @@ def _arguments(
 
 
 def _divide(on: Any, x: Any, by: Any, first: int, count: int, out: Any) -> None:
-    """Quotients of windows of which `first` is the first one's number in the first dimension."""
+    """Divide windows by their divisors; `first` is the index of the first window in the first
+    dimension."""
     if type(by) is list:
         by = [by[0][first : first + x.shape[1]], *by[1:]]
         each = [n.reshape(-1, *[1] * (x.ndim - 2 - d)) for d, n in enumerate(by)]
@@ -174,7 +176,7 @@ def avg_pool3d_backward(key_set: int, *args: Any) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _lengths(sizes: Sizes, out: Sizes, further: int) -> Any:
-    """How many elements each window covers; further: dimensions behind those of windows."""
+    """The number of elements in each window; further: dimensions after those of windows."""
     total = numpy.ones((), numpy.int64)
     for size, n in zip(sizes, out):
         of = windows.parts(size, n)
@@ -203,7 +205,12 @@ def _adaptive_avg_pool(count: int, self: Tensor, output_size: Any) -> Tensor:
     if self._geometry.dtype.category < FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating or complex", self)
     reads = math.prod(self._geometry.sizes[-count:]) // 4  # a sum needs no cache
-    return _made(op, self, self, out, partial(_adapted, count), reads=reads)
+
+    def loop(x: Any, made: Any) -> bool:
+        done: bool = _adaptive_loop(x, made, count)
+        return done
+
+    return _made(op, self, self, out, partial(_adapted, count), reads=reads, loop=loop)
 
 
 def _adaptive_avg_pool_backward(count: int, grad_output: Tensor, self: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ from ..core.arguments import number
 from ..core.dtype import BOOL, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits
-from ..structured import library, short
+from ..structured import library
+from ..structured.shortcuts import cpu as short
 from ..tensor.tensor import Tensor
 from .binary import check_scale
 
@@ -71,7 +72,7 @@ def _has_blas(wanted: Any) -> bool:
 
 
 def _dot(op: str, function: Any, wanted: Any, a: Tensor, b: Tensor) -> Tensor:
-    """What BLAS has goes there; half types, integers and bool are a product of two matrices."""
+    """BLAS types use BLAS; half types, integers and bool use a product of two matrices."""
     if _has_blas(wanted):
         return library.call(op, function, (wanted,), a, b)[0]
     made = calls.mm(calls.unsqueeze(a, 0), calls.unsqueeze(b, 1))
@@ -134,7 +135,7 @@ def addmv(
 
 
 def _plain(op: str, arg: str, value: Any) -> Any:
-    """Python's number in the place of NumPy's."""
+    """Convert a NumPy number to a Python number."""
     found = number(value)
     if found is None:
         raise errors.wrong_type(op, arg, "be a number", value)

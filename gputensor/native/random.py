@@ -1,7 +1,7 @@
 """Random tensors from Philox4x64-10: the same stream on every device for the same seed.
 
-Each call draws one counter block per four elements, counted in row-major order whatever the
-strides, from where the generator's last call ended.
+Each call draws one counter block per four elements, in row-major order independent of strides,
+starting after the generator's last call.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
     return out
 
 
-# Asked whether a tensor gets its numbers later: (loop, tensor, (who gave so many numbers, their
-# count), seed, block, first, second).
+# Called to record a fill for later: (loop, tensor, (generator, number of elements), seed, block,
+# first, second); True if recorded.
 later: Callable[..., bool] | None = None
 
 
@@ -319,7 +319,8 @@ def bernoulli_p(key_set: int, self: Tensor, p: float, generator: Any = None) -> 
 def multinomial(
     key_set: int, self: Tensor, num_samples: Any, replacement: bool = False, generator: Any = None
 ) -> Tensor:
-    """Without replacement by exponential numbers that race; else by places in the running sums.
+    """Without replacement: the smallest of exponential numbers divided by the weights. With
+    replacement: a search in the running sums.
 
     Source: ATen/native/Distributions.cpp, multinomial_out; native/cpu/MultinomialKernel.cpp.
     """
@@ -349,7 +350,7 @@ def multinomial(
             missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
-        # a product that is rounded up to the total falls behind the last one that can be drawn
+        # a product rounded up to the total would fall after the last possible index
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
     race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)
@@ -360,7 +361,7 @@ def multinomial(
 
 
 def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tensor:
-    """As `multinomial` with replacement, without a dispatched call for each step."""
+    """`multinomial` with replacement on the CPU, without a dispatched call for each step."""
     if generator is not None:
         generators.check(op, generator, CPU.type)
     x = weights._get_array()

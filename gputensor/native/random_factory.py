@@ -1,6 +1,6 @@
-"""New tensors of random numbers: rand, randn, randint, randperm, and those like another tensor.
+"""Factories of random tensors: rand, randn, randint, randperm, and their _like forms.
 
-What fills them are the in-place operators of native/random.py, which a device may bring its own of.
+The in-place operators of native/random.py fill them; a device may register its own.
 """
 
 from __future__ import annotations
@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import int64
+from ..core.dtype import FLOATING, int64
+from ..core.geometry import Geometry
+from ..dispatch import shortcuts
+from ..dispatch.operator import Table
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments, generator as generators, missing
+from ..structured.shortcuts import factories as short_make
 from ..structured.forms import given
+from ..structured.view_kernel import seen
 from ..tensor.tensor import Tensor
 from .random import WHOLE, bounds, check_floating, check_real, resized
 
@@ -46,6 +53,53 @@ def _of_size(op: str, fill: Fill) -> Callable[..., Tensor]:
     return kernel
 
 
+def _of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[..., Tensor]:
+    """The overload without a generator. loop: what draws the numbers, with parameters 0 and 1."""
+
+    def of_default(
+        key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+        pin_memory: Any = None,
+    ) -> Tensor:  # fmt: skip
+        table = getattr(operators, op).table
+        made = kernel(key_set, size, None, dtype, layout, device, pin_memory)
+        if type(made) is Tensor and made._device is CPU:
+            _learn(table, of_default, made._geometry, loop)
+        return made
+
+    shortcuts.jumps(of_default, lambda: _over(loop))
+    return of_default
+
+
+def _over(loop: str) -> Any:
+    return (
+        (operators.empty_memory_format, shortcuts.FACTORY, "factory.empty"),
+        (getattr(operators, f"{loop}_"), shortcuts.BELOW, f"random.{loop}_"),
+    )
+
+
+def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
+    """Leave the short cuts of a size that was made before."""
+    known = seen(shape, table.operator.name)
+    if not shortcuts.is_due(known, table):
+        return
+    if shape.numel and shape.dtype.category == FLOATING and shape.in_numpy:
+        sizes, element, numel = shape.sizes, shape.dtype.np, shape.numel
+        fill = stub.cpu("random").standard(loop, element)
+        generator = generators.default_generator(CPU)
+
+        def array() -> Any:
+            found = np.empty(sizes, element)
+            seed, block = generator.take(numel)
+            run(fill, found, seed, block)
+            return found
+
+        short_make.leave(
+            table, kernel, (shape.sizes,), shape.dtype,
+            lambda asks: short_make.made_of_nothing(shape, array, asks),
+        )  # fmt: skip
+    known.short = table.short
+
+
 def _out(op: str, fill: Fill) -> Callable[..., Tensor]:
     def kernel(key_set: int, size: Any, generator: Any, out: Tensor) -> Tensor:
         check_floating(op, out._geometry.dtype, "out")
@@ -67,14 +121,14 @@ def _like(op: str, fill: Fill) -> Callable[..., Tensor]:
 
 
 rand_generator = _of_size("rand", _uniform)
-rand = given(rand_generator, generator=None)
+rand = _of_default("rand", rand_generator, "uniform")
 rand_generator_out = _out("rand", _uniform)
 rand_out = given(rand_generator_out, generator=None)
 rand_like_generator = _like("rand_like", _uniform)
 rand_like = given(rand_like_generator, generator=None)
 
 randn_generator = _of_size("randn", _normal)
-randn = given(randn_generator, generator=None)
+randn = _of_default("randn", randn_generator, "normal")
 randn_generator_out = _out("randn", _normal)
 randn_out = given(randn_generator_out, generator=None)
 randn_like_generator = _like("randn_like", _normal)

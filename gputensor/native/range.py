@@ -1,4 +1,4 @@
-"""Tensors whose values follow from the index: arange, linspace, eye.
+"""Tensors whose values depend on the index: arange, linspace, eye.
 
 Source of sizes and dtypes: aten/src/ATen/native/RangeFactories.cpp and TensorFactories.cpp.
 """
@@ -26,7 +26,8 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.tensor import Tensor
-from ..structured import arguments, missing, short_make
+from ..structured import arguments, missing
+from ..structured.shortcuts import factories as short_make
 from .factory import dtype_of_number
 from ..structured.pointwise import NUMBERS
 from ..structured.resizing import resize_output
@@ -51,7 +52,7 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
 
 
 def _has_none(made: Tensor, loop: str) -> bool:
-    """Whether made's device lacks a loop of family range, so that its `out` form is asked."""
+    """True if made's device has no loop of family range; then its `out` form is called."""
     return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 
 
@@ -97,7 +98,7 @@ def arange_start_step(
         integers = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if integers else defaults.get_default_dtype()
     length = 0
-    if isinstance(dtype, dtypes.dtype):  # else `empty` refuses it
+    if isinstance(dtype, dtypes.dtype):  # otherwise `empty` rejects it
         length, start, step = _arange(dtype, start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "arange"):

@@ -1,4 +1,4 @@
-"""Operators that bring the same elements to other places: each copies views into its result.
+"""Operators that move elements to other positions: each copies views into its result.
 
 Source of the semantics: aten/src/ATen/native/TensorTransformations.cpp, PixelShuffle.cpp,
 ChanelShuffle.cpp and Im2Col.cpp.
@@ -34,7 +34,7 @@ def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
 
 
 def _copy(to: Tensor, source: Tensor) -> None:
-    """Into a tensor that nobody has seen."""
+    """Copy into a new tensor."""
     key_set = (to._keys | source._keys) & BELOW_ADINPLACEORVIEW
     operators.copy_.redispatch_table[key_set](key_set, to, source, False)
 
@@ -196,7 +196,7 @@ def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
 
 
 class _Windows:
-    """What im2col and col2im read of their arguments: pairs (vertical, horizontal)."""
+    """The arguments of im2col and col2im as pairs (vertical, horizontal)."""
 
     __slots__ = ("kernel", "dilation", "padding", "stride")
 
@@ -207,7 +207,7 @@ class _Windows:
         self.stride = _pair(op, "stride", stride, 1)
 
     def counts(self, op: str, arg: str, plane: Sizes) -> Sizes:
-        """How many windows there are in each direction."""
+        """The number of windows in each direction."""
         found = tuple([
             (plane[k] + 2 * self.padding[k] - self.dilation[k] * (self.kernel[k] - 1) - 1)
             // self.stride[k] + 1
@@ -218,7 +218,7 @@ class _Windows:
         return found
 
     def slices(self, i: int, j: int, counts: Sizes) -> list[slice]:
-        """What element (i, j) of every window is, in the padded plane."""
+        """Slices of the padded plane with element (i, j) of every window."""
         starts = (i * self.dilation[0], j * self.dilation[1])
         return [
             slice(start, start + step * (n - 1) + 1, step)

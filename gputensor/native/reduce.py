@@ -1,7 +1,7 @@
 """Reductions: sum, nansum, mean, prod, amax, amin, any, all, over some dimensions or over all.
 
-The result is row-major, whatever the input's layout. Sums of bool and integers are int64; any and
-all give bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
+The result is row-major for any input layout. Sums of bool and integers are int64; any and all
+return bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short, short_cuda
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short, cuda as short_cuda
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -63,7 +64,7 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     return found, found
 
 
-# What combines elements as bool.
+# Reductions that combine elements as bool.
 _OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
 # Reductions without a value for no elements at all.
 _NO_IDENTITY = ("amax", "amin")
@@ -74,10 +75,9 @@ _EMPTY_MEANS_NONE = ("any", "all")
 
 
 class _Entry:
-    """A plan of a reduction, and what runs it: a NumPy loop and its axes, or a launch. loop: what
-    the kernel is named.
+    """A plan of a reduction, with a NumPy loop and its axes, or a launch. loop: the kernel's name.
 
-    is_fresh: no call has found it yet; the first that does leaves a short cut.
+    is_fresh: no call has found it yet; the first one stores a short cut.
     """
 
     __slots__ = ("plan", "loop", "geometry", "run", "axes", "keepdim", "is_fresh")
@@ -128,7 +128,7 @@ def _make_entry(
     out_spec = None if out is None else (out._geometry, out._device)
     plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
     if self._device is CPU:
-        # In f16 and bf16 themselves every addition would round, and large sums would stand still.
+        # In f16 and bf16 every addition would round, and large sums would stop growing.
         combine = dtypes.float32 if compute in (dtypes.float16, dtypes.bfloat16) else compute
         loop = stub.cpu("reduce").bind(loop_name, given.dtype, combine, result, given.numel)
         axes = None if len(dims) == given.ndim else dims
@@ -261,7 +261,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def reduced(self: Tensor, loop: Any, dims: Sizes, keepdim: bool, result: dtype) -> Tensor:
-    """A new tensor of dtype `result` with what a loop of the CPU makes of `self`."""
+    """A new tensor of dtype `result`, reduced from `self` by a CPU loop."""
     sizes = self._geometry.sizes
     kept = tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
     made = allocate(contiguous_geometry(kept, result), CPU)

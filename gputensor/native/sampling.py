@@ -1,11 +1,11 @@
-"""Images at places that a grid names, and grids of affine transforms.
+"""Images sampled at the points of a grid, and grids of affine transforms.
 
-In each dimension a place has taps: elements beside it, their weights, and how these change with
-the place. Results and gradients are sums over all combinations of taps: a result by one function
-over NumPy's arrays, or CuPy's, which gets some places of a sample at a time on the CPU and all of
-them on CUDA; gradients by other operators, and so they have gradients themselves. f16 and bf16 are
-computed in f32 and rounded once. A place that is no number lies outside, and where there is no
-outside at the first element; PyTorch's CPU kernels crash there.
+In each dimension a point has taps: neighbouring elements, their weights, and the derivatives of the
+weights. Results and gradients are sums over all combinations of taps. One function over NumPy or
+CuPy arrays computes a result, for some points of a sample at a time on the CPU and for all points
+on CUDA. Other operators compute gradients, which so are differentiable themselves. f16 and bf16 are
+computed in f32 and rounded once. A NaN point is outside, or at the first element if the padding has
+no outside; PyTorch's CPU kernels crash there.
 Source: aten/src/ATen/native/GridSampler.h and AffineGridGenerator.cpp.
 """
 
@@ -26,7 +26,7 @@ from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, check_floating, wide
+from ..structured.layers.precision import cast, check_floating, wide
 
 BY_LIBRARY = True
 
@@ -97,7 +97,7 @@ def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
         x, change = _reflected(of, x, axis)
     last = axis.size - 1
     is_inside = (x > 0) & (x < last)
-    # not clip, which hands on a NaN
+    # not clip, which keeps NaN
     kept = of.where(is_inside, x, of.as_numbers(x >= last, x) * last)
     return kept, of.as_numbers(is_inside, x) * change
 
@@ -140,7 +140,7 @@ def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
     before, by = of.floor(x), change * by
     part = x - before
     after = before + 1
-    if axis.padding != ZEROS:  # what is on the last element has none behind it
+    if axis.padding != ZEROS:  # a point on the last element has no next element
         after = of.at_most(after, axis.size - 1)
     return [_tap(of, before, axis, 1 - part, -by), _tap(of, after, axis, part, by)]
 
@@ -176,7 +176,8 @@ class Spot(NamedTuple):
     taps: tuple[Tap, ...]
 
     def weight(self, changed: int = -1) -> Any:
-        """Of all dimensions, with the change of one of them in its place; None is one."""
+        """The product of all dimensions' weights, with one replaced by its derivative; None means
+        1."""
         total = None
         for d, tap in enumerate(self.taps):
             by = tap.change if d == changed else tap.by

@@ -1,6 +1,6 @@
 """Scans: cumsum, cumprod, logcumsumexp, and cummax and cummin with indices, along one dimension.
 
-Results are row-major, whatever the operand's layout. Integers and bool run as int64.
+Results are row-major for any operand layout. Integers and bool are computed as int64.
 Source: aten/src/ATen/native/ReduceOps.cpp.
 """
 
@@ -24,14 +24,15 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, forms, short
+from ..structured import arguments, forms
+from ..structured.shortcuts import cpu as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
 def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> bool:
-    """Write the results of a row-major layout, or of whatever layout of self's sizes. True if what
-    runs was found, and nobody had found it before: then a short cut may be left."""
+    """Write the results, row-major or of any layout with self's sizes. True if an entry was found
+    for the second time: then a short cut may be stored."""
     given, device = self._geometry, self._device
     key = (given, device, exact(dim), *[x._geometry for x in outs])
     table = operator.table

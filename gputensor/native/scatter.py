@@ -1,4 +1,4 @@
-"""Elements that indices name, written: x[i, j] = v, scatter, index_add and the like, put.
+"""Writing elements by indices: x[i, j] = v, scatter, index_add and similar, put.
 
 Where values are combined, elements narrower than 32 bits are widened, combined and rounded once.
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
@@ -32,14 +32,14 @@ _REDUCTIONS = "sum prod mean amax amin"
 
 
 def _loop(reduce: str) -> str:
-    """The loop of kernels/*/scatter; of a mean, what makes its sum."""
+    """The loop of kernels/*/scatter; for a mean, that of its sum."""
     if reduce == "sum" or reduce == "mean":
         return "scatter_add"
     return "scatter_multiply" if reduce == "prod" else f"scatter_{reduce}"
 
 
 def _number(value: Any, like: Tensor) -> Tensor:
-    """A number as a 0-d tensor beside `like`."""
+    """A number as a 0-d tensor on like's device."""
     number_range.check("scatter", "value", value, like._geometry.dtype)
     return calls.scalar_tensor(value, like._geometry.dtype, None, like._device, None)
 
@@ -197,7 +197,7 @@ def _checked_reduction(op: str, self: Tensor, reduce: Any, allowed: str) -> None
 
 
 def _identity(self: Tensor, reduce: str) -> Any:
-    """What changes nothing under a reduction."""
+    """The identity element of a reduction."""
     of = self._geometry.dtype
     if _loop(reduce) == "scatter_add":
         return 0
@@ -228,7 +228,7 @@ def scatter_reduce__two(
 
 
 def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
-    """Combine what is at the places, or only what arrives there, with the values."""
+    """Combine the values with the elements at the places, or only with each other."""
     wide = wide_dtype(self._geometry.dtype)
     x = self
     if wide is not self._geometry.dtype:
@@ -257,7 +257,7 @@ def _divide(x: Tensor, at: Any, include_self: bool) -> None:
 
 
 def _sources(op: str, self: Tensor, dim: Any, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
-    """Where whole slices go, as a function of the tensor, and the slices."""
+    """The places of whole slices, as a function of the tensor, and the slices."""
     _same_dtype(op, self, source, "source")
     index, source = _apart(op, self, index, source)
     at = rows(op, self, dim, index)

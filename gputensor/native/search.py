@@ -30,9 +30,9 @@ BY_LIBRARY = True
 def _places(
     on: Any, sequence: Any, x: Any, right: bool, is_narrow: bool, sorter: Any = None
 ) -> Any:
-    """Where each element of `x` belongs in its row of `sequence`.
+    """The index at which each element of `x` keeps its row of `sequence` sorted.
 
-    By halving, for all elements at once, with PyTorch's comparisons: one with NaN says `right of`.
+    Binary search of all elements at once, with PyTorch's comparisons: NaN is to the right.
     """
     np, n = on.np, sequence.shape[-1]
     if sorter is not None:
@@ -101,7 +101,7 @@ def _search(
 
 
 def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the dtype in which they meet; bfloat16, of which CuPy knows nothing, as float32."""
+    """Both in their promoted dtype; bfloat16, which CuPy lacks, as float32."""
     operands = ((a._geometry, a._device), (b._geometry, b._device))
     common = result_type(op, operands, defaults.get_default_dtype())
     common = float32 if common is bfloat16 else common
@@ -110,7 +110,7 @@ def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _as_tensor(op: str, arg: str, value: Any, beside: Tensor) -> Tensor:
-    """A number as a 0-d tensor that meets `beside` as a number does."""
+    """A number as a 0-d tensor that promotes with `beside` as a number does."""
     if type(value) not in NUMBERS:
         raise errors.wrong_type(op, arg, "be a number", value)
     operands = ((beside._geometry, beside._device), type(value))
@@ -163,7 +163,7 @@ def _is_in(on: Any, x: Any, among: Any, invert: bool) -> Any:
     return numpy.logical_not(found, found) if invert else found
 
 
-# Among so many, a comparison with each is quickest.
+# Up to this length, comparing with each element is fastest.
 _FEW = 4
 
 

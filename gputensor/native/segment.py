@@ -1,7 +1,7 @@
 """segment_reduce: sums, means, products and extremes of runs of a dimension.
 
-Made of scatter_reduce, by the number of the run that each place lies in; what lies in none goes to
-a last one, which is cut off. Source: ATen/native/SegmentReduce.cpp.
+Composed of scatter_reduce by the run number of each position; positions outside of any run go to an
+extra last run, which is dropped. Source: ATen/native/SegmentReduce.cpp.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.dtype import FLOATING
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
-# What stands for no elements, and scatter_reduce's name.
+# The value of an empty run, and scatter_reduce's name.
 _REDUCTIONS = {
     "sum": (0.0, "sum"), "mean": (0.0, "sum"), "prod": (1.0, "prod"),
     "max": (-math.inf, "amax"), "min": (math.inf, "amin"),
@@ -51,7 +51,7 @@ def segment_reduce(
     index = calls.expand(_beside(index, given.ndim - place - 1), given.sizes, False)
     made = calls.scatter_reduce_two(made, place, index, x, name, True)
     made = calls.contiguous(calls.narrow(made, place, 0, count))
-    if bounds is not None:  # of which an element that is as large takes no gradient
+    if bounds is not None:  # an equal element takes no gradient from it
         beyond = (calls.lt_Tensor if reduce == "max" else calls.gt_Tensor)(made, bounds)
         made = calls.masked_fill_Scalar(made, beyond, bounds)
     if reduce == "mean":
@@ -65,7 +65,7 @@ def segment_reduce(
 def _runs(
     op: str, data: Tensor, lengths: Tensor | None, offsets: Tensor | None, place: int, unsafe: bool
 ) -> Runs:
-    """Where each run begins, and where it ends."""
+    """The begin and end of each run."""
     arg, said = ("lengths", lengths) if offsets is None else ("offsets", offsets)
     if said is None:
         raise errors.must(op, "lengths", "be given where 'offsets' is not", None)
@@ -89,7 +89,8 @@ def _runs(
 
 
 def _numbers(starts: Tensor, ends: Tensor, n: int, count: int) -> Tensor:
-    """The number of the run of each place of the dimension; `count` of those in none."""
+    """The run number of each position of the dimension; `count` for positions outside of any
+    run."""
     batch = ends._geometry.sizes[:-1]
     places = functions.arange(n, device=ends._device)
     if not count:
@@ -102,5 +103,5 @@ def _numbers(starts: Tensor, ends: Tensor, n: int, count: int) -> Tensor:
 
 
 def _beside(x: Tensor, behind: int) -> Tensor:
-    """`x` with so many dimensions of size 1 behind it."""
+    """`x` with this number of trailing dimensions of size 1."""
     return calls.view(calls.contiguous(x), (*x._geometry.sizes, *(1,) * behind))

@@ -18,7 +18,8 @@ from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, is_due, jumps
 from ..iterator import overlap
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short_view
+from ..structured import arguments
+from ..structured.shortcuts import views as short_view
 from ..structured.view_kernel import MEMO_BOUND, Kernel, like, seen, view_kernel
 
 # --- parts: select, slice, narrow, diagonal, unfold, as_strided ---------------------------------
@@ -258,7 +259,7 @@ def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple
     return calls.unsafe_split_Tensor(self, step, dim)
 
 
-# Source of what follows: TensorShape.cpp, tensor_split and hsplit.
+# Source of the following: TensorShape.cpp, tensor_split and hsplit.
 
 # More tensors than this are no wish of anyone; they would be made for minutes.
 _MOST_SECTIONS = 1 << 20

@@ -1,6 +1,6 @@
 """softmax and log_softmax along one dimension, and their derivatives.
 
-Results are row-major, whatever the operands' layout, as PyTorch's are.
+Results are row-major for any operand layout, as in PyTorch.
 Source: aten/src/ATen/native/SoftMax.cpp.
 """
 
@@ -24,15 +24,16 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
 class _Entry:
-    """The layout of a result, the row's dimension, and what runs over it.
+    """The layout of a result, the row's dimension, and the loop.
 
-    is_fresh: no call has found it yet; the first that does leaves a short cut.
+    is_fresh: no call has found it yet; the first one stores a short cut.
     """
 
     __slots__ = ("geometry", "dim", "run", "is_fresh")

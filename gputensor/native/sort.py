@@ -1,5 +1,5 @@
-"""Order along one dimension: sort, argsort, msort, topk. NaN is the largest; equal elements keep
-their order, also where that is not asked for, as on PyTorch's CPU.
+"""Sorting along one dimension: sort, argsort, msort, topk. NaN is the largest; equal elements
+always keep their order, as on PyTorch's CPU.
 
 Source of the rules: aten/src/ATen/native/Sorting.cpp.
 """
@@ -34,6 +34,8 @@ Pair = tuple[Tensor, Tensor]
 def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
     """Indices that sort `x` along a dimension, equal elements in their order."""
     np, n = on.np, x.shape[dim]
+    if (found := sorted_by_digits(on, x, dim, descending)) is not None:
+        return found[1]
     if _is_short(on, x, dim):
         return _order_of_short(x, dim, descending)
     order = _order_of_long(on, x, dim, descending)
@@ -44,6 +46,21 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
     return n - 1 - np.flip(order, dim) if descending else order
 
 
+def sorted_by_digits(
+    on: Any, x: Any, dim: int, descending: bool, with_places: bool = True
+) -> tuple[Any, Any] | None:
+    """(values, places or None) along a dimension, where the CPU's loop sorts them; else None."""
+    if on.is_gpu or not x.size:
+        return None
+    rows = numpy.moveaxis(x, dim, -1)
+    found = stub.cpu("order").sort(rows.reshape(-1, rows.shape[-1]), descending, with_places)
+    if found is None:
+        return None
+    values, places = [y if y is None else numpy.moveaxis(y.reshape(rows.shape), -1, dim)
+                      for y in found]  # fmt: skip
+    return values, places
+
+
 def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
     """The elements at places along a dimension; places have the sizes of x but there."""
     if on.is_gpu:
@@ -52,7 +69,7 @@ def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
 
 
 def _is_short(on: Any, x: Any, dim: int) -> bool:
-    """Whether elements and their places fit into 64 bits, on the CPU."""
+    """True on the CPU if an element and its index fit into 64 bits together."""
     return x.dtype.itemsize <= 4 and not on.is_gpu and 1 < x.shape[dim] < 1 << 32
 
 
@@ -66,7 +83,7 @@ def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
 
 
 def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
-    """As `_order_of_short`, of integers of 64 bits that lie near each other; else None."""
+    """`_order_of_short` for 64-bit integers of a small range; None for others."""
     n = x.shape[dim]
     if on.is_gpu or x.dtype.kind not in "iu" or x.dtype.itemsize != 8 or n < 2 or not x.size:
         return None
@@ -110,6 +127,9 @@ def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
     x = x.view("u1") if x.dtype == bool else x
+    found = sorted_by_digits(on, x, dim, descending) if k is None else None
+    if found is not None:
+        return found
     order = places_in_order(on, x, dim, descending)
     if k is not None:
         order = order[(slice(None),) * dim + (slice(0, k),)]

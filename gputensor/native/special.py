@@ -10,7 +10,8 @@ from ..core import errors
 from ..core.arguments import real
 from ..core.dtype import FLOATING, dtype
 from ..dispatch.operator import Operator
-from ..structured import arguments, elementwise
+from ..structured import arguments
+from ..structured.pointwise import elementwise
 from ..structured.pointwise import Kernel
 from ..tensor.tensor import Tensor
 

@@ -1,4 +1,4 @@
-"""Eigenvalues and singular values, and what they say: pseudo-inverses, ranks, norms, conditions.
+"""Eigenvalues and singular values; pseudo-inverses, ranks, norms and condition numbers.
 
 Source: aten/src/ATen/native/BatchLinearAlgebra.cpp and LinearAlgebra.cpp.
 """

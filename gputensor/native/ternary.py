@@ -12,7 +12,8 @@ from ..core.dtype import FLOATING, dtype
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY
 from ..iterator.plan import Plan
-from ..structured import elementwise, pointwise
+from ..structured.pointwise import elementwise
+from ..structured import pointwise
 from ..structured.pointwise import Kernel, Rule
 from ..tensor.tensor import Tensor
 
@@ -54,7 +55,7 @@ def _largest(of: dtype) -> float:
 
 
 def _in_place_of(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """What stands for NaN and the infinities, of which integers have none."""
+    """The replacements of NaN and the infinities; integers have neither."""
     if common.category < FLOATING:
         return (0, 0, 0)
     most = _largest(common)

@@ -1,4 +1,4 @@
-"""Diagonals of matrices, and what lies on one side of them.
+"""Diagonals and triangles of matrices.
 
 Source of the semantics: aten/src/ATen/native/TriangularOps.cpp and TensorFactories.cpp.
 """
@@ -21,7 +21,8 @@ from ..dispatch import shortcuts
 from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
-from ..structured import arguments, short
+from ..structured import arguments
+from ..structured.shortcuts import cpu as short
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 
@@ -37,7 +38,7 @@ def triu(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
-    """The elements whose row + diagonal `keeps` their column, in a row-major result."""
+    """The elements for which `keeps(row + diagonal, column)`, in a row-major result."""
     shape = self._geometry
     if shape.ndim < 2:
         raise errors.wrong_shape(op, "self", "have at least 2 dimensions", self)
@@ -65,7 +66,7 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
 
 
 def _kept(mask: np.ndarray) -> Callable[..., None]:
-    """An array where the mask holds, into another; zeros elsewhere."""
+    """Write an array where the mask is true, and zeros elsewhere, into another array."""
 
     def loop(x: np.ndarray, out: np.ndarray) -> None:
         out.fill(0)

@@ -19,14 +19,15 @@ from ..iterator import overlap
 from ..iterator.config import UNARY, UNARY_FLOAT
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, pointwise, pointwise_cpu, pointwise_device
+from ..structured import arguments, pointwise
+from ..structured.pointwise import cpu as pointwise_cpu, device as pointwise_device
 from ..structured.pointwise import Kernel, Rule
 from ..structured.resizing import resize_output
 
 
 def rule(loop: str) -> Rule:
     found = pointwise.rule("unary", loop, UNARY, UNARY_FLOAT)
-    if loop == "logical_not":  # alone of those that give bool it may be written to any dtype
+    if loop == "logical_not":  # the only bool result that may be written to any dtype
         found.config = found.config.replace(cast_common_dtype_to_outputs=True)
     return found
 
@@ -83,7 +84,7 @@ flip_inplace = flip_out = _flips(_into)
 
 
 def angles_functional(operator: Operator, loop: str) -> Kernel:
-    """Angles of complex numbers lie row-major. Source: ATen/native/UnaryOps.cpp, angle."""
+    """Angles of complex numbers are row-major. Source: ATen/native/UnaryOps.cpp, angle."""
     of_real, write = (
         pointwise.functional(operator, rule(loop)),
         pointwise.write(operator, rule(loop)),
@@ -146,7 +147,7 @@ def round_decimals(key_set: int, self: Tensor, decimals: int) -> Tensor:
 
 
 def square(key_set: int, self: Tensor) -> Tensor:
-    if self._geometry.dtype is bool_:  # as a power, which counts the exponent in
+    if self._geometry.dtype is bool_:  # as a power, whose exponent takes part in promotion
         return calls.mul_Tensor(self, 1)
     return calls.mul_Tensor(self, self)
 

@@ -1,5 +1,5 @@
-"""Elements and slices without those that are there already. How many remain is known by values
-alone, so that a device is waited for. A NaN equals none.
+"""Distinct elements and slices. Their number depends on values, so the host waits for the device.
+NaN equals nothing.
 
 Source of the rules: aten/src/ATen/native/Unique.cpp.
 """
@@ -14,7 +14,7 @@ from ..core.dtype import COMPLEX, bfloat16, float32
 from ..core.geometry import geometry
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
-from .sort import places_in_order
+from .sort import places_in_order, sorted_by_digits
 
 BY_LIBRARY = True
 
@@ -40,9 +40,9 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
-    """wants_places: whether the inverse is asked for."""
+    """wants_places: return the inverse."""
     if not wants_places and x.size:  # values sort faster than places
-        ordered = on.np.sort(x.reshape(-1)) if sorts else x.reshape(-1)
+        ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
         starts = on.np.nonzero(is_first)[0]
         counts = on.np.empty(len(starts), on.np.int64)
@@ -52,6 +52,11 @@ def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
     return found, inverse.reshape(x.shape), counts
 
 
+def _in_order(on: Any, x: Any) -> Any:
+    found = sorted_by_digits(on, x, 0, False, with_places=False)
+    return on.np.sort(x) if found is None else found[0]
+
+
 def _along(on: Any, x: Any, dim: int, sorts: bool) -> Any:
     return _distinct(on, on.np.ascontiguousarray(on.np.moveaxis(x, dim, 0)), sorts)
 
@@ -59,7 +64,7 @@ def _along(on: Any, x: Any, dim: int, sorts: bool) -> Any:
 def _found(
     op: str, self: Tensor, function: Any, rest: tuple[Any, ...], inverse: bool, counts: bool
 ) -> Triple:
-    """What is not asked for is empty."""
+    """Results that are not requested are empty."""
     shape = self._geometry
     if shape.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "not be complex", self)

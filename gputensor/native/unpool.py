@@ -1,6 +1,6 @@
-"""Pooling whose windows or places other tensors name: max_unpool, and fractional_max_pool.
+"""Pooling with windows or indices given by tensors: max_unpool, and fractional_max_pool.
 
-Made of gathers and scatters, which refuse what lies outside a plane.
+Composed of gathers and scatters, which reject indices outside a plane.
 Source: aten/src/ATen/native/MaxUnpooling.cpp and FractionalMaxPool2d.cpp, FractionalMaxPool3d.cpp.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..structured import arguments
-from ..structured.windows import check_planes
+from ..structured.layers.windows import check_planes
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
 from .max_pool import check_indices, planes, scattered
-from ..structured.precision import cast, check_floating
+from ..structured.layers.precision import cast, check_floating
 
 Sizes = tuple[int, ...]
 
@@ -99,7 +99,7 @@ def _windows(
 
 
 def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
-    """Where each of m windows begins, by a number from 0 to 1 for each plane; (..., m)."""
+    """The begins of m windows, from a number in [0, 1) for each plane; (..., m)."""
     if m == 1:
         return calls.new_full(sample, (*sample._geometry.sizes, 1), n - k, dtypes.int64)
     # a quotient of self's dtype, as are the products

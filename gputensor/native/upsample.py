@@ -1,8 +1,8 @@
-"""Images of another size: every upsample_* leaf, by one table of elements and their weights.
+"""Resampling of images: every upsample_* operator, by one table of elements and weights.
 
-A mode says, for one dimension, which elements count for each element of the result and how much;
-dimensions are worked through one after the other, the last one first. A gradient goes through the
-same table turned around. On the CPU this is NumPy, on CUDA CuPy. f16 and bf16 are computed in f32
+A mode gives, for one dimension, the input elements and weights of each result element; dimensions
+are processed one after the other, the last one first. A gradient uses the transposed table. On the
+CPU this is NumPy, on CUDA CuPy. f16 and bf16 are computed in f32
 and rounded once; uint8 in fixed point, rounded after each dimension, as PyTorch does.
 Source: aten/src/ATen/native/UpSample.h and cpu/UpSampleKernel.cpp.
 """
@@ -20,9 +20,10 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
-from ..structured import arguments, windows
+from ..structured import arguments
+from ..structured.layers import windows
 from ..tensor.tensor import Tensor
-from ..structured.precision import cast, wide
+from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
 _line = stub.cpu("pool_windows").line
@@ -61,7 +62,7 @@ def _ratio(line: Line, of: Any) -> Any:
 
 
 def _places(line: Line, of: Any) -> Any:
-    """Where each element of the result lies among the input's."""
+    """The position of each result element among the input's."""
     i, ratio, half = np.arange(line.m).astype(of), _ratio(line, of), of(0.5)
     return ratio * i if line.align else ratio * (i + half) - half
 
@@ -76,7 +77,7 @@ def _nearest(line: Line, of: Any) -> tuple[Any, Any]:
 
 
 def _floor(line: Line, real: Any, of: Any) -> tuple[Any, Any]:
-    """The element before each place, and how far behind it that is."""
+    """The element before each position, and the distance from it."""
     at = np.minimum(np.floor(real).astype(np.int64), line.n - 1)
     return at, np.clip(real - at.astype(of), of(0), of(1))
 
@@ -116,7 +117,7 @@ def _lanczos(x: Any) -> Any:
     return np.where(abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0).astype(x.dtype)
 
 
-# Of the modes that look at all elements under a result's: the filter, and how far it reaches.
+# For antialiasing modes: the filter, and its radius.
 _FILTERS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "linear_aa": (_triangle, 1), "cubic_aa": (_spline, 2), "lanczos_aa": (_lanczos, 3),
 }  # fmt: skip
@@ -156,7 +157,7 @@ def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int
     at, by = _MODES[line.mode](line, of)
     places = 0
     if element == "u1" and by is not None:
-        for k in range(1, len(at)):  # what counts twice is rounded once
+        for k in range(1, len(at)):  # an element that counts twice is rounded once
             twice = np.where(at[k] == at[k - 1], by[k - 1], 0)
             by[k] += twice
             by[k - 1] -= twice
@@ -173,7 +174,7 @@ def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int
 
 
 def _binary_places(most: float) -> int:
-    """How precise the weights are, which PyTorch keeps in 16 bits."""
+    """The binary digits of the weights, which PyTorch stores in 16 bits."""
     for places in range(22):
         if int(0.5 + most * (1 << (places + 1))) >= 1 << 15:
             return places
@@ -181,14 +182,14 @@ def _binary_places(most: float) -> int:
 
 
 def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
-    """Taps that give each element what each result it counted for brings back."""
+    """The transposed taps: for each input element, its results and weights."""
     kept = at.T >= 0  # results in their order
     elements = at.T[kept]
     results = np.broadcast_to(np.arange(at.shape[1])[:, None], kept.shape)[kept]
     order = np.argsort(elements, kind="stable")
     elements, results = elements[order], results[order]
     weights = None if by is None else by.T[kept][order]
-    if weights is not None and len(weights):  # a result counts once for each element, or not
+    if weights is not None and len(weights):  # a result counts once for each element, or not at all
         first = np.ones(len(elements), bool)
         first[1:] = (np.diff(elements) != 0) | (np.diff(results) != 0)
         weights = np.add.reduceat(weights, np.flatnonzero(first))
@@ -224,7 +225,7 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
             continue
         taps, places = _table(line, element, turned)
         given, size = (line.m, line.n) if turned else (line.n, line.m)
-        # elements that are gone are not worked on; rows are quicker than what stands in them
+        # dropped elements are not processed; whole rows are faster than single elements
         order = axis if size < given and not places else 9 - axis
         found.append((order, (axis, taps, places, size, _dense(taps, size))))
     return [step for _, step in sorted(found, key=lambda step: step[0])]
@@ -272,7 +273,7 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
         is_all = len(at) == size  # each once
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
-            x.take(at, axis, made, "clip")  # which is quick because it asks no index
+            x.take(at, axis, made, "clip")  # which is fast because it checks no index
             continue
         part = x.take(on.constant(at), axis)
         total = part if made is None else made
@@ -308,7 +309,7 @@ class _Leaf(NamedTuple):
 
 
 def _check(op: str, arg: str, x: Tensor, count: int, whole: Sizes, out: Sizes) -> None:
-    """whole: sizes of the input; out: what is made of its last ones."""
+    """whole: sizes of the input; out: the new last sizes."""
     if len(whole) != count + 2:
         raise errors.wrong_shape(op, arg, f"have {count + 2} dimensions", x)
     if 0 in whole[1:]:

@@ -18,14 +18,15 @@ from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, is_due, jumps
 from ..dispatch.tls import AD_INPLACE_OR_VIEW, state as _state
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
-from ..structured import arguments, short_view
+from ..structured import arguments
+from ..structured.shortcuts import views as short_view
 from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, seen, view_kernel
 
 # --- sizes: view, reshape, flatten, unflatten ---------------------------------------------------
 
 
 def infer_size(op: str, size: Any, numel: int) -> Sizes:
-    """Sizes with a -1 replaced by what `numel` leaves for it."""
+    """Sizes with a -1 replaced by the quotient of `numel` and the others."""
     sizes = arguments.ints(op, "size", size)
     known, unknown = 1, -1
     for number, n in enumerate(sizes):
@@ -89,7 +90,7 @@ view: Kernel = view_kernel("view", _view_rule)
 
 
 def view_copy(key_set: int, self: Tensor, size: Any) -> Tensor:
-    """Where no view is possible, too. Source: torchgen/gen_functionalization_type.py."""
+    """Also if no view is possible. Source: torchgen/gen_functionalization_type.py."""
     sizes = infer_size("view", size, self._geometry.numel)
     return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
 
@@ -115,7 +116,7 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     try:
         known = memo["reshape", exact(shape)]
         sizes, strides = known.value
-    except (KeyError, TypeError):  # not seen yet, or a list
+    except (KeyError, TypeError):  # not memoised yet, or a list
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
         if len(memo) >= MEMO_BOUND:
@@ -138,9 +139,9 @@ jumps(reshape, lambda: ((operators._reshape_alias, CPU_CALL, _reshape_alias),))
 
 
 def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """`made`, which nobody else has, with other sizes: recorded, but as no view of anything.
+    """`made`, a new tensor, with other sizes; recorded, but not as a view.
 
-    Without the key that counts views. Source: TensorShape.cpp, reshape, which calls _unsafe_view.
+    Without the key that tracks views. Source: TensorShape.cpp, reshape, which calls _unsafe_view.
     """
     include, keep = _state.get()
     key_set = (made._keys | include) & keep & ~AD_INPLACE_OR_VIEW
@@ -379,8 +380,8 @@ def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
                 raise errors.must("expand", "size", rule, sizes)
             stride = 0
         elif d < extra and not is_0d:
-            # Source: ATen/ExpandUtils.cpp: what is expanded from 0-d has stride 0 everywhere; else
-            # a new dimension takes the stride that keeps the view dense.
+            # Source: ATen/ExpandUtils.cpp: an expanded 0-d tensor has stride 0 everywhere;
+            # otherwise a new dimension gets the stride that keeps the view dense.
             stride = out_sizes[d + 1] * strides[d + 1] if d + 1 < len(sizes) else 1
         out_sizes[d], strides[d] = wanted, stride
     return like(shape, tuple(out_sizes), tuple(strides))

@@ -1,4 +1,4 @@
-"""where(condition, self, other): self where the condition holds, other elsewhere."""
+"""where(condition, self, other): self where condition is true, other elsewhere."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ..core import errors, number_range
 from ..core.dtype import bool_, uint8
 from ..core.promotion import result_type
 from ..dispatch import defaults
-from ..dispatch.calling import tensors_for_numbers
+from ..dispatch.boxing.calling import tensors_for_numbers
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
 from ..tensor.tensor import Tensor
-from ..structured import elementwise, pointwise
+from ..structured.pointwise import elementwise
+from ..structured import pointwise
 from ..structured.pointwise import NUMBERS, Kernel, Rule
 
 _RULE = Rule("where", "where", WHERE)
@@ -84,5 +85,5 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def where(key_set: int, condition: Tensor) -> tuple[Tensor, ...]:
-    """Where it is not zero."""
+    """The indices of nonzero elements."""
     return calls.nonzero_numpy(condition)

@@ -24,6 +24,11 @@ from .parameter import (
     UninitializedParameter as UninitializedParameter,
 )  # fmt: skip
 
+if TYPE_CHECKING:
+    from . import parallel as parallel
+    from ..parallel.data_parallel import DataParallel as DataParallel
+    from ..parallel.sync_norm import SyncBatchNorm as SyncBatchNorm
+
 if not TYPE_CHECKING:
     __all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]
     __all__ += ["functional", "init", "utils"]

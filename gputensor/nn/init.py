@@ -1,4 +1,4 @@
-"""What parameters begin with: `gt.nn.init`, in place, unrecorded, with PyTorch's formulas.
+"""Initialisation of parameters, `gt.nn.init`: in place, unrecorded, with PyTorch's formulas.
 
 Source: torch/nn/init.py.
 """
@@ -28,7 +28,7 @@ _LINEAR = (
 
 @declares()
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much a nonlinearity makes values smaller."""
+    """The recommended gain for a nonlinearity."""
     if nonlinearity in _LINEAR:
         return 1.0
     if nonlinearity == "tanh":
@@ -45,7 +45,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
-    """How many inputs an output has, and how many outputs an input."""
+    """(fan_in, fan_out): inputs of each output, and outputs of each input."""
     if tensor.ndim < 2:
         raise errors.wrong_shape(op, "tensor", "have at least two dimensions", tensor)
     field = math.prod(tensor.shape[2:])
@@ -68,7 +68,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 @declares()
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Of a normal distribution."""
+    """Fill with numbers of a normal distribution."""
     made: Tensor = tensor.normal_(mean, std, generator=generator)
     return made
 
@@ -79,7 +79,7 @@ def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Of a normal distribution within [a, b]: its inverse function of uniform numbers."""
+    """Fill with a normal distribution truncated to [a, b], by the inverse distribution function."""
     given = (("mean", mean), ("std", std), ("a", a), ("b", b))
     mean, std, a, b = (real("trunc_normal_", arg, value) for arg, value in given)
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
@@ -202,7 +202,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     if tensor.ndim != 2:
         raise errors.wrong_value("sparse_", "tensor", "be a matrix", tensor)
     rows, columns = tensor.shape
-    zeros = math.ceil(real("sparse_", "sparsity", sparsity) * rows)
+    fraction = real("sparse_", "sparsity", sparsity)
+    if not math.isfinite(fraction):
+        raise errors.wrong_value("sparse_", "sparsity", "be finite", sparsity)
+    zeros = math.ceil(fraction * rows)
     tensor.normal_(0, std, generator=generator)
     for column in range(columns):
         tensor[functions.randperm(rows, device=tensor.device)[:zeros], column] = 0

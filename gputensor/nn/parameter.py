@@ -13,7 +13,7 @@ from ..tensor.tensor import Tensor
 class Parameter(Tensor):
     """A tensor over the memory of `data` that a Module's `parameters()` finds.
 
-    Results of operators are plain tensors. Raises: ArgumentTypeError for what is no Tensor.
+    Results of operators are plain tensors. Raises: ArgumentTypeError for a non-Tensor.
     """
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
@@ -93,17 +93,17 @@ class _Uninitialized:
 
 
 class UninitializedParameter(_Uninitialized, Parameter):
-    """A Parameter whose sizes the first input of its lazy module tells."""
+    """A Parameter without sizes; the first input of its lazy module sets them."""
 
     cls_to_become = Parameter
 
 
 class UninitializedBuffer(_Uninitialized, Buffer):
-    """A Buffer whose sizes the first input of its lazy module tells."""
+    """A Buffer without sizes; the first input of its lazy module sets them."""
 
     cls_to_become = Buffer
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether this is a parameter or buffer without sizes."""
+    """True for a parameter or buffer without sizes."""
     return isinstance(param, _Uninitialized)

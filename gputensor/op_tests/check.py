@@ -1,7 +1,8 @@
-"""Runs the op tests on a device: every sample on the CPU and there, compared; who served each.
+"""The op tests: run every sample on the CPU and on a device, compare, and report the kernel's
+source.
 
-A call is `native` if nothing in it left the device, `fallback` if the CPU served part of it,
-`missing` if a kernel is not there, `failed` if it came to another result than on the CPU.
+A call is `native` if it stayed on the device, `fallback` if part of it ran on the CPU, `missing` if
+a kernel is missing, `failed` if its result differs from the CPU's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _WORST_LAST = (NATIVE, FALLBACK, MISSING, FAILED)
 
 
 class Outcome:
-    """What became of one operator: calls by status, what fell back or is missing, and failures."""
+    """The outcome for one operator: calls by status, fallbacks and missing kernels, and
+    failures."""
 
     __slots__ = ("name", "counts", "served_elsewhere", "failures")
 

@@ -25,10 +25,10 @@ class Fill:
 
 
 class Samples:
-    """All calls of one operator that a row asks for.
+    """All calls of one operator in a row.
 
-    samples: (args, kwargs). dtypes: that it takes. has_values: False where the elements of the
-    result are nobody's business (`empty`). device_ulp: how far devices may be apart.
+    samples: (args, kwargs). dtypes: supported ones. has_values: False if the result's elements are
+    unspecified (`empty`). device_ulp: the allowed difference between devices.
     """
 
     __slots__ = ("name", "samples", "dtypes", "has_values", "device_ulp", "refuses_expanded")

@@ -2,7 +2,7 @@
 operators that users call.
 
 An optimizer holds the tensors that it steps, and a state for each of them that has had a gradient.
-Steps are made in place and are not recorded.
+Steps are made in place; autograd records them with differentiable=True alone.
 """
 
 from typing import TYPE_CHECKING
@@ -26,6 +26,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from . import swa_utils as swa_utils
+    from .swapping import (
+        swap_in_optimizer_params_and_state as swap_in_optimizer_params_and_state,
+    )
 
 
 if not TYPE_CHECKING:

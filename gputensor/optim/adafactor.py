@@ -10,7 +10,8 @@ from .._generated.functions import zeros_like
 from ..core import errors
 from ..tensor.type_info import finfo
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, rate
+from .arithmetic import Group, State, rate
+from .optimizer import Optimizer
 
 
 class Adafactor(Optimizer):

@@ -11,7 +11,8 @@ from typing import Any
 from .._generated.functions import maximum, zeros_like
 from ..core import errors
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, rate
+from .arithmetic import Group, State, descend, fresh, mix, mix_square, rate, scalar
+from .optimizer import Optimizer
 
 
 class Adam(Optimizer):
@@ -47,16 +48,16 @@ class Adam(Optimizer):
         return {**state, "max_exp_avg_sq": zeros_like(p)} if group["amsgrad"] else state
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        beta1, beta2 = group["betas"]
+        beta1, beta2 = map(scalar, group["betas"])
         average, square = state["exp_avg"], state["exp_avg_sq"]
-        average.add_(grad - average, alpha=1 - beta1)
-        square.mul_(beta2).add_((grad * (1 - beta2)).mul_(grad))
+        mix(average, grad, beta1)
+        mix_square(square, grad, beta2)
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
-            square = largest.copy_(maximum(largest, square))
+            square = largest.copy_(maximum(fresh(largest), fresh(square)))
         step_size = rate(group) / (1 - beta1**step)
-        root = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
-        p.add_((average * -step_size).div_(root))
+        root = fresh(square.sqrt()).div_((1 - beta2**step) ** 0.5).add_(group["eps"])
+        descend(p, fresh(average) / root, step_size)
 
 
 class AdamW(Adam):
@@ -102,12 +103,12 @@ class Adamax(Optimizer):
         return {"exp_avg": zeros_like(p), "exp_inf": zeros_like(p)}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        beta1, beta2 = group["betas"]
+        beta1, beta2 = map(scalar, group["betas"])
         average, largest = state["exp_avg"], state["exp_inf"]
-        average.lerp_(grad, 1 - beta1)
-        largest.copy_(maximum(largest * beta2, grad.abs().add_(group["eps"])))
+        mix(average, grad, beta1)
+        largest.copy_(maximum(fresh(largest) * beta2, grad.abs().add_(group["eps"])))
         step_size = rate(group) / (1 - beta1**step)
-        p.sub_((average * step_size).div_(largest))
+        descend(p, fresh(average) / fresh(largest), step_size)
 
 
 class SparseAdam(Optimizer):

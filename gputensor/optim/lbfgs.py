@@ -14,7 +14,8 @@ from ..core import errors
 from ..dispatch.refusal import declares
 from ..runtime import capture
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, rate
+from .arithmetic import Group, State, rate
+from .optimizer import Optimizer
 
 # How much a step must lower the loss (Armijo), and how far it must flatten the slope (Wolfe): parts
 # of the slope at the start.

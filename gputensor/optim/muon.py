@@ -9,7 +9,8 @@ from typing import Any
 from .._generated.functions import addmm, zeros_like
 from ..core.dtype import bfloat16
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, descend, rate
+from .arithmetic import Group, State, descend, rate
+from .optimizer import Optimizer
 
 _MOST_STEPS = 100
 

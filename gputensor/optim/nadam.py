@@ -8,7 +8,8 @@ from typing import Any
 
 from .._generated.functions import where, zeros_like
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, keep, rate, rounded
+from .arithmetic import Group, State, descend, fresh, keep, mix, mix_square, rate, rounded, scalar
+from .optimizer import Optimizer
 
 
 class NAdam(Optimizer):
@@ -44,17 +45,19 @@ class NAdam(Optimizer):
         return {"mu_product": 1.0, "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        (beta1, beta2), decay, lr = group["betas"], group["momentum_decay"], rate(group)
+        beta1, beta2, decay = map(scalar, (*group["betas"], group["momentum_decay"]))
+        lr, product = rate(group), state["mu_product"]
         mu = beta1 * (1 - 0.5 * 0.96 ** (step * decay))
         following = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
-        part = mu if isinstance(mu, Tensor) else rounded(mu)  # as PyTorch multiplies it in
-        keep(state, "mu_product", state["mu_product"] * part)
+        is_tensor = isinstance(mu, Tensor) or isinstance(product, Tensor)
+        part = mu if is_tensor else rounded(mu, product)  # as PyTorch multiplies it in
+        keep(state, "mu_product", product * part)
         average, square, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
-        average.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        root = square.div(1 - beta2**step).sqrt_().add_(group["eps"])
-        p.add_((grad * (-lr * (1 - mu) / (1 - product))).div_(root))
-        p.add_((average * (-lr * following / (1 - product * following))).div_(root))
+        mix(average, grad, beta1)
+        mix_square(square, grad, beta2)
+        root = fresh(square.div(1 - beta2**step).sqrt_()).add_(group["eps"])
+        descend(p, grad / root, lr * (1 - mu) / (1 - product))
+        descend(p, fresh(average) / root, lr * following / (1 - product * following))
 
 
 class RAdam(Optimizer):
@@ -87,12 +90,12 @@ class RAdam(Optimizer):
         return {"exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        beta1, beta2 = group["betas"]
+        beta1, beta2 = map(scalar, group["betas"])
         average, square = state["exp_avg"], state["exp_avg_sq"]
-        average.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        mix(average, grad, beta1)
+        mix_square(square, grad, beta2)
         bias1, bias2 = 1 - beta1**step, 1 - beta2**step
-        direction = average / bias1 * rate(group)
+        direction = fresh(average) / bias1 * rate(group)
         # How many squares the average is worth, now and after many steps.
         most = 2 / (1 - beta2) - 1
         worth = most - 2 * step * beta2**step / bias2
@@ -108,6 +111,6 @@ class RAdam(Optimizer):
     @staticmethod
     def _factor(square: Tensor, worth: Any, most: float, bias2: Any, eps: float) -> Tensor:
         part = (worth - 4) * (worth - 2) * most / ((most - 4) * (most - 2) * worth)
-        root: Tensor = square.sqrt().add_(eps)
+        root = fresh(square.sqrt()).add_(eps)
         factor: Tensor = bias2**0.5 * part**0.5 / root
         return factor

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from .._generated.functions import full, view_as_real
-from ..autograd import enable_grad, no_grad
+from ..autograd import enable_grad, set_grad_enabled
 from ..core import errors
 from ..core.arguments import flag, number as plain_number
-from ..core.dtype import dtype, float32, float64
-from ..dispatch.defaults import get_default_dtype
+from ..core.dtype import float64
 from ..dispatch.refusal import declares, is_iterable
 from ..runtime import capture
 from ..tensor.tensor import Tensor
+from .arithmetic import Group, State, fresh, number_dtype, plus, rate, scalar
 from .hooks import (
     Hooked,
     hooked,
@@ -31,9 +31,6 @@ __all__ = [
     "Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook",
 ]  # fmt: skip
 
-Group = dict[str, Any]
-State = dict[str, Any]
-
 
 class Optimizer(Hooked):
     """Base of optimizers: groups of parameters with their options, and a state for each parameter.
@@ -44,7 +41,8 @@ class Optimizer(Hooked):
 
     param_groups: dicts with `params` and the options. state: parameter -> its state.
     foreach, fused: which of PyTorch's loops steps the parameters; here one does, whatever they say.
-    differentiable: a step that is recorded, which is not to be had.
+    differentiable: steps are recorded by autograd, so gradients flow to the rate, to options that
+        are tensors, and to the gradients. The parameters are then no leaves that require grad.
     """
 
     # Entries of a parameter's state that are numbers. The host keeps them as Python numbers; with
@@ -98,7 +96,7 @@ class Optimizer(Hooked):
         for p in params:
             if not isinstance(p, Tensor):
                 raise self._must("params", "hold Tensors", p, errors.ArgumentTypeError)
-            if not p.is_leaf:
+            if not (p.is_leaf or p.retains_grad or self.defaults.get("differentiable")):
                 raise self._must("params", "hold leaves", p)
             if p in known:
                 raise self._must("params", "hold each Tensor at most once", p)
@@ -134,34 +132,42 @@ class Optimizer(Hooked):
                 loss = closure()
         if capture.capturing:
             self._check_capture()
-        with no_grad():
+        if is_recorded := bool(self.defaults.get("differentiable")):
+            self._check_recorded()
+        with set_grad_enabled(is_recorded):
             for group in self.param_groups:
                 for p in group["params"]:
-                    if p.grad is not None:
-                        self._step(p, -p.grad if group.get("maximize") else p.grad, group)
+                    if (grad := p.grad) is not None:
+                        self._step(p, -grad if group.get("maximize") else grad, group)
         return loss
 
     def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
-        state = self.state[p] if self._has_state(group) else {}
-        if not state:
-            state.update(dict.fromkeys(self._numbers, 0), **self._begin(p, group))
+        has_state = self._has_state(group)
+        state = (self.state.get(p) if has_state else None) or {
+            **dict.fromkeys(self._numbers, 0), **self._begin(p, group)
+        }  # fmt: skip
         step = self._stepped(p, state, group) if "step" in self._numbers else None
         grad = self._decayed(p, grad, group)
         if not (self._steps_reals and p.is_complex()):
             self._update(p, grad, state, group, step)
-            return
-        seen = {name: _as_real(value) for name, value in state.items()}
-        self._update(_as_real(p), _as_real(grad), seen, group, step)
-        state.update({name: seen[name] for name in self._numbers})
+        else:
+            seen = {name: _as_real(value) for name, value in state.items()}
+            self._update(_as_real(p), _as_real(grad), seen, group, step)
+            state.update({name: seen[name] for name in self._numbers})
+        if step is not None and not isinstance(state["step"], Tensor):
+            state["step"] = step
+        if has_state:  # an update that raises leaves none, and counts no step
+            self.state[p] = state
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
         """The gradient with `weight_decay` of the parameter added; or the parameter shrinks."""
-        decay = group.get("weight_decay")
-        if decay and group.get("decoupled_weight_decay"):
+        decay = scalar(group.get("weight_decay"))
+        if not isinstance(decay, Tensor) and not decay:
+            return grad
+        if group.get("decoupled_weight_decay"):
             p.mul_(1 - rate(group) * decay)
-        elif decay:
-            return grad.add(p, alpha=decay)
-        return grad
+            return grad
+        return plus(grad, p, decay)
 
     # --- state --------------------------------------------------------------------------------
 
@@ -189,7 +195,7 @@ class Optimizer(Hooked):
     def _saved(self, state: State) -> State:
         return {
             name: value if name not in self._numbers or isinstance(value, Tensor)
-            else full((), float(value), dtype=number_dtype())
+            else full((), float(value), dtype=number_dtype(value))
             for name, value in state.items()
         }  # fmt: skip
 
@@ -232,7 +238,8 @@ class Optimizer(Hooked):
 
     def _loaded(self, p: Tensor, kept: State) -> State:
         return {
-            name: _number_of(value) if name in self._numbers
+            name: _number_of(value, name != "step" and p.dtype is float64)
+            if name in self._numbers
             else _copy(value) if name == "step" else _like(value, p)
             for name, value in kept.items()
         }  # fmt: skip
@@ -273,8 +280,8 @@ class Optimizer(Hooked):
         hints = [self._hint(group, name) for name in ("foreach", "fused", "differentiable")]
         if hints[0] and hints[1]:
             raise self._must("fused", "not come with foreach=True", True)
-        if hints[2]:
-            raise self._must("differentiable", "be False: steps are not recorded", True)
+        if hints[1] and hints[2]:
+            raise self._must("fused", "not come with differentiable=True", True)
 
     def _hint(self, group: Group, name: str) -> bool:
         """A bool that may be None, or missing."""
@@ -299,21 +306,32 @@ class Optimizer(Hooked):
 
     def _stepped(self, p: Tensor, state: State, group: Group) -> Any:
         """Which step this is, from 1; of a capturable group a tensor on the parameter's device."""
-        if not group.get("capturable"):
-            state["step"] += 1
-            return state["step"]
-        self._to_device(p, state)
-        return state["step"].add_(1)
+        if group.get("capturable"):
+            self._to_device(p, state)
+        step = state["step"]
+        if not isinstance(step, Tensor):
+            return step + 1
+        step.add_(1)
+        is_host = step.device.type == "cpu" and not group.get("capturable")
+        return step.item() if is_host else fresh(step)
 
     def _to_device(self, p: Tensor, state: State) -> None:
         for name in self._numbers:
             if name in state and not isinstance(state[name], Tensor):
-                value = float(state[name])
-                state[name] = full((), value, dtype=number_dtype(), device=p.device)
+                made = full((), float(state[name]), dtype=number_dtype(state[name]))
+                state[name] = made.to(p.device)
 
     def _has_state(self, group: Group) -> bool:
         """Whether a step of these parameters goes on from what earlier ones left."""
         return True
+
+    def _check_recorded(self) -> None:
+        """Raise where a recorded step would write to a leaf that requires grad."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.is_leaf and p.requires_grad and p.grad is not None:
+                    rule = "hold no leaf that requires grad, as differentiable=True records steps"
+                    raise self._must("params", rule, p, errors.AutogradError)
 
     def _check_capture(self) -> None:
         """Raise where a step that is captured would not go on, in a replay, from the one before."""
@@ -355,45 +373,14 @@ class Optimizer(Hooked):
         return errors.must(type(self).__name__, arg, rule, got, kind=kind)
 
 
-def number_dtype() -> dtype:
-    """The dtype of the numbers of a state. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
-    return float64 if get_default_dtype() is float64 else float32
-
-
-def keep(state: State, name: str, value: Any) -> None:
-    """Set a number of a state, rounded as the tensor is that PyTorch keeps it in."""
-    if isinstance(state[name], Tensor):
-        state[name].copy_(value)
-    else:
-        state[name] = rounded(value)
-
-
-def rounded(value: Any) -> Any:
-    """A number as a tensor of `number_dtype` has it."""
-    return float(np.float32(float(value))) if number_dtype() is float32 else float(value)
-
-
-def rate(group: Group) -> Any:
-    """The rate of a group: a number, or a tensor of no dimensions."""
-    lr = group["lr"]
-    return lr.reshape(()) if isinstance(lr, Tensor) and lr.ndim else lr
-
-
-def descend(p: Tensor, direction: Tensor, lr: Any) -> None:
-    """p -= lr * direction."""
-    if isinstance(lr, Tensor):
-        p.sub_(direction * lr)
-    else:
-        p.add_(direction, alpha=-lr)
-
-
 def _as_real(value: Any) -> Any:
     is_complex = isinstance(value, Tensor) and value.is_complex()
     return view_as_real(value) if is_complex else value
 
 
-def _number_of(value: Any) -> Any:
-    return value.item() if isinstance(value, Tensor) else value
+def _number_of(value: Any, is_double: bool) -> Any:
+    value = value.item() if isinstance(value, Tensor) else value
+    return np.float64(value) if is_double else value
 
 
 def _copy(value: Any) -> Any:

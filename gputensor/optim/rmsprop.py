@@ -10,7 +10,8 @@ from typing import Any
 
 from .._generated.functions import full_like, zeros_like
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, descend, rate
+from .arithmetic import Group, State, descend, fresh, mix, mix_square, rate, scalar
+from .optimizer import Optimizer
 
 
 class RMSprop(Optimizer):
@@ -50,15 +51,16 @@ class RMSprop(Optimizer):
         return state
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        alpha, square = group["alpha"], state["square_avg"]
-        square.mul_(alpha).add_((grad * (1 - alpha)).mul_(grad))
+        alpha, momentum = scalar(group["alpha"]), scalar(group["momentum"])
+        square = state["square_avg"]
+        mix_square(square, grad, alpha)
         if group["centered"]:
             average = state["grad_avg"]
-            average.add_(grad - average, alpha=1 - alpha)
-            square = square - average * average
-        direction = grad / square.sqrt().add_(group["eps"])
-        if group["momentum"] > 0:
-            direction = state["momentum_buffer"].mul_(group["momentum"]).add_(direction)
+            mix(average, grad, alpha)
+            square = square - fresh(average).square()
+        direction = grad / fresh(square.sqrt()).add_(group["eps"])
+        if momentum > 0:
+            direction = state["momentum_buffer"].mul_(momentum).add_(direction)
         descend(p, direction, rate(group))
 
 
@@ -94,9 +96,9 @@ class Adagrad(Optimizer):
         return {"sum": full_like(p, complex(first, first) if p.is_complex() else first)}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        lr = rate(group) / (1 + (step - 1) * group["lr_decay"])
+        lr = rate(group) / (1 + (step - 1) * scalar(group["lr_decay"]))
         total = state["sum"].add_(grad * grad)
-        descend(p, grad / total.sqrt().add_(group["eps"]), lr)
+        descend(p, grad / fresh(total.sqrt()).add_(group["eps"]), lr)
 
 
 class Adadelta(Optimizer):
@@ -131,9 +133,9 @@ class Adadelta(Optimizer):
         return {"square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        rho, eps = group["rho"], group["eps"]
+        rho, eps = scalar(group["rho"]), scalar(group["eps"])
         square, steps = state["square_avg"], state["acc_delta"]
-        square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
-        direction = steps.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
-        steps.mul_(rho).addcmul_(direction, direction, value=1 - rho)
+        mix_square(square, grad, rho)
+        direction = fresh(steps.add(eps).sqrt_()).div_(square.add(eps).sqrt_()).mul_(grad)
+        mix_square(steps, direction, rho)
         descend(p, direction, rate(group))

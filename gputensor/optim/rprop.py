@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .._generated.functions import full_like, ones_like, zeros_like
+from .._generated.functions import full_like, ones_like, view_as_real, zeros_like
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, rate
+from .arithmetic import Group, State, fresh, rate
+from .optimizer import Optimizer
 
 
 class Rprop(Optimizer):
@@ -43,8 +44,11 @@ class Rprop(Optimizer):
             raise self._must("etas", "be in (0, 1) and above 1", tuple(group["etas"]))
 
     def _begin(self, p: Tensor, group: Group) -> State:
-        first = float(rate(group))
-        sizes = full_like(p, complex(first, first) if p.is_complex() else first)
+        if isinstance(first := rate(group), Tensor):
+            sizes = zeros_like(p)
+            (view_as_real(sizes) if p.is_complex() else sizes).add_(first)
+        else:
+            sizes = full_like(p, complex(first, first) if p.is_complex() else first)
         return {"prev": zeros_like(p), "step_size": sizes}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
@@ -56,5 +60,5 @@ class Rprop(Optimizer):
         factor = ones_like(size).masked_fill_(agrees > 0, grow).masked_fill_(turns, shrink)
         size.mul_(factor).clamp_(least, most)
         grad = grad.masked_fill(turns, 0)
-        p.sub_(grad.sign() * size)
+        p.sub_(grad.sign() * fresh(size))
         before.copy_(grad)

@@ -11,14 +11,16 @@ from typing import Any
 from .._generated.functions import zeros_like
 from ..core import errors
 from ..tensor.tensor import Tensor
-from .optimizer import Group, Optimizer, State, descend, keep, rate
+from .arithmetic import Group, State, add, descend, keep, plus, rate, rounded, scalar
+from .optimizer import Optimizer
 
 
 class SGD(Optimizer):
     """Gradient descent: p -= lr * v, where v is the gradient, or with momentum an average of it.
 
     Args:
-        momentum: v becomes momentum * v + (1 - dampening) * grad; the first v is the gradient.
+        momentum: v becomes momentum * v + (1 - dampening) * grad; the first v is the gradient,
+            detached, which differentiable=True does not change.
         weight_decay: this part of the parameter is added to its gradient.
         nesterov: step along grad + momentum * v.
         maximize: step the other way.
@@ -50,13 +52,13 @@ class SGD(Optimizer):
         return bool(group["momentum"])
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        if momentum := group["momentum"]:
-            average = state.get("momentum_buffer")
+        if self._has_state(group):
+            momentum, average = scalar(group["momentum"]), state.get("momentum_buffer")
             if average is None:
                 average = state["momentum_buffer"] = grad.detach().clone()
             else:
-                average.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-            grad = grad.add(average, alpha=momentum) if group["nesterov"] else average
+                add(average.mul_(momentum), grad, 1 - scalar(group["dampening"]))
+            grad = plus(grad, average, momentum) if group["nesterov"] else average
         descend(p, grad, rate(group))
 
 
@@ -97,19 +99,21 @@ class ASGD(Optimizer):
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
         eta, mu, following = state["eta"], state["mu"], self._rate(group, step)
-        p.mul_(1 - group["lambd"] * eta)
+        p.mul_(1 - scalar(group["lambd"]) * eta)
         descend(p, grad, eta)
         average = state["ax"]
         average.add_((p - average).mul_(mu))
-        keep(state, "eta", following)
         since = step - group["t0"]
-        keep(state, "mu", 1 / (since.clamp(min=1) if isinstance(since, Tensor) else max(1, since)))
+        weight = 1 / (since.clamp(min=1) if isinstance(since, Tensor) else max(1, since))
+        for name, value in (("eta", following), ("mu", weight)):
+            # PyTorch makes both of its default dtype, also for a state of another one.
+            keep(state, name, value if isinstance(value, Tensor) else rounded(value))
 
     def _rate(self, group: Group, step: Any) -> Any:
         """The rate of the next step."""
         lr = rate(group)
         try:
-            found = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
+            found = lr / (1 + scalar(group["lambd"]) * lr * step) ** scalar(group["alpha"])
         except ArithmeticError:
             found = None
         if found is None or isinstance(found, complex):

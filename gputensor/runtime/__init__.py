@@ -1,10 +1,10 @@
 """The devices behind one interface: memory, streams, copies, and compiling and launching kernels.
 
-`cuda()` returns the module that answers for CUDA devices, chosen once per process by
-`GPUTENSOR_CUDA`: `auto` (the default: CuPy and a driver, else `no_cuda`), `emulator` (the same
-kernels on the CPU), `off`, or `required` (an error where no device answers). Nothing here imports
-CuPy before a CUDA device is asked for. `INTERFACE` lists the names that each of the modules has.
-This package does not know operators, tensors or dtypes: it sees pointers and bytes.
+`cuda()` returns the module for CUDA devices, chosen once per process by `GPUTENSOR_CUDA`: `auto`
+(the default: CuPy and a driver, or `no_cuda`), `emulator` (the same kernels on the CPU), `off`, or
+`required` (an error without a device). CuPy is not imported before a CUDA device is needed.
+`INTERFACE` lists the names that each module has. This package sees pointers and bytes, never
+operators, tensors or dtypes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CHOICES = ("auto", "emulator", "off", "required")
 _SPAWN = "start it with multiprocessing.get_context('spawn')"
 FORKED = f"this process was forked after its parent used CUDA; {_SPAWN}"
 
-# What every device needs of that interface, and what is used where it is there. A further device
-# registers an object with these (backend.py); `copy_async` takes -1 for the host.
+# The required and the optional part of the interface for further devices, which register an object
+# with these names (backend.py). `copy_async` takes -1 for the host.
 REQUIRED = (
     "device_count current_device exchange_device allocate copy_async current_stream synchronize"
 ).split()
@@ -53,9 +53,9 @@ def cuda() -> ModuleType:
 
 
 def of(device_type: str) -> Any:
-    """The runtime of a device type: CUDA's module, or what a further device registered.
+    """The runtime of a device type: CUDA's module, or the object that a further device registered.
 
-    Raises: DeviceError for a type that has none.
+    Raises: DeviceError for a type without a runtime.
     """
     if device_type == "cuda":
         return cuda()
@@ -66,7 +66,7 @@ def of(device_type: str) -> Any:
 
 
 def with_streams(device_type: str) -> Any:
-    """The runtime of a device type whose work goes to streams that a user can choose; else None."""
+    """The runtime of a device type if users can choose its streams; None otherwise."""
     if device_type == "cuda":
         return _chosen or _choose()
     found = _further.get(device_type)
@@ -74,9 +74,9 @@ def with_streams(device_type: str) -> Any:
 
 
 def register(device_type: str, runtime: Any) -> Callable[[], None]:
-    """Let `runtime` answer for a device type; returns a function that undoes it.
+    """Register the runtime of a device type; return a function that undoes it.
 
-    Raises: RegistrationError that names what of `REQUIRED` it lacks.
+    Raises: RegistrationError that lists the missing names of `REQUIRED`.
     """
     missing = [name for name in REQUIRED if not callable(getattr(runtime, name, None))]
     if missing:
@@ -143,7 +143,7 @@ def _real_or_none() -> ModuleType:
 
 
 def reset_after_fork() -> None:
-    """In a forked child: a CUDA runtime that the parent had used answers with one sentence."""
+    """In a forked child, replace a CUDA runtime used by the parent with one that raises."""
     global _chosen
     if _chosen is not None and _chosen.name != "no_cuda":
         from . import no_cuda

@@ -1,9 +1,9 @@
-"""The threads of OpenBLAS, of which NumPy and SciPy bring one each, where they do harm.
+"""Limit the threads of the OpenBLAS libraries of NumPy and SciPy where threads slow them down.
 
-LAPACK calls BLAS for every few columns, and each such call waits for all of its threads. Of a small
-matrix that gains nothing; and where another program has one of the CPUs, each wait takes a slice of
-the scheduler's time: the eigenvectors of 256 rows took 1,150 ms with two threads on a busy machine
-of two CPUs, 9 ms with one. Another BLAS than OpenBLAS is left as it is.
+LAPACK calls BLAS for every few columns, and each call waits for all BLAS threads. For a small
+matrix this gains nothing; and if another program uses one of the CPUs, each wait takes a scheduler
+time slice: the eigenvectors of 256 rows took 1,150 ms with two threads on a busy machine of two
+CPUs, 9 ms with one. A BLAS other than OpenBLAS is not changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """BLAS takes one thread until all who are inside have left."""
+    """Limit OpenBLAS to one thread while any caller is inside this context."""
     global _users
     is_inside = False
     try:
@@ -50,7 +50,7 @@ def one_thread() -> Iterator[None]:
 
 
 def is_limited() -> bool:
-    """Whether BLAS takes one thread now, the one of a package that was imported inside, too."""
+    """True if BLAS is limited to one thread now, including a BLAS imported inside the context."""
     with _lock:
         if _users:
             _limit()
@@ -76,7 +76,7 @@ def _loaded() -> list[Any]:
 
 
 def _functions(package: Path) -> Any:
-    """Of the OpenBLAS that a wheel carries beside its package."""
+    """The thread functions of the OpenBLAS library in a package's wheel."""
     library, end = _openblas(package)
     if library is None:
         return None
@@ -107,7 +107,7 @@ def gemm(letter: str) -> tuple[int, bool] | None:
 
 
 def reset_after_fork() -> None:
-    """In a forked child: nobody is inside, and the parent's lock may be held for ever."""
+    """In a forked child no caller is inside, and the parent's lock may be held for ever."""
     global _lock, _users
     if _users:
         for to, count in _kept:

@@ -1,14 +1,15 @@
-"""What is common to captures of CUDA graphs: who takes part, and what nobody may do meanwhile.
+"""The common part of CUDA graph captures: participating streams, and calls rejected meanwhile.
 
-Work on a stream under capture is recorded and not run. A runtime begins a `Capture` on a stream;
-others take part once they wait for an event of it, and must be waited for before it ends. A call
-that would have to see a result, or that a driver refuses meanwhile, is refused here first, with the
-operator's name, and the capture goes on. Others ask whether `capturing` is empty, and no more.
+Work on a captured stream is recorded and not run. A runtime begins a `Capture` on a stream; other
+streams join when they wait for an event of it, and it must wait for them before it ends. A call
+that needs a result, or that the driver rejects during a capture, is rejected here first, with the
+operator's name, and the capture continues. Other code only tests whether `capturing` is empty.
 
 Note [Random numbers of a graph]
-A call within a capture takes no numbers. Its kernel gets the address of {seed, position}, and how
-many blocks the calls before it take; each replay first writes there where the generator stands, and
-moves it on by what all calls take together. So replays draw what the calls themselves would draw.
+A call within a capture does not advance the generator. Its kernel gets the address of {seed,
+position} and the number of blocks used by earlier calls of the capture. Each replay first writes
+the generator's state there and advances it by the blocks of all calls. So a replay draws the
+numbers that the calls themselves would draw.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from ..core import errors
 
-# What is underway, in all threads.
+# Captures in progress, in all threads.
 capturing: list[Capture] = []
 # Graphs that were dropped meanwhile: to destroy one would end a capture. They go at its end.
 dropped: list[Any] = []
@@ -33,16 +34,16 @@ Handle = tuple[int, int]
 
 
 def new_handle(*, is_of_graph: bool = False) -> Handle:
-    """The name of a pool that nobody has yet."""
+    """The handle of a new pool."""
     number = next(_numbers)
     return (number, 0) if is_of_graph else (0, number)
 
 
 class Capture:
-    """A capture underway, or one that is over. A runtime adds how its streams begin and end it.
+    """A capture, in progress or ended. Each runtime implements `_start` and `_finish`.
 
-    streams: who takes part, the first being where it began. draws: by generator and device.
-    kept: what the graph needs to be there.
+    streams: participating streams, the origin first. draws: by generator and device. kept: objects
+    that the graph keeps alive.
     """
 
     def __init__(self, allocators: Any, stream: Any, handle: Handle, mode: str) -> None:
@@ -61,7 +62,7 @@ class Capture:
             raise errors.capture_refused("capture_begin", "the default stream cannot be captured")
         if of(self.origin) is not None:
             raise errors.capture_refused("capture_begin", f"{self.origin} is captured already")
-        # First: other threads ask it before they call what the driver refuses from then on.
+        # Before the start: other threads test it before calls that the driver rejects from then on.
         capturing.append(self)
         try:
             self._start()
@@ -71,7 +72,8 @@ class Capture:
         self.take_part(self.origin)
 
     def end(self) -> Any:
-        """What was recorded. However that goes, streams and allocators are as before."""
+        """End the capture and return the recording. Streams and allocators are restored in any
+        case."""
         try:
             return self._finish()
         finally:
@@ -94,7 +96,8 @@ class Capture:
 
 
 class Draws:
-    """What a capture draws from a generator: where {seed, position} lie, and how many blocks."""
+    """A capture's draws from one generator: the memory of {seed, position}, and the number of
+    blocks."""
 
     __slots__ = ("blocks", "memory")
 
@@ -103,7 +106,7 @@ class Draws:
 
 
 class Place(int):
-    """An address of {seed, position}, in the place of a seed."""
+    """An address of {seed, position}, passed instead of a seed."""
 
 
 def of(stream: Any) -> Capture | None:
@@ -125,9 +128,9 @@ def here() -> Capture | None:
 
 
 def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:
-    """Raise where waiting for a stream, or for an event of the capture `after`, waits for ever.
+    """Raise if waiting for a stream, or for an event of the capture `after`, would never end.
 
-    A thread that captures waits for nothing else either, but in relaxed mode.
+    A capturing thread may not wait for anything else either, except in relaxed mode.
     """
     own = here()
     is_refused = after is not None or own is not None and own.mode != "relaxed"
@@ -147,7 +150,7 @@ def refuse_device_wait(what: str, device_index: int) -> None:
 
 
 def refuse_unsafe(what: str, why: str) -> None:
-    """Raise where a driver would refuse what may touch memory that a capture uses."""
+    """Raise for a call that the driver rejects because it may affect a capture's memory."""
     me = threading.get_ident()
     if any(c.mode == "global" or c.mode != "relaxed" and c.thread == me for c in tuple(capturing)):
         raise errors.capture_refused(operator() or what, why)
@@ -161,11 +164,17 @@ def refuse_host(what: str, stream: Any) -> None:
 
 
 def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
-    """Raise where this thread captures and goes to work on the default stream, or, if strict, on
-    any other that takes no part: that work would run at once, and never again."""
+    """Raise if this thread captures and makes the default stream current, or, if strict, any stream
+    outside the capture: that work would run at once and not in replays."""
     if here() is not None and (stream.ptr in (0, 1) or strict) and of(stream) is None:
         why = f"it works on {stream}, which takes no part in the capture"
         raise errors.capture_refused(operator() or what, why)
+
+
+def check_stream(stream: Any) -> None:
+    """Raise where this thread captures and makes the default stream current."""
+    if capturing:
+        refuse_entering("stream", stream)
 
 
 def before_waiting(after: Capture | None, stream: Any) -> None:
@@ -205,7 +214,7 @@ def operator() -> str | None:
 
 
 def refuse_drawing() -> None:
-    """Raise where this thread captures, for a call whose numbers are drawn on the host."""
+    """Raise if this thread captures, for a call that draws its random numbers on the host."""
     if here() is not None:
         why = "its random numbers would be the same in every replay"
         raise errors.capture_refused(operator() or "take", why)
@@ -219,7 +228,8 @@ def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int
         return None
     draws = capture.draws.get((generator, device_index))
     if draws is None:
-        # Not of the graph's pool: there it may be what an earlier call of the graph writes.
+        # Not from the graph's pool: there it may be memory that an earlier call of the graph
+        # writes.
         allocator = capture.allocators[device_index]
         allocator.leave_pool(stream)
         try:

@@ -1,8 +1,8 @@
-"""CPU memory, aligned where it pays, and the threads that kernels split their work over.
+"""CPU memory, aligned for large arrays, and the thread pool of kernels.
 
-Memory is a uint8 ndarray. From 64 KiB up it begins at a multiple of 64 bytes, so that rows of a
-copy share no cache line; smaller arrays are NumPy's own, whose small-block cache is faster than
-any alignment. Nothing here is cleared.
+Memory is a uint8 ndarray. From 64 KiB on it begins at a multiple of 64 bytes, so that rows of a
+copy share no cache line; smaller arrays are allocated by NumPy, whose small-block cache saves more
+time than alignment would. Memory is not cleared.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def allocate(nbytes: int) -> np.ndarray:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Of the first element."""
+    """Address of the first element."""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 @functools.cache
 def cache_nbytes() -> int:
-    """Bytes of the largest cache that the first CPU has a part in; 32 MiB if Linux tells none."""
+    """Bytes of the largest cache of the first CPU; 32 MiB if Linux reports none."""
     sizes = [32 << 20]
     for index in range(8):
         with contextlib.suppress(OSError), open(f"{_CACHES}/index{index}/size") as file:
@@ -66,13 +66,13 @@ def cache_nbytes() -> int:
 #
 # Note [Standing threads]
 # A caller puts a ticket into a queue for each thread that may help, works itself, and at the end
-# takes back the tickets that nobody has come for. So nobody waits for a thread that is busy, late,
-# or gone; and several callers at once, a full machine or the interpreter's end cost time at most.
-# Helpers sleep in the queue's lock, hold nothing meanwhile, and are daemons. A piece sees no thread
-# state of its caller, neither context variables nor modes: loops do not look. Two pieces that wait
-# for one another take 9 us from call to return; with an executor's futures it was 14 to 100.
-# Compiled loops have the same hand-over in C++ (kernels/compiled/engine/threads.cpp), without the
-# GIL, for which a helper here waits 20 to 40 us while its caller gets ready.
+# takes back the unclaimed tickets. So a caller never waits for a thread that is busy, late or gone;
+# concurrent callers, a full machine or the interpreter's exit can only cost time. Helpers are
+# daemon threads that sleep in the queue's lock and hold no references meanwhile. A piece does not
+# see its caller's context variables or modes, which loops do not read. Two pieces that wait for
+# each other take 9 us from call to return; with an executor's futures it was 14 to 100. Compiled
+# loops have a similar pool in C++ (kernels/compiled/engine/threads.cpp) without the GIL, for which
+# a helper here waits 20 to 40 us while its caller gets ready.
 
 # Elements that a thread takes at a time where rows are shared, which four times as many are.
 _ROWS = 1 << 16
@@ -85,7 +85,7 @@ _inside = threading.local()
 
 
 def get_num_threads() -> int:
-    """How many threads a kernel may use: `GPUTENSOR_NUM_THREADS`, else the process's CPUs."""
+    """The number of threads a kernel may use: `GPUTENSOR_NUM_THREADS`, or the process's CPUs."""
     global _num_threads
     if not _num_threads:
         given = os.environ.get("GPUTENSOR_NUM_THREADS")
@@ -101,7 +101,7 @@ def get_num_threads() -> int:
 
 
 def free_threads() -> int:
-    """How many threads a call made here may use: within a piece of another one, this alone."""
+    """The number of threads a call made here may use; 1 within a piece of another call."""
     return 1 if getattr(_inside, "part", False) else get_num_threads()
 
 
@@ -122,7 +122,7 @@ def set_num_threads(count: int) -> None:
 
 
 def on_num_threads(told: Callable[[int], object]) -> None:
-    """Call `told(count)` when the number of threads changes: for pools other than this one."""
+    """Call `told(count)` whenever the number of threads changes, for other pools."""
     _told.append(told)
 
 
@@ -147,13 +147,14 @@ def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], ob
 
 
 def share(count: int, threads: int, make: Callable[[], Callable[[int], object]]) -> None:
-    """Do pieces 0 to count - 1 on up to `threads` threads: each those of a part of its own, then
-    what others have left. A part is one run of memory, which its thread's cache may still have.
+    """Run pieces 0 to count - 1 on up to `threads` threads. Each thread first runs the pieces of
+    its own part, one contiguous run of memory that may still be in its cache, then remaining pieces
+    of other parts.
 
-    make: called once in each thread that takes part, gives the function of a piece. Where pieces
-    are small this loses nothing on a machine whose other CPUs are busy: a thread that does not come
-    in time finds no piece left, and nobody waits for it. What any piece raises is raised here, once
-    no other piece runs; those that have not begun are left out. So it is with Ctrl-C.
+    make: called once in each participating thread; returns the function of a piece. A thread that
+    starts too late, because other programs use the CPUs, finds no piece left, and the caller does
+    not wait for it. An exception of a piece is raised here after all running pieces have ended;
+    pieces not begun are skipped. Ctrl-C is handled in the same way.
     """
     threads = min(threads, free_threads(), count)
     if threads <= 1:
@@ -188,7 +189,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
     except BaseException as error:
         failure = error
     finally:
-        while True:  # a second Ctrl-C does not leave a piece behind either
+        while True:  # also after a second Ctrl-C no piece is left running
             try:
                 _inside.part = False
                 for ticket in tickets:
@@ -227,7 +228,7 @@ def share_rows(
 
 
 class _Ticket:
-    """One thread's share of a call. `owner` has who came first: a helper, or the caller again."""
+    """One thread's share of a call. `owner` is the first to claim it: a helper, or the caller."""
 
     __slots__ = ("ended", "failure", "is_over", "owner", "work")
 
@@ -249,7 +250,7 @@ class _Ticket:
             work()
         except BaseException as error:
             self.failure = error
-        del work  # and with it the operands, before the caller goes on
+        del work  # and with it the operands, before the caller continues
         self.is_over = True
         self.ended.release()
 
@@ -263,7 +264,7 @@ class _Ticket:
 
 
 class _Pool:
-    """Threads that wait for tickets; as many as were ever asked for at once."""
+    """Threads that wait for tickets; their number is the largest requested so far."""
 
     __slots__ = ("_count", "_is_closed", "_tickets")
 
@@ -276,7 +277,7 @@ class _Pool:
             self._start(len(tickets))
         for ticket in tickets[: self._count]:
             queue = self._tickets
-            if queue.qsize() < self._count:  # else nobody will come soon
+            if queue.qsize() < self._count:  # otherwise no thread is free soon
                 queue.put(ticket)
 
     def _start(self, count: int) -> None:
@@ -293,12 +294,12 @@ class _Pool:
                 thread = threading.Thread(target=_help, args=arguments, name=name, daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # the system gives no more: who is there does the work
+                except RuntimeError:  # no more threads: the existing ones do the work
                     return
                 self._count += 1
 
     def close(self) -> None:
-        """End the threads, each after what it is at. Nobody comes for a later ticket."""
+        """End each thread after its current piece. Later tickets are not claimed."""
         with _lock:
             self._is_closed = True
             count, self._count = self._count, 0
@@ -323,7 +324,7 @@ def _the_pool() -> _Pool:
 
 
 def reset_after_fork() -> None:
-    """In a forked child: the parent's threads are not there, and its lock may be held for ever."""
+    """In a forked child the parent's threads do not exist, and its lock may be held for ever."""
     global _lock, _pool, _inside
     _lock = threading.RLock()
     _pool = None

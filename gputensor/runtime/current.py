@@ -1,4 +1,4 @@
-"""What is current in a thread: guards for devices and streams, CUDA's and others' alike."""
+"""Context managers for the current device and stream of a thread, for all device types."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _NO_ADDRESS = 1 << 56  # beyond the addresses that a process can have, on x86-64
 
 
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
-    """A stream of any library, or its handle, as one of the runtime; an object is kept with it.
+    """Convert a stream of any library, or its handle, to a stream of the runtime, which keeps the
+    object alive.
 
-    Raises: ArgumentTypeError if it is none, or one that the runtime does not know.
+    Raises: ArgumentTypeError if it is no stream, or of a kind unknown to the runtime.
     """
     if getattr(given, "device_index", None) is not None and hasattr(given, "wait_event"):
         return given
@@ -105,7 +106,7 @@ class CurrentStream(Guard):
     def _put_back(self, found: Any) -> None:
         if found:
             try:
-                self._runtime.set_stream(found[0])  # which may run what was recorded, and raise
+                self._runtime.set_stream(found[0])  # which may run recorded work, and raise
             finally:
                 self._device._put_back(found[2])
                 del self._before[found[1] :]
@@ -139,7 +140,7 @@ def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
     thread.start()
     try:
         thread.join()
-    except BaseException:  # an interrupt: what runs there uses the caller's tensors
+    except BaseException:  # an interrupt: work on the device uses the caller's tensors
         thread.join()
         raise
     if failed:

@@ -1,7 +1,7 @@
-"""What a GPU has of everything that launch plans count with: attributes of the device, by name.
+"""Limits of a GPU that launch plans use: attributes of the device, by name.
 
-A runtime reads a device's once and keeps them. The GPUs below stand for devices that are not there:
-the emulator's, and those that kernels are compiled for ahead of time.
+A runtime reads a device's limits once. The GPUs below are used for the emulator and for compilation
+ahead of time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 
 class Limits(NamedTuple):
-    """threads, blocks, registers, shared_bytes: of a multiprocessor. block_shared_bytes: the most
-    that a block may ask for. reserved_shared_bytes: what each block takes besides. clock_khz,
-    memory_clock_khz, memory_bits: 0 where the driver does not say."""
+    """threads, blocks, registers, shared_bytes: per multiprocessor. block_shared_bytes: the maximum
+    per block. reserved_shared_bytes: added to each block by the system. clock_khz,
+    memory_clock_khz, memory_bits: 0 if the driver does not report them."""
 
     multiprocessors: int
     threads: int

@@ -1,13 +1,13 @@
-"""Files that appear whole or not at all, folders of this process, and what killed processes left.
+"""Atomic file writes, folders private to this process, and removal of killed processes' leftovers.
 
-Everything that gputensor writes to disk goes through `whole`. It knows no format and no tensor.
+gputensor writes all its files through `whole`.
 
 Note [Whole files]
-What is written goes to a file of its own, made exclusively in the folder of the target, and takes
-the target's name when it is complete. Whoever reads sees the old content or the new, whichever
-threads and processes write at once. The target is what a symbolic link points to; its mode and,
-where the system allows, its owner stay. While a temporary is written its writer holds a lock on it,
-so one that is old and free belongs to nobody: the next writer to that folder removes it.
+Data is written to a temporary file, created exclusively in the target's folder, and renamed to the
+target when complete. Readers see the old content or the new, even with concurrent writers. A
+symbolic link is followed; the target's mode and, if the system allows it, its owner are kept. The
+writer holds a lock on its temporary file, so an old and unlocked one is a leftover: the next writer
+to that folder removes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
-# Older than this, a temporary that nobody holds is a leftover; a writer holds its own at once.
+# An unlocked temporary file older than this is a leftover; a writer locks its file at once.
 STALE_S = 3600.0
 _BEFORE, _BEHIND = ".gputensor-", ".tmp"
 _LOCK = "gputensor.lock"
@@ -33,10 +33,10 @@ _own: tuple[int, str, int] | None = None  # process, folder, lock
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write to, which is at `path` once the block ends well and nowhere if it does not.
+    """A file for writing that appears at `path` if the block succeeds and is removed if it raises.
 
-    It is on the disk, too, when the block is left. See Note [Whole files].
-    Raises: OSError naming `path`, also where its folder cannot be written.
+    It is synchronised to disk when the block ends. See Note [Whole files].
+    Raises: OSError naming `path`, also if its folder cannot be written.
     """
     given = os.fsdecode(path)
     try:
@@ -70,10 +70,10 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def place(path: str, data: bytes, mode: int) -> None:
-    """Put a file at `path` itself, also where a link is; for what can be made again.
+    """Write a file at `path`, replacing a symbolic link there; for data that can be rebuilt.
 
-    mode: less what the umask takes, as os.open has it.
-    It waits for no disk: what a crash loses of it must be told by its content.
+    mode: reduced by the umask, as in os.open.
+    It does not synchronise to disk: readers must detect a file damaged by a crash by its content.
     """
     temporary, file = _temporary(os.path.dirname(path), mode)
     with _replacing(temporary, file, path):
@@ -86,7 +86,7 @@ def _replacing(temporary: str, file: IO[bytes], target: str) -> Iterator[None]:
         with file:
             yield
             file.flush()
-            os.replace(temporary, target)  # before the lock goes
+            os.replace(temporary, target)  # before the lock is released
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -109,7 +109,7 @@ def _temporary(folder: str, mode: int) -> tuple[str, IO[bytes]]:
 
 
 def _keep(descriptor: int, old: os.stat_result) -> None:
-    """Give a file the owner and the mode of another, and nobody rights that he did not have."""
+    """Give a file the owner and mode of another file, without granting anyone new rights."""
     new, mode = os.fstat(descriptor), stat.S_IMODE(old.st_mode) & 0o777
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         try:
@@ -117,13 +117,13 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
         except OSError:
             try:
                 os.fchown(descriptor, -1, old.st_gid)
-            except OSError:  # another group has it now, which gets what everybody has
+            except OSError:  # it has another group now, which gets only the rights of others
                 mode = mode & 0o707 | (mode & 0o007) << 3
     os.fchmod(descriptor, mode)
 
 
 def _sync_folder(folder: str) -> None:
-    """The name is on the disk as well; some file systems know no such request."""
+    """Synchronise the file's name to disk too; some file systems do not support it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # a folder may be written without being read
@@ -166,7 +166,7 @@ def _remove_if_left(path: str) -> bool:
 
 
 def _is_left(path: str, status: os.stat_result) -> bool:
-    """Whether a file is ours, old, and held by no process."""
+    """True if a file is our temporary file, old, and locked by no process."""
     if not stat.S_ISREG(status.st_mode) or time.time() - status.st_mtime < STALE_S:
         return False
     if status.st_uid != os.geteuid():
@@ -190,8 +190,8 @@ def _lock(descriptor: int) -> None:
 
 
 def own_folder() -> str:
-    """A folder that only this process's user may enter; it goes with the process. The first one of
-    a process removes those of processes that were killed."""
+    """A folder that only this process's user may enter; removed at exit. The first call of a
+    process also removes the folders of killed processes."""
     import tempfile  # with shutil 5 ms that `import gputensor` does without
 
     global _own

@@ -1,7 +1,7 @@
-"""What an operator that is one function over arrays gets: NumPy and SciPy, or CuPy and its SciPy.
+"""Array libraries for operators that are one function over arrays: NumPy and SciPy, or CuPy.
 
 A runtime calls `function(library, *arrays)` through its `call_library`, in the order of the current
-stream; see structured/library.py for how operators are made of that. No kernel is known here.
+stream; structured/library.py makes operators of these functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 
 class Library:
-    """np: the array module. is_gpu: whether that is CuPy, which lacks some of what NumPy has."""
+    """np: the array module. is_gpu: True for CuPy, which has fewer functions than NumPy."""
 
     __slots__ = ("is_gpu", "np", "_scipy")
 
@@ -25,12 +25,12 @@ class Library:
         self._scipy = scipy
 
     def constant(self, array: np.ndarray) -> Any:
-        """An array that a function makes of its sizes and options alone, for its library: nobody
-        writes to it. A GPU has it from the first call on."""
+        """An array computed only from sizes and options, for its library; read-only. A GPU keeps it
+        after the first call."""
         return array
 
     def scipy(self, part: str) -> Any:
-        """`linalg`, `fft`, `special` … of SciPy, imported when first asked for."""
+        """SciPy's `linalg`, `fft`, `special` …, imported on first use."""
         return import_module(f"{self._scipy}.{part}")
 
 
@@ -55,7 +55,7 @@ Compute = Callable[..., Any]
 
 
 def has_layout(array: Any, wanted: Array) -> bool:
-    """Whether a made array lies as the wanted one, with strides that count."""
+    """True if an array has the wanted layout; strides of sizes 0 and 1 are ignored."""
     if array.dtype != wanted.dtype or array.shape != wanted.sizes:
         return False
     pairs = zip(wanted.sizes, array.strides, wanted.stride_bytes)
@@ -63,7 +63,7 @@ def has_layout(array: Any, wanted: Array) -> bool:
 
 
 def as_results(found: Any, count: int) -> Sequence[Any]:
-    """What a function returned, as the arrays of its results."""
+    """The function's return value as a tuple of arrays."""
     made = found if isinstance(found, (tuple, list)) else (found,)
     assert len(made) == count, f"{len(made)} results where {count} are promised"
     return made

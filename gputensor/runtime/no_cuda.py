@@ -1,4 +1,4 @@
-"""The CUDA runtime of a process without CUDA: it knows why, and every other entry says so."""
+"""The runtime of a process without CUDA: every function raises an error with the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ reason = "no CUDA runtime was chosen"
 
 
 def because(why: str) -> ModuleType:
-    """This module, with the reason that it will give."""
+    """Set the reason and return this module."""
     global reason
     reason = why
     return sys.modules[__name__]

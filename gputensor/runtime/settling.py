@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-# Each queues what the calling thread has recorded; fusion/record/recorder.py adds one.
+# Functions that queue the calling thread's recorded work; fusion/record/recorder.py adds one.
 before: list[Callable[[str], None]] = []
 
 
 def settle(reason: str) -> None:
-    """Queue what this thread has recorded. reason: what comes next, for `explain`."""
+    """Queue this thread's recorded work. reason: the event that requires it, for `explain`."""
     for queue in before:
         queue(reason)

@@ -1,11 +1,10 @@
-"""Whose work a file on disk can be: what is loaded into the process is ours, or the system's.
+"""Trust in files on disk: only this user's or root's files are loaded into the process.
 
 Note [Trust]
-A compiled kernel is code, and the hash in its footer is no signature. So an entry counts only if
-this user or root owns it and nobody else may write it, and only in a folder of which the same is
-true. Every folder above may be entered by others but not changed by them; else they could put
-another one in its place between the look and the use. Under these conditions the path that is
-loaded by name is the file that was looked at.
+A compiled kernel is code, and the hash in its footer is no signature. So a file is trusted only if
+this user or root owns it and no one else may write it, and if this also holds for its folder.
+Others may read the folders above but not change them; otherwise they could replace a folder between
+the check and the load. Under these conditions the file loaded by name is the file that was checked.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def opened(path: str) -> int:
-    """A descriptor of a regular file that nobody else can have written. Raises: OSError."""
+    """A descriptor of a regular file that no other user can have written. Raises: OSError."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # of a pipe: do not wait
     descriptor = os.open(path, flags)
     status = os.fstat(descriptor)
@@ -29,7 +28,7 @@ def opened(path: str) -> int:
 
 
 def wrong(status: os.stat_result) -> str:
-    """Why others can have changed what has this status; "" if they cannot."""
+    """The reason why others may have changed a file with this status; "" if they cannot."""
     if status.st_uid not in (0, os.geteuid()):
         return f"is owned by user {status.st_uid}"
     if status.st_mode & _OTHERS_WRITE:
@@ -38,9 +37,9 @@ def wrong(status: os.stat_result) -> str:
 
 
 def wrong_folder(folder: str) -> str:
-    """Why others can have put files into a folder, as a clause; "" if they cannot.
+    """The reason, as a clause, why others may have written files into a folder; "" if they cannot.
 
-    folder: without symbolic links. It need not exist; then those above it count.
+    folder: without symbolic links. If it does not exist, the folders above it are checked.
     """
     status, above = _status(folder), os.path.dirname(folder)
     reason = "" if status is None else wrong(status)
@@ -63,9 +62,9 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _is_kept(status: Any) -> bool:
-    """Whether others cannot rename what lies in a folder, though they may write or own it."""
+    """True if others cannot rename entries of a folder, though they may write or own it."""
     if status.st_uid not in (0, os.geteuid()):
-        # In a container without a user of that number, the system's files belong to another one.
+        # In a container without a user of that number, system files may belong to another user.
         return status.st_uid == os.stat("/").st_uid and not status.st_mode & _OTHERS_WRITE
     if status.st_mode & stat.S_ISVTX:  # as /tmp
         return True
@@ -73,7 +72,7 @@ def _is_kept(status: Any) -> bool:
 
 
 def _is_only_ours(gid: int) -> bool:
-    """Whether a group is this user's own, as many systems give each user one."""
+    """True if a group is this user's private group, which many systems create."""
     import grp
     import pwd
 

@@ -1,8 +1,8 @@
 """save and load: tensors, numbers, strings and containers of them, in PyTorch's files.
 
-`save` writes what `torch.load(weights_only=True)` reads; `load` reads what `torch.save` wrote, in
-its zip format and in the one before PyTorch 1.6, what `save` wrote before it wrote PyTorch's
-(format1.py), and `.safetensors`. Shared storages stay shared, and saving a view saves the whole
+`save` writes files for `torch.load(weights_only=True)`; `load` reads files of `torch.save` (its zip
+format and the one before PyTorch 1.6), gputensor's first format (format1.py), and `.safetensors`.
+Shared storages stay shared, and saving a view saves the whole
 storage behind it, as in PyTorch; `.clone()` leaves the rest out. No code from a file runs
 (unpickle.py).
 """
@@ -21,7 +21,8 @@ from ..runtime import files
 from ..tensor.pickling import host_bytes
 from ..tensor.storage import Storage
 
-# Imported where they are used, since `import gputensor` does without: zipfile and what reads files.
+# zipfile and the readers are imported where they are used, since `import gputensor` does not need
+# them.
 if TYPE_CHECKING:
     import zipfile
 
@@ -116,7 +117,8 @@ def load(
     map_location: str | device | dict[str, str] | Any = None,
     pickle_module: None = None, *, weights_only: bool = True, mmap: bool | None = None,
 ) -> Any:  # fmt: skip
-    """Read what `save` or PyTorch's `torch.save` wrote, or a .safetensors file. Runs no code of it.
+    """Read a file of `save`, PyTorch's `torch.save` or safetensors, without running code of the
+    file.
 
     map_location: a device for all tensors, a dict from saved to wanted device names, or a function
     of (storage on the CPU, saved device name) that returns a storage or None; None puts them back
@@ -164,7 +166,7 @@ def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> 
     ) as error:  # fmt: skip
         if isinstance(error, errors.GpuTensorError):  # about devices, and what the caller gave
             raise
-        # What a lying archive has zipfile seek to; other failures of the file are the system's.
+        # zipfile's error for a forged archive; other failures of the file are the system's.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise errors.damaged_file("load", name, str(error) or type(error).__name__) from None

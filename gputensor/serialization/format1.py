@@ -1,4 +1,4 @@
-"""Reads Note [Format 1], in which `gt.save` wrote before it wrote PyTorch's.
+"""Reader of Note [Format 1], the format of the first `gt.save`.
 
 Note [Format 1]
 A zip archive. header.json: {"format": "gputensor", "version": 1, "byteorder": "little",

@@ -175,8 +175,8 @@ class Writer:
         number = self._numbers.setdefault(id(storage), len(self._numbers))
         if number == len(self.storages):
             self.storages.append(storage)
-        # What is no whole number of elements, or of a dtype without a class, is written as bytes;
-        # PyTorch takes the class at a storage's first use for all.
+        # A storage with a partial element, or with a dtype without a class, is written as bytes;
+        # PyTorch uses the class of a storage's first use for all.
         size = shape.dtype.itemsize
         kind = STORAGE_TYPES.get(shape.dtype.name) if storage._nbytes % size == 0 else None
         if self._types.setdefault(id(storage), kind) != kind:

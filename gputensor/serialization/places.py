@@ -1,4 +1,4 @@
-"""Where the storages of a file go: read or mapped into memory, checked, put on their devices."""
+"""Storages of a file: read or mapped into memory, checked, and moved to their devices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOCAL_HEADER = 30  # bytes of a zip entry before its name
 
 
 class Places:
-    """Puts storages on the devices that `map_location` says.
+    """Move storages to the devices given by `map_location`.
 
     map_location: a device for all, a dict from saved to wanted device names, a function of
     (storage on the CPU, saved name) that returns a storage or None, or None.
@@ -82,7 +82,7 @@ class Places:
             raise Damaged(f"{entry.filename} reaches beyond the file")
 
     def put(self, data: np.ndarray[Any, Any], saved_on: str) -> Storage:
-        """A storage of these bytes, on the device that the map says."""
+        """A storage of these bytes, on the device given by the map."""
         wanted = self._map
         if callable(wanted):
             here = Storage.over(data, data.size, CPU)

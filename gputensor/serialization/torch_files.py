@@ -1,7 +1,7 @@
-"""Reads what `torch.save` wrote: its zip format, and the one before PyTorch 1.6.
+"""Reader of files of `torch.save`: its zip format, and the one before PyTorch 1.6.
 
 Tensors, parameters, numbers, strings, containers, dtypes, sizes and devices are read, as with
-PyTorch's `weights_only=True`; whatever else a file names is refused by its name. Source:
+PyTorch's `weights_only=True`; any other name in a file is rejected and named. Source:
 torch/serialization.py, torch/_weights_only_unpickler.py, torch/_utils.py.
 """
 
@@ -64,7 +64,7 @@ def _tensor(
 
 
 def _with_bits(x: Tensor, metadata: Any) -> Tensor:
-    """A tensor whose conjugate or negative is meant: PyTorch stores that beside its elements."""
+    """A tensor with a lazy conjugate or negative bit, which PyTorch stores separately."""
     for name, turn in (("conj", "conj"), ("neg", "neg")):
         if type(metadata) is dict and metadata.get(name):
             x = getattr(x, turn)()
@@ -106,7 +106,7 @@ def _device(kind: Any, index: Any = None) -> device:
 
 
 def _encode(text: Any, encoding: Any) -> bytes:
-    """What pickles of protocol 2 have for bytes."""
+    """Decode bytes in pickles of protocol 2."""
     if type(text) is not str or encoding != "latin1":
         raise Damaged("its pickle has bytes that are no text")
     return text.encode("latin1")
@@ -213,14 +213,14 @@ class _Entries:
 
 
 def is_legacy(head: bytes) -> bool:
-    """Whether a file begins as PyTorch's former one: with a pickle of MAGIC."""
+    """True if a file begins as in PyTorch's former format: with a pickle of MAGIC."""
     number = MAGIC.to_bytes(10, "little")
     return head[:1] == b"\x80" and number in head[:20]
 
 
 def load_legacy(file: IO[bytes], places: Places) -> Any:
-    """Pickles one behind the other: magic number, protocol, machine, the value, the storages' keys;
-    then each storage, its size before it."""
+    """Read consecutive pickles: magic number, protocol, machine, the value, the storages' keys;
+    then each storage after its size."""
     data = file.read()
     at = 0
     head: list[Any] = []
@@ -231,7 +231,7 @@ def load_legacy(file: IO[bytes], places: Places) -> Any:
         raise Damaged("its version is unknown")
     if head[2].get("little_endian", True) != (sys.byteorder == "little"):
         raise Damaged(f"its bytes are not in {sys.byteorder}-endian order")
-    # The storages come behind the value: what they are is asked first, and the value read again.
+    # The storages come after the value: first find them, then read the value again.
     asked: dict[str, tuple[dtype, str, int]] = {}
 
     def ask(persistent: Any) -> _Stored:
@@ -264,6 +264,6 @@ def _refuse(persistent: Any) -> Any:
 
 
 def _scan_names() -> dict[str, Any]:
-    """The same names, of which those that make tensors make nothing."""
+    """The names for a scan, in which constructors of tensors make nothing."""
     nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
     return {key: nothing if "_rebuild" in key else value for key, value in NAMES.items()}

@@ -1,7 +1,7 @@
-"""Reads a pickle and runs nothing from it: a machine for the opcodes that saved weights consist of.
+"""Reader of pickles that runs none of their code: a machine for the opcodes of saved weights.
 
-A pickle names the functions that build its objects. Here a name means what the caller's table says,
-and every other name is refused, so no code from the file runs and no module is imported. The memory
+A pickle names the functions that build its objects. Here only names in the caller's table are
+allowed, so no code from the file runs and no module is imported. The memory
 that a pickle takes is bounded by its length.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-# What a pickle may have besides storages, so that a small file cannot fill the memory with objects.
+# The limit of objects besides storages, so that a small file cannot fill the memory.
 MOST_BYTES = 64 << 20
 
 
@@ -22,13 +22,13 @@ class Refused(Exception):
 
 
 class Damaged(Exception):
-    """What is wrong with a file; `load` makes the sentence."""
+    """A fault of a file; `load` adds the rest of the message."""
 
 
 def read(
     data: bytes, names: Mapping[str, Any], persistent: Callable[[Any], Any], begin: int = 0
 ) -> tuple[Any, int]:
-    """(value, position behind it) of the pickle at `begin`.
+    """(value, position after it) of the pickle at `begin`.
 
     names: "module name" -> what it stands for; what is called must be callable. persistent: makes
     an object of a persistent id. Raises: Refused, Damaged; ValueError and LookupError of damage.

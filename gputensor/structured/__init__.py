@@ -1,1 +1,1 @@
-"""What families of operators share: the skeletons that a row's meaning is filled into."""
+"""Code shared by families of operators: kernel factories, argument checks, generators and plans."""

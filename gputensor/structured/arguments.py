@@ -26,7 +26,7 @@ def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
         found = tuple([index(x) for x in given])
         if bool not in map(type, given) and not isinstance(given, (dict, set, bytes)):
             return found
-    except Exception:  # whatever a class of others makes of __index__ or __iter__
+    except Exception:  # a foreign class's __index__ or __iter__ may raise anything
         pass
     raise errors.wrong_type(op, arg, "be a tuple of ints", value)
 
@@ -41,7 +41,7 @@ def sizes(op: str, value: Any, arg: str = "size") -> tuple[int, ...]:
 
 
 def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[int, ...]:
-    """A number for each dimension; one stands for all."""
+    """A number for each dimension; a single number is used for all."""
     found = ints(op, arg, value)
     found = found * count if len(found) == 1 else found
     if len(found) != count:
@@ -65,7 +65,7 @@ def _integer(op: str, arg: str, value: Any) -> int:
     try:
         if not isinstance(value, bool):
             return index(value)
-    except Exception:  # whatever a class of others makes of __index__
+    except Exception:  # a foreign class's __index__ may raise anything
         pass
     raise errors.wrong_type(op, arg, "be an int", value)
 

@@ -1,7 +1,7 @@
-"""Kernel factories of families that write the in-place form alone: the others follow from it.
+"""Kernel factories for families that implement only the in-place form.
 
-A family binds them by name: `functional = derived.functional`. The form that another one follows
-from is found by its name, and is asked through its table.
+A family binds them by name: `functional = derived.functional`. The in-place form is found by its
+name and called through its table.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
 
 def kept_functional(operator: Operator, loop: str) -> Kernel:
-    """As `functional`; the copy keeps the layout of self."""
+    """`functional` whose copy keeps the layout of self."""
     return _of_inplace(operator, preserve_format)
 
 
 def out(operator: Operator, loop: str) -> Kernel:
-    """What the functional form gives, copied: a refusal changes nothing."""
+    """The functional form's result, copied to out; so an error leaves out unchanged."""
     base, overload = operator.short_name, operator.overload
     return forms.out(_named(base, overload.removesuffix("out").removesuffix("_")))
 
@@ -39,7 +39,7 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
 
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
         made = calls.clone(self, layout)
-        key_set &= BELOW_ADINPLACEORVIEW  # nobody has seen it yet
+        key_set &= BELOW_ADINPLACEORVIEW  # a new tensor: no version to count
         writes.redispatch_table[key_set](key_set, made, *rest)
         return made
 

@@ -1,4 +1,4 @@
-"""Functions of `gt` that say what tensors, dtypes and sizes are: no operator computes them."""
+"""Functions of `gt` about tensors, dtypes and sizes that are no operators."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from . import arguments
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a Tensor."""
+    """True if an object is a Tensor."""
     return isinstance(obj, Tensor)
 
 
 @declares()
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a floating one."""
+    """True for a floating dtype."""
     return input.is_floating_point()
 
 
 @declares()
 def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is a complex one."""
+    """True for a complex dtype."""
     return input.is_complex()
 
 
 @declares()
 def is_signed(input: Tensor) -> bool:
-    """Whether the dtype has negative numbers."""
+    """True for a dtype with negative numbers."""
     return input.is_signed()
 
 
 @declares()
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element of a tensor is not zero. Waits for the device."""
+    """True if the only element of a tensor is not zero. Waits for the device."""
     return input.is_nonzero()
 
 
 @declares()
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same sizes."""
+    """True if two tensors have equal sizes."""
     return input.is_same_size(other)
 
 
 @declares()
 def numel(input: Tensor) -> int:
-    """How many elements a tensor has.
+    """The number of elements of a tensor.
 
     >>> gt.numel(gt.ones(2, 3))
     6
@@ -63,7 +63,7 @@ def numel(input: Tensor) -> int:
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
-    """The dtype in which two operands, tensors or numbers, meet.
+    """The promoted dtype of two operands, tensors or numbers.
 
     >>> gt.result_type(gt.tensor([1, 2]), 1.0)
     gputensor.float32
@@ -101,5 +101,5 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 
 
 def get_default_device() -> device:
-    """The device of what is made without one."""
+    """The device of tensors made without `device`."""
     return backend_select.default_device()

@@ -1,6 +1,6 @@
-"""Kernels of forms that follow from what another operator gives: in place, into `out`, copies of
-views, and overloads that lack an argument. They run on every device; those of the first three cost
-a copy: a family with loops of its own writes into `out` itself.
+"""Kernels of forms derived from another operator's result: in place, into `out`, copies of views,
+and overloads without an argument. They run on every device; the first three cost a copy, so a
+family with its own loops writes into `out` itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kernel = Callable[..., Any]
 
 
 def given(kernel: Any, **values: Any) -> Kernel:
-    """The kernel of an overload that lacks these arguments, which are the same in each call."""
+    """The kernel of an overload without these arguments, which have fixed values."""
     _, *names = kernel.__code__.co_varnames
     places = sorted([(names.index(name), value) for name, value in values.items()])
 
@@ -32,16 +32,16 @@ def given(kernel: Any, **values: Any) -> Kernel:
             full.insert(place, value)
         return kernel(key_set, *full)
 
-    shorter.__module__ = kernel.__module__  # whose family's it is
+    shorter.__module__ = kernel.__module__  # names the family
     return shorter
 
 
 def copy(of: Operator) -> Kernel:
-    """The view that `of` gives, in memory of its own, row-major. Source: torchgen's
+    """The view that `of` returns, copied to new row-major memory. Source: torchgen's
     gen_functionalization_type.py, gen_composite_view_copy_kernel."""
 
     def kernel(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW_ADINPLACEORVIEW  # the view is nobody's
+        key_set &= BELOW_ADINPLACEORVIEW  # the view has no other reference
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
             return calls.clone(found, contiguous_format)
@@ -51,14 +51,14 @@ def copy(of: Operator) -> Kernel:
 
 
 def inplace(of: Operator) -> Kernel:
-    """What `of` gives, copied into self."""
+    """The result of `of`, copied into self."""
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
         op = f"{of.short_name}_"
         overlap.check_itself(op, self, "self")
         read = self
         if key_set & ~BELOW_ADINPLACEORVIEW and self.requires_grad:
-            read = calls.clone(self)  # derivatives of what it is made of read what self was
+            read = calls.clone(self)  # the derivatives read self as it was
         made = of.redispatch_table[key_set](key_set, read, *args)
         shape = made._geometry
         if shape.sizes != self._geometry.sizes:
@@ -73,8 +73,8 @@ def inplace(of: Operator) -> Kernel:
 
 
 def out(of: Operator, count: int = 1) -> Kernel:
-    """What `of` gives, copied into `out`, which has the result's dtype and device; what makes a
-    tensor of no other makes one of these."""
+    """The result of `of`, copied into `out`, which must have its dtype and device. A factory is
+    called with out's dtype and device."""
     names = [argument.name for argument in of.schema.arguments]
     options = names[names.index("dtype") :] if "pin_memory" in names else []
 

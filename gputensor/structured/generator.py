@@ -1,7 +1,7 @@
-"""Generators: a seed and a position in its stream, and those that calls without one draw from.
+"""Generators: a seed and a position in its stream; and the default generators.
 
-A device's stream is its own, so drawing on one leaves the others where they were. What is made of
-the numbers is native/random.py's.
+Each device has its own stream, so drawing on one does not advance the others. native/random.py
+makes distributions of the numbers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _SEEDS = 1 << 64
 class Generator:
     """A seed and a position in its stream, for tensors of one device type.
 
-    device: `cpu` unless given; the stream of a seed is the same on every device. Starts with a seed
-    that nobody chose, as `seed()` does. Positions count 256-bit counter blocks.
+    device: `cpu` unless given; the stream of a seed is the same on every device. Starts with a
+    random seed, as after `seed()`. Positions count 256-bit counter blocks.
     """
 
     __slots__ = ("_device", "_seed", "_position", "_lock")
@@ -40,7 +40,7 @@ class Generator:
 
     @property
     def device(self) -> as_device:
-        """The device whose tensors it fills."""
+        """The device of the tensors it fills."""
         return self._device
 
     def seed(self) -> int:
@@ -77,9 +77,9 @@ class Generator:
         self._seed, self._position = seed, position
 
     def take(self, numel: int, kernel_on: int | None = None) -> tuple[int, int]:
-        """(seed, first block) for so many elements, which nobody else gets.
+        """Reserve numbers for this many elements: (seed, first block).
 
-        kernel_on: of which CUDA device, where a kernel draws that takes a `capture.Place` as well.
+        kernel_on: the CUDA device, if a kernel draws that also takes a `capture.Place`.
         """
         if capture.capturing and self._device.type == "cuda":
             if kernel_on is not None:
@@ -131,7 +131,7 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Seed the generators of all devices with one that nobody chose; returns it."""
+    """Seed the generators of all devices with a random seed and return it."""
     return manual_seed(int.from_bytes(os.urandom(8), "little"))._seed
 
 
@@ -163,10 +163,10 @@ def set_all_states(states: dict[Generator, tuple[int, int]]) -> None:
 
 
 class fork_rng(Guard):
-    """`with gt.random.fork_rng():` leaves the generators as they were before the block.
+    """`with gt.random.fork_rng():` restores the generators after the block.
 
-    devices: whose generators besides the CPU's, as indices or devices; all of `device_type` that
-    have drawn so far, unless given. enabled=False: nothing is put back. Also a decorator.
+    devices: further devices, as indices or devices, besides the CPU; by default all of
+    `device_type` that have drawn so far. enabled=False: nothing is restored. Also a decorator.
     """
 
     __slots__ = ("_places", "_type", "_states")
@@ -203,7 +203,7 @@ class fork_rng(Guard):
 
 
 def check(op: str, generator: Any, device_type: str) -> None:
-    """Raises unless it is a generator for such devices. Source: check_generator of ATen."""
+    """Raise unless it is a generator for this device type. Source: check_generator of ATen."""
     if not isinstance(generator, Generator):
         rule = "be a gputensor.Generator"
         raise errors.wrong_type(op, "generator", rule, generator)

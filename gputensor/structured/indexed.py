@@ -1,4 +1,4 @@
-"""Elements that index tensors name: how they are found in a tensor, and who reads or writes them.
+"""Elements selected by index tensors: their positions, and loops that read or write them.
 
 Families gather and scatter share it. On the CPU an index is checked before anything is written; on
 other devices the kernel checks it, see Note [Targets outside the classes] in native/loss.py.
@@ -26,10 +26,11 @@ from ..tensor.tensor import Tensor
 class Places:
     """Elements of a tensor, one for each index of a walk over `sizes`.
 
-    indices: int64 tensors that broadcast to the walk from `begin` on, each of which stands for one
-    dimension of the tensor; led: those dimensions. begin: where in the walk the indices' dimensions
-    stand; None where they run through all of it, beside the tensor's own (gather). wraps: negative
-    indices count from the end. order: of the dimensions, where the tensor was permuted for it.
+    indices: int64 tensors, one for each indexed dimension of the tensor, which broadcast to the
+    walk from `begin` on; led: the indexed dimensions. begin: the position of the indices'
+    dimensions in the walk; None if they run through all of it together with the tensor's own
+    (gather). wraps: negative indices count from the end. order: the permutation of the tensor, if
+    it was permuted.
     """
 
     __slots__ = ("op", "target", "sizes", "indices", "led", "begin", "wraps", "order")
@@ -51,7 +52,7 @@ class Places:
         self.led, self.begin, self.wraps, self.order = led, begin, wraps, None
 
     def of(self, x: Tensor) -> Places:
-        """The same places in a tensor of the same sizes."""
+        """These places in another tensor of the same sizes."""
         x = x if self.order is None else calls.permute(x, self.order)
         return Places(
             self.op, x, self.sizes, self.indices, self.led, self.begin, wraps=self.wraps
@@ -65,7 +66,7 @@ class Places:
         return self.sizes[self.begin : len(self.sizes) - rest + self.begin]
 
     def strides(self) -> Sizes:
-        """In elements, of the tensor over the walk; 0 where indices lead."""
+        """Strides, in elements, of the tensor over the walk; 0 for indexed dimensions."""
         own = self.target._geometry.strides
         if self.begin is None:
             return tuple([0 if d in self.led else s for d, s in enumerate(own)])
@@ -74,7 +75,7 @@ class Places:
         return (*kept[: self.begin], *middle, *kept[self.begin :])
 
     def index_strides(self, index: Geometry) -> Sizes:
-        """In elements, of an index over the walk."""
+        """Strides, in elements, of an index over the walk."""
         over = strides_over(index.sizes, index.strides, self.shape_of_indices)
         if self.begin is None:
             return over
@@ -99,11 +100,11 @@ class Places:
 
 
 class Walk:
-    """What a stub of families gather and scatter gets: the coalesced walk of all operands.
+    """The plan for stubs of the families gather and scatter: the coalesced walk of all operands.
 
-    Operands of a call: gather has the output, then the tensor that is indexed; scatter the tensor
-    that is written, then the values; both then the indices. dtypes, stride_bytes: of these. bounds:
-    (size, stride in bytes) of the dimension that each index stands for.
+    Operands: for gather the output, then the indexed tensor; for scatter the written tensor, then
+    the values; then the indices. dtypes, stride_bytes: of the operands. bounds: (size, stride in
+    bytes) of each index's dimension.
     """
 
     __slots__ = (
@@ -165,7 +166,7 @@ def read(places: Places, made: Tensor) -> Tensor:
 
 
 def write(loop: str, places: Places, value: Tensor) -> None:
-    """What `loop` of family scatter makes of the places and a value that broadcasts to the walk."""
+    """Run `loop` of family scatter on the places with a value that broadcasts to the walk."""
     target = places.target
     if 0 in places.sizes or target._device.type == "meta":
         return
@@ -197,7 +198,7 @@ def is_mask(index: Tensor) -> bool:
 
 
 def number_of(op: str, value: Tensor, like: Tensor) -> Tensor:
-    """A 0-d tensor in the dtype and on the device of what it is written to."""
+    """A 0-d tensor with the dtype and device of the written tensor."""
     if value._geometry.ndim:
         raise errors.must(op, "value", "be a number or a 0-d tensor", value)
     if value._geometry.dtype.is_complex and not like._geometry.dtype.is_complex:

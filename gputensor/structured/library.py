@@ -1,19 +1,19 @@
-"""Operators that are one function over an array namespace, of which a library has the kernel.
+"""Operators implemented by one function over an array library.
 
     def _sizes(self, dim): ...                        # checks, and the geometry of each result
     def _sort(library, x, dim): return library.np.sort(x, dim)
     sort = library.kernel("sort", _sizes, _sort)      # row: `CPU, CUDA, Meta: sort`
 
-A family whose kernels call `call` or `write` themselves says `BY_LIBRARY = True`: a further device
-does not get them, and its fallback serves.
+A family whose kernels call `call` or `write` themselves sets `BY_LIBRARY = True`: further devices
+do not get these kernels and use their fallback.
 
-The function gets arrays in place of tensors: on the CPU NumPy's, over the tensors' memory with
-their strides; on the emulator the same over emulated memory, run in the order of the current
-stream; on a GPU CuPy's, over our memory under the current stream of the device, with temporaries
-from our allocator. `library.np` is NumPy or CuPy, `library.scipy("fft")` a part of SciPy or of
-CuPy's. It must not look at values, but in `waiting`, and must not write into what it reads. What it
-returns becomes the result without a copy where it lies as promised, else is copied there.
-Half types that a library does not know are cast before it is called: that is the operator's part.
+The function gets arrays instead of tensors: on the CPU, NumPy arrays over the tensors' memory with
+their strides; on the emulator, NumPy arrays over emulated memory, in the order of the current
+stream; on a GPU, CuPy arrays over our memory, on the device's current stream, with temporaries from
+our allocator. `library.np` is NumPy or CuPy, `library.scipy("fft")` a module of SciPy or of CuPy.
+The function must not read values, except in `waiting`, and must not write into its operands. Its
+return value becomes the result without a copy if its layout is the promised one. The operator casts
+half types that a library lacks before the call.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Results = tuple[Tensor, ...]
 
 
 def kernel(op: str, results: Callable[..., Any], function: Compute) -> Callable[..., Any]:
-    """The kernel of all devices. results(*args): raises what is wrong with the arguments, and
-    returns the geometry of the result or a tuple of them."""
+    """The kernel of all devices. results(*args): checks the arguments and returns the geometry of
+    the result, or a tuple of geometries."""
 
     def run_it(key_set: int, *args: Any) -> Any:
         wanted = results(*args)
@@ -56,7 +56,7 @@ def kernel(op: str, results: Callable[..., Any], function: Compute) -> Callable[
 
 
 def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
-    """New tensors with these geometries of what `function(library, *args)` returns."""
+    """New tensors with these geometries that hold the results of `function(library, *args)`."""
     place = _place(args)
     if place.type == "meta":
         return tuple([allocate(g, place) for g in wanted])
@@ -73,8 +73,8 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
 
 
 def by_lapack(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
-    """As `call`, for what LAPACK computes of the first tensor. For small matrices, and where there
-    are enough of them for all threads, BLAS takes one thread: see runtime/blas.py."""
+    """`call` for LAPACK functions of the first tensor. For small matrices, or enough matrices for
+    all threads, BLAS uses one thread: see runtime/blas.py."""
     *batch, m, n = next(x for x in args if isinstance(x, Tensor))._geometry.sizes
     if max(m, n) > blas.SMALL and math.prod(batch) < cpu.get_num_threads():
         return call(op, function, wanted, *args)
@@ -94,7 +94,7 @@ def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> Non
 
 
 def write_results(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:
-    """Write what `function(library, *args)` returns to `outs`."""
+    """Write the results of `function(library, *args)` to `outs`."""
     count = len(outs)
 
     def into(library: Any, *given: Any) -> None:
@@ -107,9 +107,9 @@ def write_results(op: str, function: Compute, outs: Sequence[Tensor], *args: Any
 
 
 def waiting(op: str, function: Compute, *args: Any) -> Results:
-    """As `call`, where the sizes of the results are known by values alone: it waits for the device.
+    """`call` for results whose sizes depend on values: it waits for the device.
 
-    Raises: on the meta device, which has no values.
+    Raises an error on the meta device, which has no values.
     """
     place = _place(args)
     if place.type == "meta":
@@ -161,7 +161,7 @@ def _geometry(array: Any) -> Geometry:
 
 
 def _adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[Any]) -> Results:
-    """CPU tensors over what a function made, or over copies of it."""
+    """CPU tensors over a function's results, or over copies of them."""
     taken = [x for x in given if isinstance(x, np.ndarray)]
     made = []
     for value, geometry in zip(found, wanted):
@@ -198,7 +198,7 @@ def _on_device(
 
 
 def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
-    """`function` of the arrays alone: everything else is put between them."""
+    """`function` of the arrays only; the other arguments are bound in their places."""
     rest = [None if isinstance(x, Tensor) else (x,) for x in args]
 
     def with_rest(library: Any, *arrays: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the operators over matrices share: what they refuse, layouts, triangles.
+"""Code shared by operators over matrices: checks, layouts, triangles.
 
 Source: aten/src/ATen/native/LinearAlgebraUtils.h.
 """
@@ -48,7 +48,8 @@ def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
 
 
 def check_pivots(op: str, arg: str, namespace: Any, pivots: Any, rows: int) -> None:
-    """Where that needs no waiting. LAPACK reads what they name, wherever that is."""
+    """Check pivots, unless that would wait for a device. LAPACK reads any address that they
+    imply."""
     if not namespace.is_gpu and pivots.size and not (1 <= pivots.min() and pivots.max() <= rows):
         raise errors.must(op, arg, f"name rows, from 1 to {rows}", errors.Got("others"))
 
@@ -107,14 +108,15 @@ def factorised(
 
 
 def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> Any:
-    """Raises what `info`, the last of the results, says of A. Waits for the device."""
+    """Raise the error given by `info`, the last of the results. Waits for the device."""
     if check_errors:
         calls._linalg_check_errors(results[-1], name, A._geometry.ndim == 2)
     return results
 
 
 def by_columns(x: Tensor) -> Tensor:
-    """A batch of matrices column by column, those of one column or without elements too."""
+    """A batch of matrices in column-major order, including matrices of one column or without
+    elements."""
     made = calls.mT(calls.contiguous(calls.mT(x)))
     wanted = matrices(made._geometry.sizes, made._geometry.dtype)
     if made._geometry.strides == wanted.strides:
@@ -150,6 +152,6 @@ def upper(x: Tensor, k: int = 0) -> Tensor:
 
 
 def beside(made: Tensor, x: Tensor) -> Tensor:
-    """What does not change with x, of its sizes, with a history in which it is a function of x."""
+    """Zeros with x's sizes whose autograd history depends on x."""
     is_that = calls.scalar_tensor(True, bool_, None, x._device, None)
     return calls.contiguous(calls.where_self(is_that, made, x))

@@ -1,9 +1,8 @@
-"""What a composite kernel does where its device lacks the loop it needs.
+"""Substitutes for a loop that a composite kernel needs and its device lacks.
 
-Operators such as `copy_` and `arange` are composed for every device, so a further device has them
-whatever it registered; what they end in may be missing. Then the device's own kernel of a smaller
-operator is asked, or the device's fallback, and where there is neither the error names what to
-write.
+Operators such as `copy_` and `arange` are composite for every device, so each further device has
+them, but the loop they call may be missing. Then the device's own kernel of a smaller operator is
+called, or the device's fallback; without either, the error names the kernel to write.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import errors
-from ..dispatch import adapters, dispatcher, keys, table_text
+from ..dispatch.boxing import adapters
+from ..dispatch import dispatcher, keys, table_text
 from ..dispatch.backend_select import BACKEND_OF_TYPE, remedy, user_name
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
 
-# Called with each operator that `fall_back` hands to a fallback (gputensor/op_tests/check.py).
+# Called with each operator that `fall_back` passes to a fallback (gputensor/op_tests/check.py).
 on_fall_back: list[Callable[[Operator], object]] = []
 
 
@@ -30,12 +30,13 @@ def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
 
 
 def ask_inplace(operator: Operator, made: Tensor, *args: Any) -> Tensor:
-    """`ask` an in-place operator, for what a kernel has made, or whose write is counted already."""
+    """`ask` an in-place operator, on a tensor made by the kernel or one whose write is counted
+    already."""
     return ask(operator, made, made, *args)
 
 
 def fall_back(operator: Operator, on: Tensor, *args: Any) -> Any:
-    """Call what serves `operator` on this tensor's device if its composite kernel is left aside.
+    """Call the fallback of this tensor's device for `operator`, skipping its composite kernel.
 
     Raises: DispatchError that names the operator if the device has no fallback.
     """

@@ -1,4 +1,4 @@
-"""Another geometry for a tensor: outputs of the wrong size, and what `resize_` does.
+"""Resizing: outputs of the wrong size, and `resize_`.
 
 Source: aten/src/ATen/native/Resize.cpp.
 """
@@ -14,16 +14,16 @@ from ..tensor.tensor import Tensor
 
 
 def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
-    """Give `out` the geometry of a result; a warning says so unless it was empty."""
+    """Give `out` the geometry of a result, with a warning unless it was empty."""
     if out._geometry.numel:
         warnings.warn(errors.output_resized(op, out, wanted), UserWarning, stacklevel=4)
     set_geometry(out, wanted)
 
 
 def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
-    """Put another geometry on a tensor; its storage grows where too small, and is kept else."""
+    """Replace a tensor's geometry. Grow its storage if the new geometry needs more bytes."""
     needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
     if needed > tensor._get_storage()._nbytes:
-        tensor._storage.resize(needed, transfer.copy_bytes)  # no local: resize counts who holds it
+        tensor._storage.resize(needed, transfer.copy_bytes)  # resize counts references
     tensor._geometry = wanted
     tensor._array = None

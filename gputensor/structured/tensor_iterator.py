@@ -1,4 +1,4 @@
-"""TensorIteratorConfig and TensorIterator: plans over real tensors, for those who write loops.
+"""TensorIteratorConfig and TensorIterator: plans over tensors, for authors of loops.
 
 Operators themselves use `plan.build` and the plan cache. A loop gets addresses and byte strides of
 two dimensions at a time, as in PyTorch: `loop(data, stride_bytes, size0, size1)`.
@@ -111,7 +111,7 @@ class TensorIteratorConfig:
         return self._set(enforce_safe_casting_to_output=value)
 
     def allow_cpu_scalars(self, value: bool) -> TensorIteratorConfig:
-        """Let one zero-dim CPU tensor stand beside operands of another device."""
+        """Allow one 0-d CPU tensor among operands of another device."""
         return self._set(cpu_scalars=int(value))
 
     def enforce_linear_iteration(self, value: bool = True) -> TensorIteratorConfig:
@@ -124,12 +124,12 @@ class TensorIteratorConfig:
         return self
 
     def declare_static_device(self, device: Any) -> TensorIteratorConfig:
-        """Where outputs are allocated when no operand is a tensor."""
+        """The device of allocated outputs when no operand is a tensor."""
         self._static_device = device
         return self
 
     def declare_static_shape(self, shape: Any) -> TensorIteratorConfig:
-        """Sizes of the walk, whatever the operands' are; outputs are not resized."""
+        """Fixed sizes of the walk, independent of the operands; outputs are not resized."""
         self._static_shape = tuple(shape)
         return self._set(resize_outputs=False)
 
@@ -161,7 +161,7 @@ class TensorIteratorConfig:
 
 
 def _kind(number: complex) -> type:
-    # np.float64 is a float and counts as one.
+    # np.float64 is a subclass of float and treated as one.
     return next(kind for kind in NUMBERS if isinstance(number, kind))
 
 
@@ -194,7 +194,7 @@ class TensorIterator:
 
     def __init__(self, made: plan.Plan, operands: list[Any]) -> None:
         self._plan, self._tensors = made, operands
-        # A number has memory of its own, as PyTorch's wrapped numbers do.
+        # A number gets its own memory, as PyTorch's wrapped numbers do.
         numbers = [(i, x) for i, x in enumerate(operands) if not isinstance(x, Tensor)]
         self._scalars = {i: np.array(x, made.common_dtype.np) for i, x in numbers}
         self._shape = made.shape
@@ -281,7 +281,7 @@ class TensorIterator:
             yield self._over(piece)
 
     def split(self, dim: int) -> tuple[TensorIterator, TensorIterator]:
-        """The first half of a dimension, rounded down, and the rest."""
+        """Split a dimension into its first half, rounded down, and the remainder."""
         if not (0 <= dim < len(self._shape) and self._shape[dim] > 1):
             rule = f"be a dimension of {self._shape} with two elements"
             raise errors.wrong_index(self._plan.op, "dim", rule, dim)

@@ -33,16 +33,16 @@ def copy_within(to: Tensor, source: Tensor) -> None:
     device.copy_async(to._address(), index, source._address(), index, nbytes, stream)
 
 
-# Up to this size a host-to-device copy goes through pinned memory, so that the host need not wait.
+# Host-to-device copies up to this size go through pinned memory, so that the host does not wait.
 PINNED_UP_TO_BYTES = 64 << 20
 
 
 def copy_dense(to: Tensor, source: Tensor) -> None:
     """Copy the bytes of a dense tensor into one of the same geometry on another device.
 
-    To the host the call waits until the bytes are there. From the host it returns once the source
-    may change again. Between devices of one type it waits for nothing on the host; devices of two
-    types meet on the host.
+    A copy to the host waits for the bytes. A copy from the host returns when the source may change
+    again. A copy between devices of one type does not wait; between two types it goes through the
+    host.
     """
     if to._device is CPU:
         _to_host(to, source)
@@ -98,9 +98,9 @@ def from_host(to: Tensor, source: Tensor) -> None:
 
 
 def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
-    """As `copy_dense`, for a source on the host that is not dense: the host reads it once.
+    """`copy_dense` for a non-dense source on the host, which the host reads once.
 
-    copy: writes one ndarray into another, whatever their layouts.
+    copy: writes one ndarray into another of any layout.
     """
     staged = _pinned(to)
     if staged is None:

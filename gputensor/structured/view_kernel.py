@@ -1,8 +1,8 @@
-"""What the view families share: kernels made of rules, and the memo on the geometry.
+"""Code shared by the view families: kernels made of rules, and the memo on the geometry.
 
-A rule maps (geometry, arguments) to the view's geometry. What it says is memoised on the geometry,
-so a repeated view costs a lookup; the index of select and the start of slice stay out of the memo,
-since they only move the offset.
+A rule maps (geometry, arguments) to the view's geometry. The result is memoised on the geometry, so
+a repeated view costs a lookup; the index of select and the start of slice are no part of the key,
+since they only change the offset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.errors import plainly
 from ..core.geometry import Geometry, Sizes, geometry
 from ..dispatch.shortcuts import Seen
 from ..tensor.tensor import Tensor, blank
-from . import short_view
+from .shortcuts import views as short_view
 
 Kernel = Callable[..., Any]
 MEMO_BOUND = 1 << 12
@@ -32,7 +32,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
         shape = self._geometry
         try:
             seen = shape.views[op, *map(exact, args)] if args else shape.views[(op,)]
-        except (KeyError, TypeError):  # not seen yet, or an argument is a list
+        except (KeyError, TypeError):  # not memoised yet, or an argument is a list
             operator = getattr(operators, overload or op)
             seen = plainly(remember, shape, op, args, lambda *a: Seen(rule(*a)))
         else:
@@ -67,7 +67,7 @@ def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[...
 
 
 def seen(shape: Geometry, key: Any) -> Seen | None:
-    """What there is in the memo of a composite, which has nothing but short cuts to remember."""
+    """The memo entry of a composite, which stores only short cuts."""
     found: Seen | None = shape.views.get(key)
     if found is None:
         if len(shape.views) >= MEMO_BOUND:

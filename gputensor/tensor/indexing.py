@@ -19,7 +19,7 @@ from ..core import errors
 from ..core.arguments import NUMBERS, flag, number
 from ..core.number_range import check
 from ..core.device import CPU
-from ..core.dtype import BOOL, INTEGER, bool_, int64, uint8
+from ..core.dtype import BOOL, INTEGER, bool_, int32, int64, uint8
 from ..dispatch.keys import BATCHED
 from ..dispatch.refused_memory import is_read_only
 from ..dispatch.tls import state as _state
@@ -57,6 +57,8 @@ def get(tensor: Tensor, index: Any) -> Any:
         key_set = (tensor._keys | include) & keep
         return table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
     given = index if kind is tuple else (index,)
+    if _only_picks(tensor, given):
+        return calls.index_Tensor(tensor, [*given])
     if (view := _parted(tensor, given)) is not None:
         return view
     view, flipped, indices = _applied(tensor, given, picks_bools=True)
@@ -65,6 +67,19 @@ def get(tensor: Tensor, index: Any) -> Any:
     if indices:
         return calls.index_Tensor(view, indices)
     return calls.alias(view) if view is tensor else view
+
+
+def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
+    """Whether all that is in the brackets are tensors of whole numbers, which `index` takes as they
+    are: each picks from the dimension that it stands at."""
+    for i in index:
+        shape = getattr(i, "_geometry", None)
+        if shape is None or not shape.ndim or shape.dtype not in _PICK:
+            return False
+    return 0 < len(index) <= tensor._geometry.ndim
+
+
+_PICK = frozenset((int64, int32))
 
 
 def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:

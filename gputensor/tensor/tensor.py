@@ -40,7 +40,8 @@ class _Conversion(Protocol):
 
 def _convert_to(name: str, target: dtypes.dtype) -> Any:
     def convert(self: Tensor, memory_format: memory_format = formats.preserve_format) -> Tensor:
-        return calls.to_dtype(self, target, False, False, memory_format)
+        form = None if memory_format is formats.preserve_format else memory_format
+        return calls.to_dtype(self, target, False, False, form)
 
     convert.__name__ = name
     convert.__doc__ = f"`self.to({target!r})`."

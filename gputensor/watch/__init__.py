@@ -1,1 +1,1 @@
-"""What looks on: the profiler and the audit of copies."""
+"""Observation of calls: the profiler and the audit of copies."""

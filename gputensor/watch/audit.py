@@ -1,9 +1,9 @@
 """`with gt.audit_copies() as audit:` lists every copy, cast, transfer and lost memory format.
 
-Each record has bytes, time and the line of the program that caused it. Copies are seen where they
-are made, in the kernel of `copy_` that every one ends in, so those that an operator makes for
-itself are there too. A kernel that reads two dtypes without a temporary casts nothing, and NumPy
-arrays that become tensors do not pass the dispatcher.
+Each record has bytes, time and the line of the program that caused it. Copies are recorded in the
+kernel of `copy_`, in which every copy ends, so internal copies of operators are included. A kernel
+that reads two dtypes without a temporary makes no cast, and the conversion of a NumPy array to a
+tensor does not pass the dispatcher.
 """
 
 from __future__ import annotations

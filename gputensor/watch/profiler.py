@@ -1,11 +1,11 @@
-"""Where the time goes: calls, host time and device time of every hop, by operator and dispatch key.
+"""Profiler: calls, host time and device time of every hop, by operator and dispatch key.
 
     with gt.profiler.profile() as prof:
         (a @ b).sum()
     print(prof.table())
 
-While no profile is on nothing of this runs: turning one on puts a clock around every kernel of
-every table (`dispatcher.add_wraps`), in all threads. A hop is a kernel that ran, so keys that fall
+Turning a profile on wraps every kernel of every table with a clock (`dispatcher.add_wraps`), in all
+threads; without a profile nothing here runs. A hop is a kernel that ran, so keys that fall
 through do not appear. Device times are between two events on the current stream, read at its end.
 """
 
@@ -31,7 +31,7 @@ Kernel = Callable[..., Any]
 
 
 class Row:
-    """What one operator cost at one key. Self times leave out the hops below it."""
+    """The costs of one operator at one key. Self times exclude the hops below it."""
 
     __slots__ = ("op", "key", "calls", "host_us", "host_self_us", "device_us", "device_self_us")
     op: str
@@ -161,7 +161,7 @@ class profile:
     # --- results --------------------------------------------------------------------------------
 
     def rows(self, sort_by: str = "host_self_us") -> list[Row]:
-        """What was called, the largest first.
+        """The rows, largest first.
 
         sort_by: calls, host_us, host_self_us, device_us, device_self_us, or op.
         """

@@ -14,7 +14,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.__main__ import main
-from gputensor.cli import backend_missing, backend_new
+from gputensor.cli.backend import missing as backend_missing, new as backend_new
 from gputensor.core.errors import GpuTensorError
 from gputensor.op_tests import check, samples
 from tests import freeze_samples

@@ -123,6 +123,10 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                         short = op_blend.table.short.get(key)
                         if short is not None and (made := short(input, other)) is not None:
                             return made
+                    elif type(alpha) is float and type(other) not in NUMBERS and out is None:
+                        short = op_blend.table.short.get((input._geometry, other._geometry, float))
+                        if short is not None and (made := short(input, other, alpha)) is not None:
+                            return made
                     key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
                 except AttributeError:
                     key_set, input, other = _coerced_either(input, other)
@@ -451,7 +455,7 @@ def chosen(sources: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_short_cuts_is_used(form: str) -> None:
-    users = (*paths.PACKAGE.glob("structured/short*.py"), paths.PACKAGE / "native/slicing.py")
+    users = (*paths.PACKAGE.glob("structured/shortcuts/*.py"), paths.PACKAGE / "native/slicing.py")
     sources = [path.read_text() for path in users]
     assert form in chosen(sources)
 

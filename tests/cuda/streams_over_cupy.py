@@ -293,7 +293,7 @@ class World:
         return cupy._used[0]
 
     def mark(self, stream: Any) -> Any:
-        mark = emulator._scheduler.record(emulator.external_stream(0, stream.ptr).queue)
+        mark = emulator.devices.scheduler.record(emulator.external_stream(0, stream.ptr).queue)
         return types.SimpleNamespace(is_done=lambda: mark.done)
 
     def touch(self, memory: Any, stream: Any) -> None:

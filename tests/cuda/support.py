@@ -66,10 +66,7 @@ def fresh_emulator(
     monkeypatch.setenv("GPUTENSOR_EMULATOR_DEVICES", str(devices))
     for name, value in settings.items():
         monkeypatch.setenv(f"GPUTENSOR_EMULATOR_{name.upper()}", str(value))
-    spec = importlib.util.find_spec("gputensor.runtime.cuda_emulator")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = fresh_module("gputensor.runtime.cuda_emulator")
     module.start()
     monkeypatch.setitem(_fresh, "emulator", module)
     return module

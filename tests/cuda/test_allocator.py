@@ -444,7 +444,7 @@ class EmulatedWorld:
 
     def __init__(self, runtime, capacity):
         self.runtime, self.capacity = runtime, capacity
-        backend = runtime._allocators[0].backend
+        backend = runtime.memory.allocators[0].backend
         self.allocator = Allocator(0, backend)
         self.backend = backend
         self.streams = [runtime.Stream(0) for _ in range(4)] + [runtime.default_stream(0)]
@@ -455,7 +455,7 @@ class EmulatedWorld:
         return self.capacity - self.backend.mem_get_info()[0]
 
     def mark(self, stream):
-        mark = self.runtime._scheduler.record(stream.queue)
+        mark = self.runtime.devices.scheduler.record(stream.queue)
         return types.SimpleNamespace(is_done=lambda: mark.done)
 
     def touch(self, memory, stream):

@@ -136,7 +136,7 @@ def test_what_follows_on_a_reduction_compiles_and_does_not_spill(arch: str, op: 
             assert (found.last is None) == (plain.last is None) == (count == 500)
             end = found.last or found.first
             for one in (end.aligned, end.unaligned):
-                assert one.defines["AFTER"] == "3"
+                assert one.defines["ROW_OPERANDS"] == "3"
                 _, log = program(one, arch)
                 assert "0 bytes spill stores" in log and one.entry in log
 

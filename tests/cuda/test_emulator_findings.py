@@ -186,7 +186,7 @@ def test_copies_are_checked_against_the_allocation(device):
 def test_a_write_before_the_free_is_found_at_the_free(monkeypatch):
     device = Device(fresh_emulator(monkeypatch))
     memory = device.runtime.allocate(64, 0)
-    device.runtime._machine.check = lambda *_: None  # as if no launch came after it
+    device.runtime.devices.machine.check = lambda *_: None  # as if no launch came after it
     device.launch(device.kernel(HEAD + "p.out[40] = 1;\n}", "wrong"), 1, 1, "Qi", memory, 0)
     del memory
     with pytest.raises(

@@ -329,7 +329,7 @@ def test_a_barrier_behind_functions_and_macros_is_seen():
 
 def test_an_image_may_come_from_another_process(device):
     image = device.runtime.compile(VARIANTS, [{}, {"VALUE": 4}])
-    device.runtime._paths.clear()
+    device.runtime.kernels._paths.clear()
     target = device.runtime.allocate(4, 0)
     device.launch(device.runtime.load(bytes(bytearray(image)), "value", 0, 1), 1, 1, "Q", target)
     assert device.get(target)[0] == 8

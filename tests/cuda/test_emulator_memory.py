@@ -26,7 +26,7 @@ SLOTS = 20000  # arena.h
 
 @pytest.fixture
 def machine(monkeypatch):
-    return fresh_emulator(monkeypatch)._machine
+    return fresh_emulator(monkeypatch).devices.machine
 
 
 def test_a_random_program_of_allocations(machine):

@@ -137,9 +137,9 @@ def test_pinned_memory_outlives_the_copies_queued_from_it(monkeypatch):
     assert view.view(np.float32)[0] == 5  # a view keeps it
     del view
     gc.collect()
-    assert runtime._machine.find(address) is not None
+    assert runtime.devices.machine.find(address) is not None
     assert (device.get(memory)[:8] == 5).all()
-    assert runtime._machine.find(address) is None
+    assert runtime.devices.machine.find(address) is None
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -357,7 +357,8 @@ import os, threading
 from gputensor import runtime
 module = runtime.cuda()
 pinned = module.pinned_allocate(64)
-threading.Thread(target=module._machine.lock.acquire).start()  # as a launch does, in the parent
+lock = module.devices.machine.lock
+threading.Thread(target=lock.acquire).start()  # as a launch does, in the parent
 child = os.fork()
 if child == 0:
     del pinned

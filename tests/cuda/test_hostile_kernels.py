@@ -86,7 +86,7 @@ if os.environ.get("GPUTENSOR_TEST_LONG") == "1":
 def test_every_launch_ends_with_a_sentence(emulated, monkeypatch, path, mode, where, order):
     from gputensor.runtime import cuda_emulator
 
-    monkeypatch.setattr(cuda_emulator._scheduler, "order", order)
+    monkeypatch.setattr(cuda_emulator.devices.scheduler, "order", order)
     wrong: list[str] = []
     if where == "main":
         attempt_all(path, mode, wrong)

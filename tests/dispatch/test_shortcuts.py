@@ -372,6 +372,26 @@ def test_steps_of_a_parameter_take_them(turned_on: None) -> None:
         w.add_(g, alpha=2.0)
 
 
+def test_scaled_operands_take_them(turned_on: None) -> None:
+    a, b = gt.arange(4.0), gt.ones(4)
+    for _ in range(3):
+        gt.add(a, b, alpha=0.5)
+    (found,) = dispatcher.find("aten::add.Tensor").table.short.values()
+    assert found(a, b, 2.0).tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert found(a, b, 1e300) is None and found(a, b.requires_grad_(), 2.0) is None
+    (gradient,) = gt.autograd.grad(gt.add(a, b, alpha=0.5).sum(), b)
+    assert gradient.tolist() == [0.5] * 4
+
+
+def test_each_gelu_takes_its_own(turned_on: None) -> None:
+    a, gelu = gt.arange(4.0), gt.nn.functional.gelu
+    exact, by_tanh = gelu(a).tolist(), gelu(a, approximate="tanh").tolist()
+    assert learnt(lambda: gelu(a), "gelu") == 1
+    for _ in range(3):
+        assert gelu(a, approximate="tanh").tolist() == by_tanh
+        assert gelu(a).tolist() == exact
+
+
 def test_a_tensor_in_the_place_of_a_number_leaves_none(turned_on: None) -> None:
     a = gt.tensor([1.0, float("nan"), float("inf")])
     for nan in (gt.tensor(3.0), 0.5, None):
@@ -409,7 +429,7 @@ def test_the_variable_turns_them_off() -> None:
 
 OPERATORS = (
     "add.Tensor", "mul.Tensor", "exp", "lt.Tensor", "add_.Tensor", "neg_", "where.self", "clamp",
-    "lerp.Tensor", "sum", "sum.dim_IntList", "hardtanh", "clamp_", "_softmax", "addmm",
+    "lerp.Tensor", "sum", "sum.dim_IntList", "hardtanh", "clamp_", "_softmax", "addmm", "gelu",
 )  # fmt: skip
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a + b": lambda a, b: a + b,
@@ -417,6 +437,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "2 + a": lambda a, b: 2 + a,
     "add(a, b)": lambda a, b: gt.add(a, b),
     "add(a, b, alpha=2)": lambda a, b: gt.add(a, b, alpha=2),
+    "add(a, b, alpha=0.5)": lambda a, b: gt.add(a, b, alpha=0.5),
+    "a.sub(b, alpha=1e300)": lambda a, b: a.sub(b, alpha=1e300),
+    "sub(2, a, alpha=0.5)": lambda a, b: gt.sub(2, a, alpha=0.5),
     "add(a, b, alpha=True)": lambda a, b: gt.add(a, b, alpha=True),
     "a.mul(b)": lambda a, b: a.mul(b),
     "a * 1.5": lambda a, b: a * 1.5,
@@ -456,6 +479,8 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "addcmul(a, b, b, value=3)": lambda a, b: gt.addcmul(a, b, b, value=3),
     "xlogy(a, b)": lambda a, b: gt.xlogy(a, b),
     "softplus(a)": lambda a, b: gt.nn.functional.softplus(a, 2.0),
+    "gelu(a)": lambda a, b: gt.nn.functional.gelu(a),
+    "gelu(a) by a tanh": lambda a, b: gt.nn.functional.gelu(a, approximate="tanh"),
     "relu6(a)": lambda a, b: gt.nn.functional.relu6(a),
     "a.sum()": lambda a, b: a.sum(),
     "a.sum(0)": lambda a, b: a.sum(0),

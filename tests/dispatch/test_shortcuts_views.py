@@ -55,12 +55,16 @@ LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "arange": (lambda x: gt.arange(5), "arange"),
     "arange of floats": (lambda x: gt.arange(5, dtype=gt.float64), "arange"),
     "arange from": (lambda x: gt.arange(-2, 5, device="cpu"), "arange.start"),
+    "rand": (lambda x: gt.manual_seed(7) and gt.rand(2, 3), "rand"),
+    "randn of": (lambda x: gt.manual_seed(7) and gt.randn((5,), dtype=gt.float16), "randn"),
     "zeros_like": (lambda x: gt.zeros_like(x), "zeros_like"),
     "ones_like": (lambda x: gt.ones_like(x.view(24)), "ones_like"),
     "clone": (lambda x: x.clone(), "clone"),
     "clone in another order": (lambda x: x.permute(2, 0, 1).clone(), "clone"),
     "clone of what is expanded": (lambda x: x[:1, :1].expand(2, 3, 4).clone(), "clone"),
     "contiguous": (lambda x: x.permute(2, 0, 1).contiguous(), "contiguous"),
+    "to": (lambda x: x.to(gt.int16), "to.dtype"),
+    "half": (lambda x: x.half(), "to.dtype"),
     "copy_": (lambda x: gt.empty(2, 3, 4).copy_(x), "copy_"),
     "copy_ that broadcasts": (lambda x: gt.empty(3, 4).copy_(x[0, 0]), "copy_"),
 }
@@ -232,7 +236,7 @@ def test_memory_without_values_leaves_one(call: Any, at: str) -> None:
 
 
 def test_a_factory_asks_what_is_the_default() -> None:
-    for make in (gt.empty, gt.zeros, gt.ones):
+    for make in (gt.empty, gt.zeros, gt.ones, gt.rand, gt.randn):
         for _ in range(3):
             made = make(7)
         with gt.device("meta"):
@@ -246,6 +250,50 @@ def test_a_factory_asks_what_is_the_default() -> None:
         with gt.inference_mode():
             assert make(7).is_inference()
         assert make(7, requires_grad=True).requires_grad
+
+
+def test_numbers_are_drawn_from_where_the_last_call_ended() -> None:
+    generator = gt.manual_seed(3)
+    for _ in range(3):
+        gt.rand(5)
+    state = generator.get_state()
+    drawn = [gt.rand(5), gt.randn(6, device="cpu"), gt.rand(5, generator=generator), gt.rand(5)]
+    with turned(False):
+        generator.set_state(state)
+        expected = [gt.rand(5), gt.randn(6), gt.rand(5), gt.rand(5)]
+    assert [x.tolist() for x in drawn] == [x.tolist() for x in expected]
+    assert generator.get_state() == (3, state[1] + 8)
+    with pytest.raises(errors.GpuTensorError, match="floating"):
+        gt.rand(5, dtype=gt.int64)
+
+
+@pytest.mark.parametrize(
+    "call, at",
+    [
+        (lambda x: gt.fft.fft(x), "fft_fft"), (lambda x: gt.fft.ifft(x, dim=0), "fft_ifft"),
+        (lambda x: gt.fft.rfft(x.real, norm="ortho"), "fft_rfft"),
+        (lambda x: gt.fft.fft(x.real.contiguous(), norm="forward"), "fft_fft"),
+    ],
+)  # fmt: skip
+def test_transforms_leave_some_that_record(call: Any, at: str) -> None:
+    x = gt.complex(gt.arange(8.0), gt.arange(8.0).cos()).requires_grad_()
+    with turned(False):
+        expected = call(x)
+        (wanted,) = gt.autograd.grad(expected.abs().sum(), x)
+    dispatcher.forget_plans()
+    if at != "fft_rfft":  # the part of a complex tensor is not dense
+        assert learnt(lambda: call(x), at)
+    for _ in range(3):
+        found = call(x)
+        (gradient,) = gt.autograd.grad(found.abs().sum(), x)
+        assert found.tolist() == expected.tolist() and gradient.tolist() == wanted.tolist()
+        assert found._geometry is expected._geometry
+    assert call(x.detach()).grad_fn is None
+    several = gt.arange(24.0).view(2, 3, 4).to(gt.complex64)
+    for _ in range(3):  # an inverse of several dimensions is made of two
+        found = gt.fft.irfftn(several, dim=(0, 2))
+    with turned(False):
+        assert found.tolist() == gt.fft.irfftn(several, dim=(0, 2)).tolist()
 
 
 def test_what_is_made_shares_nothing() -> None:
@@ -274,6 +322,20 @@ def test_a_copy_of_what_has_a_history_is_recorded() -> None:
     assert learnt(lambda: x.t().contiguous(), "contiguous") and learnt(lambda: x.clone(), "clone")
     leaf.t().contiguous().clone().sum().backward()
     assert leaf.grad.sum().item() == 12
+
+
+def test_a_cast_of_what_has_a_history_is_recorded() -> None:
+    leaf, plain = gt.arange(3.0, requires_grad=True), gt.arange(3.0)
+    assert learnt(lambda: plain.half(), "to.dtype")
+    for _ in range(3):
+        made = leaf.half()
+        assert made.dtype is gt.float16 and type(made.grad_fn).__name__ == "ToCopyBackward0"
+        (gradient,) = gt.autograd.grad((made * made).sum(), leaf)
+        assert gradient.dtype is gt.float32 and gradient.tolist() == [0.0, 2.0, 4.0]
+        assert plain.half().grad_fn is None and plain.to(gt.float16, copy=True) is not plain
+        assert plain.to(gt.float32) is plain and leaf.detach().half().tolist() == plain.tolist()
+        with gt.autocast("cpu", dtype=gt.bfloat16):
+            assert plain.half().dtype is gt.float16
 
 
 def test_views_on_a_device_leave_some() -> None:
@@ -307,9 +369,12 @@ OVER: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "empty_like": (gt.empty_like, "empty_like", ("empty.memory_format",)),
     "zeros": (lambda x: gt.zeros(5), "zeros", ("empty.memory_format", "zero_")),
     "ones": (lambda x: gt.ones(5), "ones", ("empty.memory_format", "fill_.Scalar")),
+    "rand": (lambda x: gt.rand(5), "rand", ("empty.memory_format", "uniform_")),
+    "randn": (lambda x: gt.randn(5), "randn", ("empty.memory_format", "normal_")),
     "zeros_like": (gt.zeros_like, "zeros_like", ("empty_like", "empty.memory_format", "zero_")),
     "ones_like": (gt.ones_like, "ones_like", ("empty_like", "empty.memory_format", "fill_.Scalar")),
     "clone": (lambda x: x.clone(), "clone", ("empty_like", "copy_", "empty.memory_format")),
+    "to": (lambda x: x.double(), "to.dtype", ("_to_copy", "copy_", "empty.memory_format")),
     "contiguous": (
         lambda x: x.permute(2, 0, 1).contiguous(), "contiguous",
         ("clone", "empty_like", "copy_", "empty.memory_format"),

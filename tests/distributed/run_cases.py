@@ -13,11 +13,12 @@ import gputensor.distributed as dist
 from gputensor import cuda
 
 from . import (
-    cases, cases_of_differences, cases_of_nccl, cases_of_uses, reference, stand_in,
+    cases, cases_of_differences, cases_of_nccl, cases_of_training, cases_of_uses, reference,
+    stand_in,
 )  # fmt: skip
 from .reference import CASES
 
-assert cases and cases_of_uses and cases_of_nccl and cases_of_differences  # they are in CASES now
+assert cases and cases_of_uses and cases_of_nccl and cases_of_differences and cases_of_training
 
 
 def main(folder: Path, device: str, only: list[str]) -> None:

@@ -66,7 +66,7 @@ def _queue(calls: Any) -> None:
             for action in after:
                 action()
 
-    cuda_emulator._scheduler.add(queue, run)
+    cuda_emulator.devices.scheduler.add(queue, run)
 
 
 class NcclCommunicator:
@@ -90,7 +90,9 @@ class NcclCommunicator:
         dtype = np.dtype(_DTYPES[datatype])
         assert count > 0, "nothing is moved"
         assert ptr % dtype.itemsize == 0
-        cuda_emulator._check_range("nccl", "buffer", ptr, count * dtype.itemsize, self._device)
+        cuda_emulator.memory.check_range(
+            "nccl", "buffer", ptr, count * dtype.itemsize, self._device
+        )
         room: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(ptr)
         return np.frombuffer(room, dtype)
 
@@ -208,5 +210,5 @@ def install() -> None:
     """From now on emulated devices have NCCL."""
     # A GPU goes on while its host waits for other ranks; the emulator does when it is asked to.
     cuda_emulator.start()
-    work._give_way = cuda_emulator._scheduler.drain_all  # type: ignore[attr-defined]
+    work._give_way = cuda_emulator.devices.scheduler.drain_all  # type: ignore[attr-defined]
     cuda_emulator.nccl = lambda: sys.modules[__name__]  # type: ignore[assignment]

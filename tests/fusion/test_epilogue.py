@@ -34,7 +34,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     call = launch.Launch.__call__
 
     def noted(self: launch.Launch, *args: Any) -> None:
-        entries.append(GOES_ON if "AFTER" in self.defines else self.entry)
+        goes_on = self.entry == PLAIN and "ROW_OPERANDS" in self.defines
+        entries.append(GOES_ON if goes_on else self.entry)
         call(self, *args)
 
     monkeypatch.setattr(launch.Launch, "__call__", noted)

@@ -75,6 +75,8 @@ _MODULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
         f"Lazy{kind}Norm{n}d": ((1e-5, 0.1), (_INPUTS[n - 1],))
         for kind in ("Batch", "Instance") for n in (1, 2, 3)
     },
+    "SyncBatchNorm": ((2, 1e-5, 0.1), (_PLANE,)),
+    "DataParallel": ((gt.nn.ReLU, None), (_X,)),
     # norms
     **{
         f"{kind}Norm{n}d": ((2, 1e-5, 0.1), (_INPUTS[n - 1],))
@@ -240,6 +242,18 @@ def _averaged_model() -> Any:
     return make_and_update, (model, "cpu", gt.optim.swa_utils.get_swa_avg_fn(), False), {}
 
 
+def _swapped() -> Any:
+    optimizer = gt.optim.SGD([_leaf()], momentum=0.9)
+    optimizer.param_groups[0]["params"][0].grad = gt.ones(2, 3)
+    optimizer.step()
+
+    def swapped(*args: Any) -> None:
+        with gt.optim.swap_in_optimizer_params_and_state(*args):
+            optimizer.step()
+
+    return swapped, (optimizer, {"p": gt.ones(2, 3)}, optimizer.state_dict()), {}
+
+
 _AVERAGES: dict[str, tuple[Any, ...]] = {
     "get_ema_avg_fn": (0.9,),
     "get_ema_multi_avg_fn": (0.9,),
@@ -282,6 +296,27 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+def _linear() -> Any:
+    return gt.nn.Linear(3, 2)
+
+
+_PRUNINGS: dict[str, tuple[Any, ...]] = {
+    "identity": (_linear, "weight"), "random_unstructured": (_linear, "weight", 0.5),
+    "l1_unstructured": (_linear, "weight", 2, lambda: gt.ones(2, 3)),
+    "random_structured": (_linear, "weight", 1, 0),
+    "ln_structured": (_linear, "weight", 1, 2, 0, lambda: gt.ones(2, 3)),
+    "custom_from_mask": (_linear, "weight", lambda: gt.ones(2, 3)),
+    "global_unstructured": (
+        lambda: [(_linear(), "weight")], lambda: gt.nn.utils.prune.Identity,
+    ),
+    "remove": (lambda: gt.nn.utils.prune.identity(_linear(), "weight"), "weight"),
+    "is_pruned": (_linear,), "Identity": (), "RandomUnstructured": (0.5,),
+    "L1Unstructured": (1,), "RandomStructured": (1, 0), "LnStructured": (1, 2, 0),
+    "CustomFromMask": (lambda: gt.ones(2),),
+    "PruningContainer": (gt.nn.utils.prune.Identity,),
+}  # fmt: skip
+
+
 def _of(place: Any, name: str, args: tuple[Any, ...]) -> Callable[[], Any]:
     return lambda: (getattr(place, name), _made(args), {})
 
@@ -304,8 +339,10 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     **{
         f"swa_utils.{name}": _of(gt.optim.swa_utils, name, args) for name, args in _AVERAGES.items()
     },
+    "optim.swap_in_optimizer_params_and_state": _swapped,
     "nn.Parameter": _of(gt.nn, "Parameter", (_X, True)),
     "nn.Buffer": _of(gt.nn, "Buffer", (_X,)),
     **{f"nn.init.{name}": _of(gt.nn.init, name, args) for name, args in _INITS.items()},
     **{f"nn.utils.{name}": _of(gt.nn.utils, name, args) for name, args in _PARAMETERS.items()},
+    **{f"prune.{name}": _of(gt.nn.utils.prune, name, args) for name, args in _PRUNINGS.items()},
 }

@@ -285,6 +285,36 @@ void run_others() {
     snprintf(name, sizeof name, "kth %s", SHORT[of]);
     call("order", name, {{array_of(kth, R, 1), array_of(x, R, C)}, {C / 2}, {}, 2, 1, 0});
     kth.write("order", "kth");
+    Memory sorted(R * C, of), order(R * C, i64_);
+    snprintf(name, sizeof name, "sort %s", SHORT[of]);
+    call("order", name,
+         {{array_of(sorted, R, C), array_of(order, R, C), array_of(x, R, C)}, {1}, {}, 3, 1, 0});
+    sorted.write("order", "sort"), order.write("order", "sort");
+  }
+  for (int of : {u8, i8, u16, i16, u32, i32, u64_, i64_, f16, bf16, f32, f64}) {
+    Memory out(R * C, of);
+    snprintf(name, sizeof name, "arange %s", SHORT[of]);
+    call("range", name, {{array_of(out, R, C)}, {3, -2}, {0.3, -0.7}, 1, 2, 2});
+    out.write("range", "arange");
+    if (!is_floating(of)) continue;
+    snprintf(name, sizeof name, "linspace %s", SHORT[of]);
+    call("range", name, {{array_of(out, R, C)}, {}, {-3.1, 2.7}, 1, 0, 2});
+    out.write("range", "linspace");
+  }
+  for (int of : {f32, f64}) {
+    Memory x(R * C, of), out(R * 15, of), places(R * 15, i64_), back(R * C, of);
+    Array from = array_of(x.drawn(false), R, C), to = array_of(out, R, 15);
+    Array images[2] = {from, to};
+    for (Array& image : images) {  // (rows, 1, 1, 1, columns)
+      image.ndim = 5, image.shape[4] = image.shape[1], image.stride[4] = image.stride[1];
+      for (int d : {1, 2, 3}) image.shape[d] = 1, image.stride[d] = 0;
+    }
+    call("pool_windows", "adaptive_avg_pool", {{images[0], images[1]}, {}, {}, 2, 0, 0});
+    out.write("pool_windows", "adaptive_avg_pool");
+    for (i64 k = 0; k < R * 15; k++) ((i64*)places.data)[k] = k * 7 % C;
+    call("pool_windows", "max_pool_backward",
+         {{to, array_of(places, R, 15), array_of(back, R, C)}, {}, {}, 3, 0, 0});
+    back.write("pool_windows", "max_pool_backward");
   }
   for (int of : {f32, f64}) {  // 0, 0: no BLAS
     Memory a(4 * 5 * 9, of), b(4 * 9 * 7, of), out(4 * 5 * 7, of);

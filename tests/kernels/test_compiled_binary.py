@@ -9,11 +9,12 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import dtype as dtypes
-from gputensor.core.dtype import float16, float32, float64, int32, int64
+from gputensor.core.dtype import bfloat16, float16, float32, float64, int32, int64
 from gputensor.kernels import stub
 from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import binary as numpys
 from gputensor.kernels.cpu.quiet import run
+from tests.harness import compare
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"
@@ -112,3 +113,22 @@ def test_a_power_of_a_number_has_the_bits_of_that_of_an_array(of: Any) -> None:
     for power in (2.5, -1.5, 0.0, 7.0, np.inf, np.nan):
         expected = by_array(x, np.full_like(x, power))
         np.testing.assert_array_equal(by_number(x, power), expected)
+
+
+@pytest.mark.parametrize("of", [float16, bfloat16], ids=lambda d: d.short)
+@pytest.mark.parametrize("op", ["add", "sub", "mul"])
+def test_halves_are_rounded_once(op: str, of: Any) -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(of.np)
+    others = np.array([0.0, -0.0, 1.0, -3.14, 1e-6, 300.0, np.inf, np.nan], np.float32)
+    function = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[op]
+    loop = stub.cpu_loop("binary", op, (of, of), of, of)
+    for other in others.astype(of.np):
+        repeated, wide, one = np.full_like(every, other), every.astype("f"), np.float32(other)
+        wanted = run(lambda: function(wide, one).astype(of.np))
+        turned = run(lambda: function(one, wide).astype(of.np))
+        for n in (len(every), 37, 16, 15):
+            x, y = every[:n], repeated[:n]
+            assert compare.same(run(loop, x, y), wanted[:n])
+            assert compare.same(run(loop, x, y[:1]), wanted[:n])
+            assert compare.same(run(loop, y, x), turned[:n])
+            assert compare.same(run(loop, y[:1], x), turned[:n])

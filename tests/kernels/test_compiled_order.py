@@ -59,6 +59,34 @@ def test_what_numpys_sort_puts_first(of: Any, kind: str) -> None:
             assert (stub.cpu("order").kth(x, k - 1) == order.kth(x, k - 1)).all()
 
 
+@pytest.mark.parametrize("kind", ["many", "few", "constant", "ascending", "descending"])
+@pytest.mark.parametrize("of", DTYPES, ids=lambda d: d.short)
+def test_long_rows_sort_as_numpys(of: Any, kind: str) -> None:
+    for sizes in ((3, 512), (2, 5000), (1, 20_000)):
+        x = _rows(sizes, of, kind)
+        for descending in (False, True):
+            values, places = stub.cpu("order").sort(x, descending)
+            wanted = order.first(x, sizes[1], descending)
+            assert (places == wanted[1]).all() and values.tobytes() == wanted[0].tobytes()
+            values, places = stub.cpu("order").sort(x, descending, with_places=False)
+            assert places is None and values.tobytes() == wanted[0].tobytes()
+    assert stub.cpu("order").sort(x[:, :100], False) is None
+
+
+def test_sort_along_any_dimension_and_of_any_layout() -> None:
+    x = gt.tensor(_rows((3, 600, 4), gt.int16, "many"))
+    for given in (x, x.transpose(0, 1).contiguous().transpose(0, 1), x.permute(1, 2, 0)):
+        for dim in range(3):
+            for descending in (False, True):
+                values, places = gt.sort(given, dim=dim, descending=descending)
+                key = ~given.numpy() if descending else given.numpy()
+                wanted = np.argsort(key, dim, kind="stable")
+                assert (places.numpy() == wanted).all() and values.stride() == places.stride()
+                assert (values.numpy() == np.take_along_axis(given.numpy(), wanted, dim)).all()
+    bits = gt.tensor(_random.random(1000) < 0.5)
+    assert gt.sort(bits)[0].tolist() == sorted(bits.tolist())
+
+
 @pytest.mark.parametrize("of", [gt.float32, gt.int64], ids=lambda d: d.short)
 def test_a_long_row_is_shared(of: Any) -> None:
     before = gt.get_num_threads()

@@ -10,6 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor._generated import calls
+from gputensor.core import errors
 from gputensor.kernels.compiled import library
 from gputensor.native import max_pool, pool
 
@@ -114,6 +115,69 @@ def test_means(case: Any, of: Any, how: Any, monkeypatch: Any) -> None:
         )
 
 
+# (sizes, how many windows): some overlap, some are longer than a line or a block of columns.
+ADAPTED: list[Any] = [
+    ((2, 3, 8, 9), (3, 4)), ((3, 11, 10), (11, 3)), ((1, 40, 7, 90), (2, 2)), ((2, 2, 3, 9), 12),
+    ((1, 2, 2, 5000), (1, 3)), ((1, 1100, 3, 40), (2, 1)), ((1, 3, 100, 1), (3, 1)),
+    ((2, 3, 5, 6, 7), (2, 3, 5)), ((1, 2, 9, 40, 4), (1, 2, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes, out", ADAPTED, ids=str)
+@pytest.mark.parametrize("of", [np.float32, np.float64, np.float16])
+def test_means_of_as_many_windows_as_are_asked_for(
+    sizes: Any, out: Any, of: Any, monkeypatch: Any
+) -> None:
+    op = calls._adaptive_avg_pool3d if len(sizes) == 5 else calls._adaptive_avg_pool2d
+    x = gt.tensor(_random.standard_normal(sizes).astype(of))
+    bits = set()
+    for given in _layouts(x):
+        with monkeypatch.context() as patch:
+            served = _served(patch, pool, "_adaptive_loop")
+            made = op(given, out)
+        with monkeypatch.context() as patch:
+            _without(patch, pool, "_adaptive_loop")
+            plain = op(given, out)
+        assert made.stride() == plain.stride()
+        np.testing.assert_allclose(
+            made.numpy(), plain.numpy(), 1e-5, {2: 1e-3}.get(x.itemsize, 1e-6)
+        )
+        if served == [True]:
+            bits.add(made.contiguous().numpy().tobytes())
+        channel = -4 if len(sizes) == 5 else -3
+        assert served == [True] or 1 not in (given.stride(-1), given.stride(channel))
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("of", [gt.float32, gt.float64, gt.bfloat16])
+def test_gradients_of_maxima(of: Any, monkeypatch: Any) -> None:
+    for case in CASES:
+        sizes, *how = case
+        three = len(sizes) == 5
+        op = calls.max_pool3d_with_indices if three else calls.max_pool2d_with_indices
+        back = calls.max_pool3d_with_indices_backward if three else (
+            calls.max_pool2d_with_indices_backward)  # fmt: skip
+        for x in _layouts(gt.tensor(_random.standard_normal(sizes)).to(of)):
+            values, places = op(x, *how)
+            grad = gt.tensor(_random.standard_normal(values.shape)).to(of)
+            with monkeypatch.context() as patch:
+                served = _served(patch, max_pool, "_backward_loop")
+                made = back(grad, x, *how, places)
+                assert served == [True]
+            with monkeypatch.context() as patch:
+                _without(patch, max_pool, "_backward_loop")
+                plain = back(grad, x, *how, places)
+            assert made.stride() == plain.stride() and made.tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize("place", [-1, 16, 1 << 40])
+def test_gradients_at_places_that_are_none_are_refused(place: int) -> None:
+    x, places = gt.zeros(2, 4, 4), gt.zeros(2, 2, 2, dtype=gt.int64)
+    places[1, 0, 1] = place
+    with pytest.raises(errors.IndexRangeError):
+        calls.max_pool2d_with_indices_backward(gt.ones(2, 2, 2), x, 2, (), 0, 1, False, places)
+
+
 def test_bits_do_not_depend_on_threads() -> None:
     for x in _layouts(gt.tensor(_random.standard_normal((8, 32, 40, 40)).astype(np.float32))):
         found = []
@@ -121,5 +185,10 @@ def test_bits_do_not_depend_on_threads() -> None:
             gt.set_num_threads(threads)
             means = calls.avg_pool2d(x, 3, 2, 1, False, True, None)
             values, places = calls.max_pool2d_with_indices(x, 3, 2, 1, 1, False)
-            found.append([y.numpy().tobytes() for y in (means, values, places)])
+            parts = calls._adaptive_avg_pool2d(x, (7, 9))
+            gradient = calls.max_pool2d_with_indices_backward(
+                values, x, 3, 2, 1, 1, False, places
+            )  # fmt: skip
+            made = (means, values, places, parts, gradient)
+            found.append([y.numpy().tobytes() for y in made])
         assert found[0] == found[1] == found[2]

@@ -199,11 +199,26 @@ def test_containers() -> None:
         (lambda net: nn.ReLU(True, 3), "ReLU: 'args' must be at most 1 arguments"),
         (lambda net: nn.ReLU(slope=1), "'arguments' must be among inplace"),
         (lambda net: nn.MaxPool2d(), "'kernel_size' must be given"),
+        (lambda net: nn.LazyLinear(2).initialize_parameters([1]), "'input' must be a Tensor"),
+        (lambda net: nn.init.sparse_(gt.ones(2, 2), float("nan")), "'sparsity' must be finite"),
     ],
 )
 def test_what_is_refused(act: Any, said: str) -> None:
     with pytest.raises(errors.GpuTensorError, match=said):
         act(Net())
+
+
+@pytest.mark.parametrize(("kind", "ndims"), [
+    (kind, ndims) for kind, most in (
+        (nn.LazyBatchNorm1d, (2, 3)), (nn.LazyBatchNorm2d, (4,)), (nn.LazyInstanceNorm1d, (2, 3)),
+        (nn.LazyInstanceNorm3d, (4, 5)),
+    ) for ndims in range(6) if ndims not in most
+])  # fmt: skip
+def test_a_lazy_norm_stays_lazy_where_its_first_input_is_refused(kind: Any, ndims: int) -> None:
+    made = kind()
+    with pytest.raises(errors.ShapeError, match=f"{kind.__name__}: 'input' must have"):
+        made(gt.ones((2,) * ndims))
+    assert type(made) is kind and made.num_features == 0
 
 
 def test_a_module_without_init_or_forward_says_so() -> None:
@@ -287,3 +302,25 @@ def test_hooks_before_loading_rename_entries_of_old_files() -> None:
     net.register_load_state_dict_pre_hook(complain)
     with pytest.raises(errors.ArgumentError, match="no such thing"):
         net.load_state_dict(net.state_dict())
+
+
+def test_data_parallel_of_one_device() -> None:
+    layer = nn.Linear(2, 1)
+    model = nn.DataParallel(layer, dim=1)
+    assert [*model.state_dict()] == ["module.weight", "module.bias"] and model.module is layer
+    x = gt.ones(3, 2)
+    assert gt.equal(model(x), layer(x)) and nn.DataParallel is nn.parallel.DataParallel
+    assert nn.DataParallel(layer, ["cpu"])(x).shape == (3, 1)
+    with pytest.raises(NotImplementedError, match="DataParallel: 'device_ids' must be one device"):
+        nn.DataParallel(layer, [0, 1])
+
+
+def test_sync_batch_norm_of_one_process() -> None:
+    x = gt.arange(24.0).view(4, 3, 2)
+    ours, plain = nn.SyncBatchNorm(3), nn.BatchNorm1d(3)
+    for norm in (ours, plain):
+        assert norm(x).shape == x.shape
+    assert gt.equal(ours(x), plain(x)) and gt.equal(ours.running_var, plain.running_var)
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(plain))
+    assert [*made.state_dict()] == [f"0.{name}" for name in plain.state_dict()]
+    assert made[0].running_var is plain.running_var

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.structured import windows
+from gputensor.structured.layers import windows
 
 aten = gt.ops.aten
 CALLS: list[Any] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -171,3 +172,74 @@ def test_dirac(sizes: Any, groups: int) -> None:
 def test_sparse() -> None:
     made = gt.nn.init.sparse_(gt.empty(10, 4), 0.25)
     assert (made == 0).sum(0).tolist() == [3] * 4
+
+
+def prune_of(library: Any) -> Any:
+    return import_module(f"{library.__name__}.nn.utils.prune")
+
+
+def pruned(library: Any, steps: list[tuple[str, dict[str, Any]]], pruned_name: str) -> Any:
+    module = library.nn.Conv2d(3, 4, 2)
+    with library.no_grad():
+        for p in module.parameters():
+            p.copy_(library.from_numpy(data(*p.shape, seed=p.ndim)))
+    for step, options in steps:
+        made = {
+            name: library.from_numpy(value) if isinstance(value, np.ndarray) else value
+            for name, value in options.items()
+        }
+        assert getattr(prune_of(library), step)(module, pruned_name, **made) is module
+    return module
+
+
+PRUNINGS: list[list[tuple[str, dict[str, Any]]]] = [
+    [("identity", {})], [("l1_unstructured", {"amount": 0.3})],
+    [("l1_unstructured", {"amount": 7})],
+    [("l1_unstructured", {"amount": 0.5, "importance_scores": data(4, 3, 2, 2, seed=5)})],
+    [("ln_structured", {"amount": 0.5, "n": 2, "dim": 0})],
+    [("ln_structured", {"amount": 1, "n": 1, "dim": -3})],
+    [("ln_structured", {"amount": 1, "n": float("inf"), "dim": 1})],
+    [("ln_structured", {"amount": 0, "n": 2, "dim": 1})],
+    [("custom_from_mask", {"mask": (data(4, 3, 2, 2, seed=6) > 0).astype("f4")})],
+    [("l1_unstructured", {"amount": 0.3}), ("l1_unstructured", {"amount": 0.25})],
+    [("ln_structured", {"amount": 1, "n": 2, "dim": 0}),
+     ("ln_structured", {"amount": 1, "n": 2, "dim": 0}), ("l1_unstructured", {"amount": 5})],
+    [("l1_unstructured", {"amount": 20}), ("ln_structured", {"amount": 0.5, "n": 2, "dim": 1}),
+     ("custom_from_mask", {"mask": (data(4, 3, 2, 2, seed=7) > 0).astype("f4")})],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", PRUNINGS)
+def test_pruning(steps: list[tuple[str, dict[str, Any]]]) -> None:
+    ours, theirs = (pruned(library, steps, "weight") for library in (gt, torch))
+    near(ours.weight_mask, theirs.weight_mask, 0)
+    near(ours.weight, theirs.weight, 0)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    x = data(2, 3, 4, 4, seed=9)
+    for library, module in ((gt, ours), (torch, theirs)):
+        module(library.from_numpy(x)).square().sum().backward()
+    near(ours.weight_orig.grad, theirs.weight_orig.grad, 1e-4)
+    for library, module in ((gt, ours), (torch, theirs)):
+        assert prune_of(library).is_pruned(module)
+        prune_of(library).remove(module, "weight")
+        assert not prune_of(library).is_pruned(module)
+    near(ours.weight, theirs.weight, 0)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+
+
+def test_pruning_over_several_parameters() -> None:
+    found = []
+    for library in (gt, torch):
+        prune = prune_of(library)
+        net = library.nn.Sequential(library.nn.Linear(4, 3), library.nn.Linear(3, 2))
+        with library.no_grad():
+            for n, p in enumerate(net.parameters()):
+                p.copy_(library.from_numpy(data(*p.shape, seed=n)))
+        pairs = [(net[0], "weight"), (net[1], "weight"), (net[0], "bias")]
+        prune.global_unstructured(pairs, prune.L1Unstructured, amount=0.4)
+        scores = {(net[0], "bias"): library.from_numpy(data(3, seed=8))}
+        prune.global_unstructured(pairs[::2], prune.L1Unstructured, scores, amount=3)
+        found.append(net)
+    for name, x in found[1].state_dict().items():
+        near(found[0].state_dict()[name], x, 0)
+    assert list(found[0].state_dict()) == list(found[1].state_dict())

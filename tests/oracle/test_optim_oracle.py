@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -130,9 +132,7 @@ def form(found: Any) -> Any:
 def test_states_go_both_ways(name: str, options: dict[str, Any]) -> None:
     """Each library goes on from the state that the other one made, and the dicts are alike."""
     random = np.random.default_rng(1)
-    # PyTorch loads NAdam's product of momenta, of float32, in the parameter's dtype
-    of = "f4" if name == "NAdam" else "f8"
-    values = [random.normal(size=(4,)).astype(of), random.normal(size=(3, 2)).astype(of)]
+    values = [random.normal(size=(4,)), random.normal(size=(3, 2))]
     a, b = leaves(torch, values), leaves(gt, values)
 
     def made() -> tuple[tuple[Any, Any], tuple[Any, Any]]:
@@ -248,3 +248,92 @@ def test_steps_of_lbfgs(options: dict[str, Any], of: str) -> None:
     ours[1].load_state_dict(on_our_side(states[0]))
     for _ in range(2):
         step(theirs, ours)
+
+
+def unrolled(
+    lib: Any, name: str, options: dict[str, Any], values: list[np.ndarray], count: int
+) -> tuple[list[Any], Any]:
+    """Leaves, and the sum of the parameter after recorded steps on a quadratic."""
+    x, a, w = leaves(lib, values)
+    made = {
+        option: lib.from_numpy(value.copy()).requires_grad_()
+        if isinstance(value, np.ndarray) else value
+        for option, value in options.items()
+    }  # fmt: skip
+    if isinstance(betas := made.get("betas"), list):
+        made["betas"] = tuple(lib.from_numpy(one.copy()).requires_grad_() for one in betas)
+    p = x.clone()
+    optimizer = getattr(lib.optim, name)([p], differentiable=True, **made)
+    for _ in range(count):
+        p.grad = a * p.clone() + p.clone() ** 3
+        optimizer.step()
+    more = [v for v in made.values() if not isinstance(v, (bool, int, float, tuple))]
+    return [x, a, *more, *made.get("betas", ())], (p * w).sum()
+
+
+F64 = functools.partial(np.array, dtype="f8")
+RECORDED: list[tuple[str, dict[str, Any]]] = [
+    *[(name, options) for name, options in CASES if name != "Adafactor" and "betas" not in options],
+    ("SGD", {"lr": F64(0.1), "weight_decay": F64(0.02)}),
+    ("SGD", {"lr": F64(0.1), "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    ("Adam", {"lr": F64(0.1), "weight_decay": F64(0.02), "betas": [F64(0.8), F64(0.9)]}),
+    ("Adam", {"lr": F64(0.1), "amsgrad": True}),
+    ("AdamW", {"lr": F64(0.1), "weight_decay": F64(0.02), "betas": [F64(0.8), F64(0.9)]}),
+]
+
+
+@pytest.fixture
+def counts_in_double() -> Iterator[None]:
+    """States count steps in float64, as PyTorch computes with such a tensor."""
+    for lib in (torch, gt):
+        lib.set_default_dtype(lib.float64)
+    yield
+    for lib in (torch, gt):
+        lib.set_default_dtype(lib.float32)
+
+
+@pytest.mark.usefixtures("counts_in_double")
+@pytest.mark.parametrize(("name", "options"), RECORDED)
+@pytest.mark.parametrize("count", [1, 3])
+def test_recorded_steps(name: str, options: dict[str, Any], count: int) -> None:
+    random = np.random.default_rng(6)
+    values = [np.array([0.5, -1.5, 2.5]), random.uniform(1, 2, 3), random.normal(size=3)]
+    found = []
+    for lib in (torch, gt):
+        inputs, out = unrolled(lib, name, {**options, "foreach": False}, values, count)
+        try:
+            grads = lib.autograd.grad(out, inputs, allow_unused=True)
+        except RuntimeError as error:
+            # its own state is written over, which only one step survives
+            assert lib is torch and count > 1 and "modified by an inplace operation" in str(error)
+            pytest.skip("PyTorch records one step of this optimizer only")
+        found.append([out, *grads])
+    for x, y in zip(*found):
+        if x is None:
+            assert y is None
+        else:
+            np.testing.assert_allclose(y.detach().numpy(), x.detach().numpy(), 1e-9, 1e-12)
+
+
+def test_an_optimizer_steps_other_tensors_for_a_while() -> None:
+    found = []
+    for lib in (torch, gt):
+        own = lib.ones(3, requires_grad=True)
+        optimizer = lib.optim.Adam([own], lr=0.1, foreach=False)
+        own.grad = lib.ones(3)
+        optimizer.step()
+        state = optimizer.state_dict()
+        given = {name: x.clone() if isinstance(x, type(own)) else x
+                 for name, x in state["state"][0].items()}  # fmt: skip
+        group = {**state["param_groups"][0], "lr": 0.5}
+        other = lib.zeros(3, requires_grad=True)
+        other.grad = lib.arange(3.0)
+        kept = {"state": {0: given}, "param_groups": [group]}
+        with lib.optim.swap_in_optimizer_params_and_state(optimizer, {"p": other}, kept):
+            optimizer.step()
+            assert optimizer.param_groups[0]["lr"] == 0.5
+        optimizer.step()
+        assert optimizer.param_groups[0]["params"][0] is own
+        found.append([own, other, *given.values()])
+    for x, y in zip(*found):
+        np.testing.assert_allclose(y.detach().numpy(), x.detach().numpy(), 1e-6)

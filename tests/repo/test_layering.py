@@ -27,7 +27,7 @@ FLOORS = [
     (3, "iterator"),
     (4, "_generated"),
     (5, "tensor"),
-    (6, "structured _generated.short_forms"),  # forms that structured/short*.py choose among
+    (6, "structured _generated.short_forms"),  # forms that structured/shortcuts/ choose among
     (7, "native"),
     (8, "autograd"),
     (9, "interpose"),
@@ -57,6 +57,7 @@ FLOORS = [
     (14, "interop"),
     (15, "__init__ __main__ cli pytest_plugin"),
     (15, "utils"),
+    (15, "parallel"),  # modules over `distributed`; `nn` loads them when they are named
     (16, "func"),
     (16, "as_torch"),
     (16, "array_api"),  # a client of the package's names

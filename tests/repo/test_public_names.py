@@ -21,8 +21,9 @@ MODULES = """
     gt.distributions gt.distributions.constraint_registry gt.distributions.constraints
     gt.distributions.kl gt.distributions.transforms gt.distributions.utils gt.fallback gt.fft
     gt.func gt.layout gt.library gt.linalg
-    gt.nn gt.nn.functional gt.nn.init gt.nn.utils gt.nn.utils.fusion
-    gt.nn.utils.parametrizations gt.nn.utils.parametrize gt.nn.utils.rnn gt.nn.utils.stateless
+    gt.nn gt.nn.functional gt.nn.init gt.nn.parallel gt.nn.utils gt.nn.utils.fusion
+    gt.nn.utils.parametrizations gt.nn.utils.parametrize gt.nn.utils.prune gt.nn.utils.rnn
+    gt.nn.utils.stateless
     gt.optim gt.optim.lr_scheduler gt.optim.swa_utils gt.profiler
     gt.random gt.special gt.testing gt.utils gt.utils.checkpoint gt.utils.data
     gt.utils.data.distributed

@@ -345,6 +345,24 @@ def test_samplers() -> None:
     assert list(parts[0]) != before
 
 
+@pytest.mark.parametrize(("args", "kind", "said"), [
+    (([1], 0, 0), ValueError, "'num_replicas' must be positive"),
+    (([1], 2, 2), ValueError, "'rank' must be below 2"),
+    (([1], 2, "a"), TypeError, "'rank' must be an int"),
+    (([1], 2, 0, True, "a"), TypeError, "'seed' must be an int"),
+    ((3, 2, 1), TypeError, "'dataset' must have a length"),
+    (([1],), RuntimeError, "there must be a process group"),
+])  # fmt: skip
+def test_what_a_distributed_sampler_refuses(args: Any, kind: Any, said: str) -> None:
+    with pytest.raises(kind, match=said) as caught:
+        DistributedSampler(*args)
+    assert isinstance(caught.value, errors.GpuTensorError)
+    part = DistributedSampler([1, 2], 2, 1)
+    with pytest.raises(TypeError, match="'epoch' must be an int"):
+        part.set_epoch("a")  # type: ignore[arg-type]
+    assert part.epoch == 0
+
+
 @pytest.mark.parametrize("options", [
     {"num_workers": -1}, {"timeout": -1}, {"prefetch_factor": 2}, {"persistent_workers": True},
     {"batch_size": 0}, {"batch_size": None, "drop_last": True}, {"shuffle": True, "sampler": [0]},

@@ -190,7 +190,7 @@ op_celu_out = _define(
     "aten::celu.out(Tensor self, Scalar alpha=1.0, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def celu(input, alpha=1.0, *, out=None):
-    """Each element; alpha * (exp(x / alpha) - 1) where it is negative.
+    """x; alpha * (exp(x / alpha) - 1) where x is negative.
 
     Args:
         input: (*).
@@ -214,7 +214,7 @@ def call_celu(self, alpha=1.0):
 
 op_celu_ = _define("aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)", ("pointwise",))
 def celu_(input, alpha=1.0):
-    """In place: Each element; alpha * (exp(x / alpha) - 1) where it is negative.
+    """In place: x; alpha * (exp(x / alpha) - 1) where x is negative.
 
     Args:
         input: (*).
@@ -353,7 +353,7 @@ op_hardshrink_out = _define(
     "aten::hardshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def hardshrink(input, lambd=0.5, *, out=None):
-    """Each element, and zero in place of those in [-lambd, lambd].
+    """Each element; zero where it is in [-lambd, lambd].
 
     Args:
         input: (*), floating.
@@ -375,7 +375,7 @@ def hardshrink(input, lambd=0.5, *, out=None):
     except Exception as error: return _refuse(error, "hardshrink", hardshrink, locals())
 
 def Tensor_hardshrink(self, lambd=0.5):
-    """Each element, and zero in place of those in [-lambd, lambd]. See gt.hardshrink."""
+    """Each element; zero where it is in [-lambd, lambd]. See gt.hardshrink."""
     try:
         short = op_hardshrink.table.short.get(self._geometry)
         if short is not None and (made := short(self, lambd)) is not None:
@@ -503,7 +503,7 @@ op_threshold_out = _define(
     "aten::threshold.out(Tensor self, Scalar threshold, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def threshold(input, threshold, value, *, out=None):
-    """Each element, and value in place of those that are not above the threshold.
+    """Each element; value where it is not above the threshold.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -537,7 +537,7 @@ op_threshold_ = _define(
     "aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)",
     ("pointwise",))
 def threshold_(input, threshold, value):
-    """In place: Each element, and value in place of those that are not above the threshold.
+    """In place: Each element; value where it is not above the threshold.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -576,7 +576,8 @@ def call__prelu_kernel(self, weight):
 
 op_prelu = _define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
 def prelu(input, weight):
-    """Each element; times the weight of its channel, dimension 1, where it is negative.
+    """Each element, multiplied by the weight of its channel (dimension 1) where it is
+    negative.
 
     Args:
         input: (*).
@@ -661,8 +662,8 @@ op_rrelu = _define(
     "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
     ("nondeterministic_seeded", "pointwise",))
 def rrelu(input, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
-    """Each element; times a slope between lower and upper where it is negative, random in
-    training.
+    """Each element, multiplied by a slope between lower and upper where it is negative; the
+    slope is random in training.
 
     Args:
         input: (*).

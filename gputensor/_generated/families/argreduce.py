@@ -18,8 +18,7 @@ op_argmax_out = _define(
     "aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Index of the largest element, the first of equal ones; of a NaN if there is one. Over
-    all
+    """Index of the largest element, the first of equal ones, or of the first NaN. Over all
 
     Args:
         input: (*), any dtype but bool and complex; the result is int64.
@@ -50,8 +49,8 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     except Exception as error: return _refuse(error, "argmax", argmax, locals())
 
 def Tensor_argmax(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Index of the largest element, the first of equal ones; of a NaN if there is one. Over
-    all See gt.argmax."""
+    """Index of the largest element, the first of equal ones, or of the first NaN. Over all
+    See gt.argmax."""
     try:
         if axis is not None:
             dim = _axis("argmax", dim, axis)
@@ -136,8 +135,8 @@ op_max_out = _define(
     ("pointwise",))
 Results_max = _named("max", "values indices")
 def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
-    """Largest element of all; along dim with its index, the first of equal ones; of two
-    tensors.
+    """Largest element of all; with dim also its index, the first of equal ones; or
+    elementwise maximum of two tensors.
 
     Args:
         input: (*).
@@ -148,7 +147,7 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     Gradient: value_selecting_backward(grad, dim, indices, input.shape, keepdim)
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.max.
 
-    NaN if there is one.
+    NaN if any element is NaN.
 
     >>> gt.max(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)[1]
     tensor([1, 0])"""
@@ -193,8 +192,8 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     except Exception as error: return _refuse(error, "max", max, locals())
 
 def Tensor_max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
-    """Largest element of all; along dim with its index, the first of equal ones; of two
-    tensors. See gt.max."""
+    """Largest element of all; with dim also its index, the first of equal ones; or
+    elementwise maximum of two tensors. See gt.max."""
     try:
         if axis is not None:
             dim = _axis("max", dim, axis)
@@ -238,7 +237,8 @@ op_min_out = _define(
     ("pointwise",))
 Results_min = _named("min", "values indices")
 def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
-    """Smallest element of all; along dim with its index; of two tensors. As max.
+    """Smallest element of all; with dim also its index; or elementwise minimum of two
+    tensors. See max.
 
     Args:
         input: (*).
@@ -289,8 +289,8 @@ def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     except Exception as error: return _refuse(error, "min", min, locals())
 
 def Tensor_min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
-    """Smallest element of all; along dim with its index; of two tensors. As max. See
-    gt.min."""
+    """Smallest element of all; with dim also its index; or elementwise minimum of two
+    tensors. See max. See gt.min."""
     try:
         if axis is not None:
             dim = _axis("min", dim, axis)
@@ -326,7 +326,7 @@ op_aminmax_out = _define(
     ("reduction",))
 Results_aminmax = _named("aminmax", "min max")
 def aminmax(input, *, dim=None, keepdim=False, out=None, axis=None, keepdims=None):
-    """Smallest and largest element, of all or along dim.
+    """Smallest and largest element, over all elements or along dim.
 
     Args:
         input: (*).
@@ -355,7 +355,7 @@ def aminmax(input, *, dim=None, keepdim=False, out=None, axis=None, keepdims=Non
     except Exception as error: return _refuse(error, "aminmax", aminmax, locals())
 
 def Tensor_aminmax(self, *, dim=None, keepdim=False, axis=None, keepdims=None):
-    """Smallest and largest element, of all or along dim. See gt.aminmax."""
+    """Smallest and largest element, over all elements or along dim. See gt.aminmax."""
     try:
         if axis is not None:
             dim = _axis("aminmax", dim, axis)

@@ -104,7 +104,7 @@ op_addbmm = _define(
 op_addbmm_out = _define(
     "aten::addbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
-    """beta * input + alpha * the sum of the products of two batches of matrices.
+    """beta * input + alpha * (sum over the batch of batch1 @ batch2).
 
     Args:
         input: (*).
@@ -128,8 +128,7 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
     except Exception as error: return _refuse(error, "addbmm", addbmm, locals())
 
 def Tensor_addbmm(self, batch1, batch2, *, beta=1, alpha=1):
-    """beta * self + alpha * the sum of the products of two batches of matrices. See
-    gt.addbmm."""
+    """beta * self + alpha * (sum over the batch of batch1 @ batch2). See gt.addbmm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
@@ -139,8 +138,8 @@ def Tensor_addbmm(self, batch1, batch2, *, beta=1, alpha=1):
 op_addbmm_ = _define(
     "aten::addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
-    """In place: beta * self + alpha * the sum of the products of two batches of matrices.
-    See gt.addbmm."""
+    """In place: beta * self + alpha * (sum over the batch of batch1 @ batch2). See
+    gt.addbmm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep

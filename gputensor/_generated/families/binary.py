@@ -44,6 +44,10 @@ def add(input, other, *, alpha=1, out=None):
                 short = op_add_Tensor.table.short.get(key)
                 if short is not None and (made := short(input, other)) is not None:
                     return made
+            elif type(alpha) is float and type(other) not in NUMBERS and out is None:
+                short = op_add_Tensor.table.short.get((input._geometry, other._geometry, float))
+                if short is not None and (made := short(input, other, alpha)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = (_coerced_swapped if alpha == 1 else _coerced)(input, other)
@@ -71,6 +75,10 @@ def Tensor_add(self, other, *, alpha=1):
                 key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
                 short = op_add_Tensor.table.short.get(key)
                 if short is not None and (made := short(self, other)) is not None:
+                    return made
+            elif type(alpha) is float and type(other) not in NUMBERS:
+                short = op_add_Tensor.table.short.get((self._geometry, other._geometry, float))
+                if short is not None and (made := short(self, other, alpha)) is not None:
                     return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
@@ -103,6 +111,10 @@ def call_add_Tensor(self, other, alpha=1):
         key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
         short = op_add_Tensor.table.short.get(key)
         if short is not None and (made := short(self, other)) is not None:
+            return made
+    elif type(alpha) is float and type(other) not in NUMBERS:
+        short = op_add_Tensor.table.short.get((self._geometry, other._geometry, float))
+        if short is not None and (made := short(self, other, alpha)) is not None:
             return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
@@ -197,6 +209,10 @@ def sub(input, other, *, alpha=1, out=None):
                 short = op_sub_Tensor.table.short.get(key)
                 if short is not None and (made := short(input, other)) is not None:
                     return made
+            elif type(alpha) is float and type(other) not in NUMBERS and out is None:
+                short = op_sub_Tensor.table.short.get((input._geometry, other._geometry, float))
+                if short is not None and (made := short(input, other, alpha)) is not None:
+                    return made
             key_set = input._keys if type(other) in NUMBERS else input._keys | other._keys
         except AttributeError:
             key_set, input, other = _coerced_either(input, other)
@@ -224,6 +240,10 @@ def Tensor_sub(self, other, *, alpha=1):
                 key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
                 short = op_sub_Tensor.table.short.get(key)
                 if short is not None and (made := short(self, other)) is not None:
+                    return made
+            elif type(alpha) is float and type(other) not in NUMBERS:
+                short = op_sub_Tensor.table.short.get((self._geometry, other._geometry, float))
+                if short is not None and (made := short(self, other, alpha)) is not None:
                     return made
             key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
         except AttributeError:
@@ -268,6 +288,10 @@ def call_sub_Tensor(self, other, alpha=1):
         key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
         short = op_sub_Tensor.table.short.get(key)
         if short is not None and (made := short(self, other)) is not None:
+            return made
+    elif type(alpha) is float and type(other) not in NUMBERS:
+        short = op_sub_Tensor.table.short.get((self._geometry, other._geometry, float))
+        if short is not None and (made := short(self, other, alpha)) is not None:
             return made
     include, keep = _state.get()
     key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
@@ -872,7 +896,7 @@ op_minimum_out = _define(
     "aten::minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
 def minimum(input, other, *, out=None):
-    """The smaller of each pair of elements; NaN if one of them is.
+    """The smaller element of each pair; NaN if either is NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -908,7 +932,7 @@ def minimum(input, other, *, out=None):
     except Exception as error: return _refuse(error, "minimum", minimum, locals())
 
 def Tensor_minimum(self, other):
-    """The smaller of each pair of elements; NaN if one of them is. See gt.minimum."""
+    """The smaller element of each pair; NaN if either is NaN. See gt.minimum."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -940,7 +964,7 @@ op_maximum_out = _define(
     "aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "other",))
 def maximum(input, other, *, out=None):
-    """The larger of each pair of elements; NaN if one of them is.
+    """The larger element of each pair; NaN if either is NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -976,7 +1000,7 @@ def maximum(input, other, *, out=None):
     except Exception as error: return _refuse(error, "maximum", maximum, locals())
 
 def Tensor_maximum(self, other):
-    """The larger of each pair of elements; NaN if one of them is. See gt.maximum."""
+    """The larger element of each pair; NaN if either is NaN. See gt.maximum."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1206,7 +1230,7 @@ op_float_power__Scalar = _define(
     "aten::float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_float_power_(self, exponent):
-    """pow in place of a tensor of float64 or complex128.
+    """pow in place, for a tensor of float64 or complex128.
 
     Args:
         self: (*).
@@ -1236,7 +1260,7 @@ op_fmod_Scalar_out = _define(
     "aten::fmod.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def fmod(input, other, *, out=None):
-    """Remainder of each quotient that is rounded to zero: of the sign of input.
+    """Remainder of the division rounded to zero; it has the sign of input.
 
     Args:
         input: (*), promoted to a common dtype, which is neither bool nor complex.
@@ -1270,8 +1294,7 @@ def fmod(input, other, *, out=None):
     except Exception as error: return _refuse(error, "fmod", fmod, locals())
 
 def Tensor_fmod(self, other):
-    """Remainder of each quotient that is rounded to zero: of the sign of self. See
-    gt.fmod."""
+    """Remainder of the division rounded to zero; it has the sign of self. See gt.fmod."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1293,8 +1316,8 @@ op_fmod__Scalar = _define(
     "aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_fmod_(self, other):
-    """In place: Remainder of each quotient that is rounded to zero: of the sign of self.
-    See gt.fmod."""
+    """In place: Remainder of the division rounded to zero; it has the sign of self. See
+    gt.fmod."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1328,7 +1351,7 @@ op_remainder_Scalar_Tensor_out = _define(
     "aten::remainder.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def remainder(input, other, *, out=None):
-    """Remainder of each quotient that is rounded down: of the sign of other.
+    """Remainder of the division rounded down; it has the sign of other.
 
     Args:
         input: (*), promoted to a common dtype, which is neither bool nor complex.
@@ -1365,7 +1388,7 @@ def remainder(input, other, *, out=None):
     except Exception as error: return _refuse(error, "remainder", remainder, locals())
 
 def Tensor_remainder(self, other):
-    """Remainder of each quotient that is rounded down: of the sign of other. See
+    """Remainder of the division rounded down; it has the sign of other. See
     gt.remainder."""
     try:
         try:
@@ -1433,7 +1456,7 @@ op_remainder__Scalar = _define(
     "aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_remainder_(self, other):
-    """In place: Remainder of each quotient that is rounded down: of the sign of other. See
+    """In place: Remainder of the division rounded down; it has the sign of other. See
     gt.remainder."""
     try:
         try:
@@ -1476,7 +1499,7 @@ op_floor_divide_Scalar = _define("aten::floor_divide.Scalar(Tensor self, Scalar 
 op_floor_divide_Scalar_out = _define(
     "aten::floor_divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)")
 def floor_divide(input, other, *, out=None):
-    """Quotient of each pair of elements, rounded down, as `//` spells it.
+    """Quotient of each pair of elements, rounded down, as by the operator `//`.
 
     Args:
         input: (*) or number, broadcast with the others.
@@ -1500,7 +1523,7 @@ def floor_divide(input, other, *, out=None):
     except Exception as error: return _refuse(error, "floor_divide", floor_divide, locals())
 
 def Tensor_floor_divide(self, other):
-    """Quotient of each pair of elements, rounded down, as `//` spells it. See
+    """Quotient of each pair of elements, rounded down, as by the operator `//`. See
     gt.floor_divide."""
     try:
         try:
@@ -1553,7 +1576,7 @@ op_atan2_out = _define(
     "aten::atan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def atan2(input, other, *, out=None):
-    """Angle of each point (other, input), of the quadrant that it is in.
+    """Angle of each point (other, input) in (-pi, pi].
 
     Args:
         input: (*), promoted to a common dtype, integers and bool to the default float; not
@@ -1583,7 +1606,7 @@ def atan2(input, other, *, out=None):
     except Exception as error: return _refuse(error, "atan2", atan2, locals())
 
 def Tensor_atan2(self, other):
-    """Angle of each point (other, self), of the quadrant that it is in. See gt.atan2."""
+    """Angle of each point (other, self) in (-pi, pi]. See gt.atan2."""
     try:
         key = (self._geometry, other._geometry)
         short = op_atan2.table.short.get(key)
@@ -1596,8 +1619,7 @@ def Tensor_atan2(self, other):
 
 op_atan2_ = _define("aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_atan2_(self, other):
-    """In place: Angle of each point (other, self), of the quadrant that it is in. See
-    gt.atan2."""
+    """In place: Angle of each point (other, self) in (-pi, pi]. See gt.atan2."""
     try:
         key = (self._geometry, other._geometry)
         short = op_atan2_.table.short.get(key)
@@ -1687,7 +1709,7 @@ op_copysign_Scalar_out = _define(
     "aten::copysign.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def copysign(input, other, *, out=None):
-    """The size of each element of input with the sign of other's.
+    """The absolute value of each element of input with the sign of other.
 
     Args:
         input: (*), promoted to a common dtype, integers and bool to the default float; not
@@ -1722,7 +1744,8 @@ def copysign(input, other, *, out=None):
     except Exception as error: return _refuse(error, "copysign", copysign, locals())
 
 def Tensor_copysign(self, other):
-    """The size of each element of self with the sign of other's. See gt.copysign."""
+    """The absolute value of each element of self with the sign of other. See
+    gt.copysign."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1744,7 +1767,7 @@ op_copysign__Scalar = _define(
     "aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_copysign_(self, other):
-    """In place: The size of each element of self with the sign of other's. See
+    """In place: The absolute value of each element of self with the sign of other. See
     gt.copysign."""
     try:
         try:
@@ -1765,7 +1788,7 @@ op_fmax_out = _define(
     "aten::fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def fmax(input, other, *, out=None):
-    """The larger of each pair of elements; where one of them is NaN, the other.
+    """The larger element of each pair, ignoring NaN; NaN if both are NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -1794,8 +1817,7 @@ def fmax(input, other, *, out=None):
     except Exception as error: return _refuse(error, "fmax", fmax, locals())
 
 def Tensor_fmax(self, other):
-    """The larger of each pair of elements; where one of them is NaN, the other. See
-    gt.fmax."""
+    """The larger element of each pair, ignoring NaN; NaN if both are NaN. See gt.fmax."""
     try:
         key = (self._geometry, other._geometry)
         short = op_fmax.table.short.get(key)
@@ -1811,7 +1833,7 @@ op_fmin_out = _define(
     "aten::fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def fmin(input, other, *, out=None):
-    """The smaller of each pair of elements; where one of them is NaN, the other.
+    """The smaller element of each pair, ignoring NaN; NaN if both are NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -1840,8 +1862,7 @@ def fmin(input, other, *, out=None):
     except Exception as error: return _refuse(error, "fmin", fmin, locals())
 
 def Tensor_fmin(self, other):
-    """The smaller of each pair of elements; where one of them is NaN, the other. See
-    gt.fmin."""
+    """The smaller element of each pair, ignoring NaN; NaN if both are NaN. See gt.fmin."""
     try:
         key = (self._geometry, other._geometry)
         short = op_fmin.table.short.get(key)
@@ -1857,7 +1878,7 @@ op_nextafter_out = _define(
     "aten::nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def nextafter(input, other, *, out=None):
-    """The number next to each element of input towards other's.
+    """The next representable number after each element of input, in the direction of other.
 
     Args:
         input: (*), promoted to a common dtype, which is floating.
@@ -1883,7 +1904,8 @@ def nextafter(input, other, *, out=None):
     except Exception as error: return _refuse(error, "nextafter", nextafter, locals())
 
 def Tensor_nextafter(self, other):
-    """The number next to each element of self towards other's. See gt.nextafter."""
+    """The next representable number after each element of self, in the direction of other.
+    See gt.nextafter."""
     try:
         key = (self._geometry, other._geometry)
         short = op_nextafter.table.short.get(key)
@@ -1898,8 +1920,8 @@ op_nextafter_ = _define(
     "aten::nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_nextafter_(self, other):
-    """In place: The number next to each element of self towards other's. See
-    gt.nextafter."""
+    """In place: The next representable number after each element of self, in the direction
+    of other. See gt.nextafter."""
     try:
         key = (self._geometry, other._geometry)
         short = op_nextafter_.table.short.get(key)
@@ -2176,8 +2198,8 @@ op_heaviside_out = _define(
     "aten::heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def heaviside(input, values, *, out=None):
-    """Where input is 0 the element of values, else 0 for negative numbers and 1 for positive
-    ones.
+    """The Heaviside step function, 0 for negative and 1 for positive elements; values where
+    input is 0.
 
     Args:
         input: (*), any dtype but complex.
@@ -2203,8 +2225,8 @@ def heaviside(input, values, *, out=None):
     except Exception as error: return _refuse(error, "heaviside", heaviside, locals())
 
 def Tensor_heaviside(self, values):
-    """Where self is 0 the element of values, else 0 for negative numbers and 1 for positive
-    ones. See gt.heaviside."""
+    """The Heaviside step function, 0 for negative and 1 for positive elements; values where
+    self is 0. See gt.heaviside."""
     try:
         key = (self._geometry, values._geometry)
         short = op_heaviside.table.short.get(key)
@@ -2219,8 +2241,8 @@ op_heaviside_ = _define(
     "aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_heaviside_(self, values):
-    """In place: Where self is 0 the element of values, else 0 for negative numbers and 1
-    for positive ones. See gt.heaviside."""
+    """In place: The Heaviside step function, 0 for negative and 1 for positive elements;
+    values where self is 0. See gt.heaviside."""
     try:
         key = (self._geometry, values._geometry)
         short = op_heaviside_.table.short.get(key)
@@ -2250,7 +2272,7 @@ op_bitwise_and_Scalar_Tensor_out = _define(
     "aten::bitwise_and.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_and(input, other, *, out=None):
-    """Bitwise and of each pair of elements; of bool, the logical one.
+    """Bitwise and of each pair of elements; logical and for bool.
 
     Args:
         input: (*), promoted to a common dtype, bool or an integer.
@@ -2283,8 +2305,7 @@ def bitwise_and(input, other, *, out=None):
     except Exception as error: return _refuse(error, "bitwise_and", bitwise_and, locals())
 
 def Tensor_bitwise_and(self, other):
-    """Bitwise and of each pair of elements; of bool, the logical one. See
-    gt.bitwise_and."""
+    """Bitwise and of each pair of elements; logical and for bool. See gt.bitwise_and."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2334,7 +2355,7 @@ op_bitwise_and__Scalar = _define(
     "aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_and_(self, other):
-    """In place: Bitwise and of each pair of elements; of bool, the logical one. See
+    """In place: Bitwise and of each pair of elements; logical and for bool. See
     gt.bitwise_and."""
     try:
         try:
@@ -2386,7 +2407,7 @@ op_bitwise_or_Scalar_Tensor_out = _define(
     "aten::bitwise_or.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_or(input, other, *, out=None):
-    """Bitwise or of each pair of elements; of bool, the logical one.
+    """Bitwise or of each pair of elements; logical or for bool.
 
     Args:
         input: (*), promoted to a common dtype, bool or an integer.
@@ -2419,7 +2440,7 @@ def bitwise_or(input, other, *, out=None):
     except Exception as error: return _refuse(error, "bitwise_or", bitwise_or, locals())
 
 def Tensor_bitwise_or(self, other):
-    """Bitwise or of each pair of elements; of bool, the logical one. See gt.bitwise_or."""
+    """Bitwise or of each pair of elements; logical or for bool. See gt.bitwise_or."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2469,7 +2490,7 @@ op_bitwise_or__Scalar = _define(
     "aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_or_(self, other):
-    """In place: Bitwise or of each pair of elements; of bool, the logical one. See
+    """In place: Bitwise or of each pair of elements; logical or for bool. See
     gt.bitwise_or."""
     try:
         try:
@@ -2521,7 +2542,7 @@ op_bitwise_xor_Scalar_Tensor_out = _define(
     "aten::bitwise_xor.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_xor(input, other, *, out=None):
-    """Bitwise exclusive or of each pair of elements; of bool, the logical one.
+    """Bitwise exclusive or of each pair of elements; logical exclusive or for bool.
 
     Args:
         input: (*), promoted to a common dtype, bool or an integer.
@@ -2554,7 +2575,7 @@ def bitwise_xor(input, other, *, out=None):
     except Exception as error: return _refuse(error, "bitwise_xor", bitwise_xor, locals())
 
 def Tensor_bitwise_xor(self, other):
-    """Bitwise exclusive or of each pair of elements; of bool, the logical one. See
+    """Bitwise exclusive or of each pair of elements; logical exclusive or for bool. See
     gt.bitwise_xor."""
     try:
         try:
@@ -2605,8 +2626,8 @@ op_bitwise_xor__Scalar = _define(
     "aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_xor_(self, other):
-    """In place: Bitwise exclusive or of each pair of elements; of bool, the logical one.
-    See gt.bitwise_xor."""
+    """In place: Bitwise exclusive or of each pair of elements; logical exclusive or for
+    bool. See gt.bitwise_xor."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2657,7 +2678,8 @@ op_bitwise_left_shift_Scalar_Tensor_out = _define(
     "aten::bitwise_left_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_left_shift(input, other, *, out=None):
-    """Each element shifted to the left; by negative numbers or all bits, 0.
+    """Each element shifted to the left; 0 for a shift that is negative or at least the
+    number of bits.
 
     Args:
         input: (*), promoted to a common dtype, which is an integer.
@@ -2691,8 +2713,8 @@ def bitwise_left_shift(input, other, *, out=None):
         return _refuse(error, "bitwise_left_shift", bitwise_left_shift, locals())
 
 def Tensor_bitwise_left_shift(self, other):
-    """Each element shifted to the left; by negative numbers or all bits, 0. See
-    gt.bitwise_left_shift."""
+    """Each element shifted to the left; 0 for a shift that is negative or at least the
+    number of bits. See gt.bitwise_left_shift."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2747,8 +2769,8 @@ op_bitwise_left_shift__Tensor_Scalar = _define(
     "aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_left_shift_(self, other):
-    """In place: Each element shifted to the left; by negative numbers or all bits, 0. See
-    gt.bitwise_left_shift."""
+    """In place: Each element shifted to the left; 0 for a shift that is negative or at
+    least the number of bits. See gt.bitwise_left_shift."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2801,8 +2823,8 @@ op_bitwise_right_shift_Scalar_Tensor_out = _define(
     "aten::bitwise_right_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_right_shift(input, other, *, out=None):
-    """Each element shifted to the right, filled with its sign; by negative numbers or all
-    bits, nothing else is left.
+    """Each element shifted to the right and filled with its sign bit; only sign bits for a
+    shift that is negative or at least the number of bits.
 
     Args:
         input: (*), promoted to a common dtype, which is an integer.
@@ -2836,8 +2858,8 @@ def bitwise_right_shift(input, other, *, out=None):
         return _refuse(error, "bitwise_right_shift", bitwise_right_shift, locals())
 
 def Tensor_bitwise_right_shift(self, other):
-    """Each element shifted to the right, filled with its sign; by negative numbers or all
-    bits, nothing else is left. See gt.bitwise_right_shift."""
+    """Each element shifted to the right and filled with its sign bit; only sign bits for a
+    shift that is negative or at least the number of bits. See gt.bitwise_right_shift."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -2892,8 +2914,9 @@ op_bitwise_right_shift__Tensor_Scalar = _define(
     "aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_bitwise_right_shift_(self, other):
-    """In place: Each element shifted to the right, filled with its sign; by negative
-    numbers or all bits, nothing else is left. See gt.bitwise_right_shift."""
+    """In place: Each element shifted to the right and filled with its sign bit; only sign
+    bits for a shift that is negative or at least the number of bits. See
+    gt.bitwise_right_shift."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)

@@ -17,7 +17,7 @@ op_frexp_Tensor_out = _define(
     ("pointwise",))
 Results_frexp = _named("frexp", "mantissa exponent")
 def frexp(input, *, out=None):
-    """Numbers in [0.5, 1) and the powers of 2 that they are to be multiplied by.
+    """Mantissas in [0.5, 1) and exponents of 2 whose product is input.
 
     Args:
         input: (*).
@@ -40,8 +40,7 @@ def frexp(input, *, out=None):
     except Exception as error: return _refuse(error, "frexp", frexp, locals())
 
 def Tensor_frexp(self):
-    """Numbers in [0.5, 1) and the powers of 2 that they are to be multiplied by. See
-    gt.frexp."""
+    """Mantissas in [0.5, 1) and exponents of 2 whose product is self. See gt.frexp."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -53,7 +52,7 @@ op_hash_tensor = _define(
 op_hash_tensor_out = _define(
     "aten::hash_tensor.out(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0, Tensor(a!) out) -> Tensor(a!)")
 def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None, axis=None, keepdims=None):
-    """The exclusive or of the elements' 64 bits, along dimensions or of all.
+    """The exclusive or of the elements' 64 bits, over all elements or along dimensions.
 
     Args:
         input: (*).
@@ -76,7 +75,7 @@ def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None, axis=None, ke
     except Exception as error: return _refuse(error, "hash_tensor", hash_tensor, locals())
 
 def Tensor_hash_tensor(self, dim=(), *, keepdim=False, mode=0, axis=None, keepdims=None):
-    """The exclusive or of the elements' 64 bits, along dimensions or of all. See
+    """The exclusive or of the elements' 64 bits, over all elements or along dimensions. See
     gt.hash_tensor."""
     try:
         if axis is not None:

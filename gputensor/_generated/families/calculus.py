@@ -41,7 +41,7 @@ op_diff = _define(
 op_diff_out = _define(
     "aten::diff.out(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor(a!) out) -> Tensor(a!)")
 def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None, axis=None):
-    """Differences of neighbours along a dimension, n times.
+    """Differences of neighbouring elements along a dimension, taken n times.
 
     Args:
         input: (*).
@@ -70,7 +70,8 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "diff", diff, locals())
 
 def Tensor_diff(self, n=1, dim=-1, prepend=None, append=None, *, axis=None):
-    """Differences of neighbours along a dimension, n times. See gt.diff."""
+    """Differences of neighbouring elements along a dimension, taken n times. See
+    gt.diff."""
     try:
         if axis is not None:
             dim = axis

@@ -22,7 +22,7 @@ op_eq_Scalar_out = _define(
     "aten::eq.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def eq(input, other, *, out=None):
-    """Whether input == other for each pair of elements.
+    """True where input == other.
 
     Args:
         input: (*), promoted to a common dtype.
@@ -55,7 +55,7 @@ def eq(input, other, *, out=None):
     except Exception as error: return _refuse(error, "eq", eq, locals())
 
 def Tensor_eq(self, other):
-    """Whether self == other for each pair of elements. See gt.eq."""
+    """True where self == other. See gt.eq."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -104,7 +104,7 @@ op_eq__Scalar = _define(
     "aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_eq_(self, other):
-    """In place: Whether self == other for each pair of elements. See gt.eq."""
+    """In place: True where self == other. See gt.eq."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -132,7 +132,7 @@ op_ne_Scalar_out = _define(
     "aten::ne.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def ne(input, other, *, out=None):
-    """Whether input != other for each pair of elements.
+    """True where input != other.
 
     Args:
         input: (*), promoted to a common dtype.
@@ -165,7 +165,7 @@ def ne(input, other, *, out=None):
     except Exception as error: return _refuse(error, "ne", ne, locals())
 
 def Tensor_ne(self, other):
-    """Whether self != other for each pair of elements. See gt.ne."""
+    """True where self != other. See gt.ne."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -214,7 +214,7 @@ op_ne__Scalar = _define(
     "aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_ne_(self, other):
-    """In place: Whether self != other for each pair of elements. See gt.ne."""
+    """In place: True where self != other. See gt.ne."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -265,7 +265,7 @@ op_lt_Scalar_out = _define(
     "aten::lt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def lt(input, other, *, out=None):
-    """Whether input < other for each pair of elements.
+    """True where input < other.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -298,7 +298,7 @@ def lt(input, other, *, out=None):
     except Exception as error: return _refuse(error, "lt", lt, locals())
 
 def Tensor_lt(self, other):
-    """Whether self < other for each pair of elements. See gt.lt."""
+    """True where self < other. See gt.lt."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -347,7 +347,7 @@ op_lt__Scalar = _define(
     "aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_lt_(self, other):
-    """In place: Whether self < other for each pair of elements. See gt.lt."""
+    """In place: True where self < other. See gt.lt."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -396,7 +396,7 @@ op_le_Scalar_out = _define(
     "aten::le.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def le(input, other, *, out=None):
-    """Whether input <= other for each pair of elements.
+    """True where input <= other.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -429,7 +429,7 @@ def le(input, other, *, out=None):
     except Exception as error: return _refuse(error, "le", le, locals())
 
 def Tensor_le(self, other):
-    """Whether self <= other for each pair of elements. See gt.le."""
+    """True where self <= other. See gt.le."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -478,7 +478,7 @@ op_le__Scalar = _define(
     "aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_le_(self, other):
-    """In place: Whether self <= other for each pair of elements. See gt.le."""
+    """In place: True where self <= other. See gt.le."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -529,7 +529,7 @@ op_gt_Scalar_out = _define(
     "aten::gt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def gt(input, other, *, out=None):
-    """Whether input > other for each pair of elements.
+    """True where input > other.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -562,7 +562,7 @@ def gt(input, other, *, out=None):
     except Exception as error: return _refuse(error, "gt", gt, locals())
 
 def Tensor_gt(self, other):
-    """Whether self > other for each pair of elements. See gt.gt."""
+    """True where self > other. See gt.gt."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -611,7 +611,7 @@ op_gt__Scalar = _define(
     "aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_gt_(self, other):
-    """In place: Whether self > other for each pair of elements. See gt.gt."""
+    """In place: True where self > other. See gt.gt."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -662,7 +662,7 @@ op_ge_Scalar_out = _define(
     "aten::ge.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def ge(input, other, *, out=None):
-    """Whether input >= other for each pair of elements.
+    """True where input >= other.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -695,7 +695,7 @@ def ge(input, other, *, out=None):
     except Exception as error: return _refuse(error, "ge", ge, locals())
 
 def Tensor_ge(self, other):
-    """Whether self >= other for each pair of elements. See gt.ge."""
+    """True where self >= other. See gt.ge."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -744,7 +744,7 @@ op_ge__Scalar = _define(
     "aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_ge_(self, other):
-    """In place: Whether self >= other for each pair of elements. See gt.ge."""
+    """In place: True where self >= other. See gt.ge."""
     try:
         try:
             key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -789,7 +789,7 @@ op_logical_and_out = _define(
     "aten::logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logical_and(input, other, *, out=None):
-    """Whether both elements of each pair are not zero.
+    """True where neither operand is zero.
 
     Args:
         input: (*), promoted to a common dtype.
@@ -815,7 +815,7 @@ def logical_and(input, other, *, out=None):
     except Exception as error: return _refuse(error, "logical_and", logical_and, locals())
 
 def Tensor_logical_and(self, other):
-    """Whether both elements of each pair are not zero. See gt.logical_and."""
+    """True where neither operand is zero. See gt.logical_and."""
     try:
         key = (self._geometry, other._geometry)
         short = op_logical_and.table.short.get(key)
@@ -830,7 +830,7 @@ op_logical_and_ = _define(
     "aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_logical_and_(self, other):
-    """In place: Whether both elements of each pair are not zero. See gt.logical_and."""
+    """In place: True where neither operand is zero. See gt.logical_and."""
     try:
         key = (self._geometry, other._geometry)
         short = op_logical_and_.table.short.get(key)
@@ -848,7 +848,7 @@ op_logical_or_out = _define(
     "aten::logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logical_or(input, other, *, out=None):
-    """Whether an element of each pair is not zero.
+    """True where at least one operand is not zero.
 
     Args:
         input: (*), promoted to a common dtype.
@@ -874,7 +874,7 @@ def logical_or(input, other, *, out=None):
     except Exception as error: return _refuse(error, "logical_or", logical_or, locals())
 
 def Tensor_logical_or(self, other):
-    """Whether an element of each pair is not zero. See gt.logical_or."""
+    """True where at least one operand is not zero. See gt.logical_or."""
     try:
         key = (self._geometry, other._geometry)
         short = op_logical_or.table.short.get(key)
@@ -898,7 +898,7 @@ op_logical_or_ = _define(
     "aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_logical_or_(self, other):
-    """In place: Whether an element of each pair is not zero. See gt.logical_or."""
+    """In place: True where at least one operand is not zero. See gt.logical_or."""
     try:
         key = (self._geometry, other._geometry)
         short = op_logical_or_.table.short.get(key)
@@ -916,7 +916,7 @@ op_logical_xor_out = _define(
     "aten::logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logical_xor(input, other, *, out=None):
-    """Whether one element of each pair is, and not both, not zero.
+    """True where exactly one operand is not zero.
 
     Args:
         input: (*), promoted to a common dtype.
@@ -942,7 +942,7 @@ def logical_xor(input, other, *, out=None):
     except Exception as error: return _refuse(error, "logical_xor", logical_xor, locals())
 
 def Tensor_logical_xor(self, other):
-    """Whether one element of each pair is, and not both, not zero. See gt.logical_xor."""
+    """True where exactly one operand is not zero. See gt.logical_xor."""
     try:
         key = (self._geometry, other._geometry)
         short = op_logical_xor.table.short.get(key)
@@ -957,8 +957,7 @@ op_logical_xor_ = _define(
     "aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_logical_xor_(self, other):
-    """In place: Whether one element of each pair is, and not both, not zero. See
-    gt.logical_xor."""
+    """In place: True where exactly one operand is not zero. See gt.logical_xor."""
     try:
         key = (self._geometry, other._geometry)
         short = op_logical_xor_.table.short.get(key)
@@ -972,8 +971,8 @@ def Tensor_logical_xor_(self, other):
 op_isclose = _define(
     "aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor")
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether abs(input - other) <= atol + rtol * abs(other) for each pair of elements, of
-    one dtype.
+    """True where abs(input - other) <= atol + rtol * abs(other). Both operands have one
+    dtype.
 
     Args:
         input: (*).
@@ -1001,7 +1000,7 @@ op_allclose = _define(
     "aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
     ("data_dependent_output",))
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether isclose holds for all pairs of elements.
+    """True if isclose holds for all elements.
 
     Args:
         input: (*).
@@ -1021,7 +1020,7 @@ op_equal = _define(
     "aten::equal(Tensor self, Tensor other) -> bool",
     ("data_dependent_output", "pointwise",))
 def equal(input, other):
-    """Whether both have the same sizes and equal elements.
+    """True if both tensors have equal sizes and equal elements.
 
     Args:
         input: (*).

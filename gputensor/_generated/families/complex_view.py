@@ -93,7 +93,7 @@ op_complex = _define("aten::complex(Tensor real, Tensor imag) -> Tensor")
 op_complex_out = _define(
     "aten::complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)")
 def complex(real, imag, *, out=None):
-    """Complex numbers of their real and their imaginary parts.
+    """Complex numbers from real and imaginary parts.
 
     Args:
         real: (*).
@@ -121,8 +121,7 @@ def call_complex(real, imag):
 op_polar = _define("aten::polar(Tensor abs, Tensor angle) -> Tensor")
 op_polar_out = _define("aten::polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)")
 def polar(abs, angle, *, out=None):
-    """Complex numbers of their absolute values and angles; of float16 too, as PyTorch is
-    not.
+    """Complex numbers from absolute values and angles. Takes float16 too, unlike PyTorch.
 
     Args:
         abs: (*).
@@ -143,7 +142,7 @@ def polar(abs, angle, *, out=None):
 
 op_real = _define("aten::real(Tensor(a) self) -> Tensor(a)")
 def real(input):
-    """The real parts; input where it is real.
+    """The real parts; input if it is real.
 
     Args:
         input: (*).
@@ -156,7 +155,7 @@ def real(input):
 
 @property
 def Tensor_real(self):
-    """The real parts; self where it is real. See gt.real."""
+    """The real parts; self if it is real. See gt.real."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -197,8 +196,8 @@ def call_imag(self):
 
 op_conj = _define("aten::conj(Tensor(a) self) -> Tensor(a)")
 def conj(input):
-    """The complex conjugate of each element; a view whose elements are turned when they are
-    read.
+    """The complex conjugate of each element, as a view that conjugates elements when they
+    are read.
 
     Args:
         input: (*).
@@ -243,7 +242,7 @@ op__neg_view_copy_out = _define(
 
 op_is_conj = _define("aten::is_conj(Tensor self) -> bool", ("reads_geometry",))
 def is_conj(input):
-    """True if the elements are yet to be conjugated.
+    """True if elements are conjugated when they are read.
 
     Args:
         input: (*).
@@ -257,7 +256,7 @@ Tensor_is_conj = is_conj
 
 op_is_neg = _define("aten::is_neg(Tensor self) -> bool", ("reads_geometry",))
 def is_neg(input):
-    """True if the elements are yet to be negated.
+    """True if elements are negated when they are read.
 
     Args:
         input: (*).

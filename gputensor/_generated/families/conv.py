@@ -12,7 +12,7 @@ op_convolution = _define(
 def convolution(
     input, weight, bias, stride, padding, dilation, transposed, output_padding, groups,
 ):
-    """Sums over windows of any number of dimensions, by the weights; channels_last is kept.
+    """The convolution over any number of dimensions; keeps channels_last.
 
     Args:
         input: (*).
@@ -89,7 +89,7 @@ op_conv1d = _define(
 op_conv1d_padding = _define(
     'aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor')
 def conv1d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=1):
-    """Sums over windows of 1 dimension, by the weights; padding also is 'same' or 'valid'.
+    """The convolution over 1 dimension; padding may be 'same' or 'valid'.
 
     Args:
         input: (*).
@@ -123,7 +123,7 @@ op_conv2d = _define(
 op_conv2d_padding = _define(
     'aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor')
 def conv2d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=1):
-    """Sums over windows of 2 dimensions, by the weights; padding also is 'same' or 'valid'.
+    """The convolution over 2 dimensions; padding may be 'same' or 'valid'.
 
     Args:
         input: (*).
@@ -157,7 +157,7 @@ op_conv3d = _define(
 op_conv3d_padding = _define(
     'aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor')
 def conv3d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=1):
-    """Sums over windows of 3 dimensions, by the weights; padding also is 'same' or 'valid'.
+    """The convolution over 3 dimensions; padding may be 'same' or 'valid'.
 
     Args:
         input: (*).
@@ -191,7 +191,7 @@ op_conv_transpose1d = _define(
 def conv_transpose1d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1,
 ):
-    """The adjoint of conv1d, which makes sizes larger by the stride.
+    """The transposed convolution over 1 dimension, the adjoint of conv1d.
 
     Args:
         input: (*).
@@ -220,7 +220,7 @@ op_conv_transpose2d_input = _define(
 def conv_transpose2d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1,
 ):
-    """The adjoint of conv2d, which makes sizes larger by the stride.
+    """The transposed convolution over 2 dimensions, the adjoint of conv2d.
 
     Args:
         input: (*).
@@ -249,7 +249,7 @@ op_conv_transpose3d_input = _define(
 def conv_transpose3d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1,
 ):
-    """The adjoint of conv3d, which makes sizes larger by the stride.
+    """The transposed convolution over 3 dimensions, the adjoint of conv3d.
 
     Args:
         input: (*).

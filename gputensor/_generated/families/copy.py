@@ -121,7 +121,7 @@ def Tensor_type_as(self, other):
 
 op_resolve_conj = _define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
 def resolve_conj(input):
-    """input if its elements lie in memory as they are, else a copy that is conjugated.
+    """input, or a copy conjugated in memory if input is conjugated when read.
 
     Args:
         input: (*).
@@ -135,7 +135,7 @@ Tensor_resolve_conj = resolve_conj
 
 op_resolve_neg = _define("aten::resolve_neg(Tensor(a) self) -> Tensor(a)")
 def resolve_neg(input):
-    """input if its elements lie in memory as they are, else a copy that is negated.
+    """input, or a copy negated in memory if input is negated when read.
 
     Args:
         input: (*).
@@ -150,7 +150,7 @@ Tensor_resolve_neg = resolve_neg
 op_contiguous = _define(
     "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)")
 def Tensor_contiguous(self, *, memory_format=_contiguous_format):
-    """self if it is dense in this memory format, else a copy that is.
+    """self if it is dense in this memory format, else a dense copy in that format.
 
     Args:
         self: (*).
@@ -189,9 +189,9 @@ def Tensor_to(
     self, *args, device=None, dtype=None, non_blocking=False, copy=False,
     memory_format=None, other=None,
 ):
-    """self with another dtype, device or memory format, itself where nothing changes:
-    to(dtype), to(device, dtype) or to(other). A memory_format that the strides suggest
-    already changes nothing; contiguous() promises one.
+    """self in another dtype, device or memory format: to(dtype), to(device, dtype) or
+    to(other). Returns self if nothing changes; a memory_format that self's strides suggest
+    already counts as no change.
 
     Args:
         self: (*).
@@ -224,6 +224,10 @@ def Tensor_to(
         if device is not None and type(device) is not _device:
             device = _device(device)
         if dtype is not None and device is None and other is None:
+            if non_blocking is False and copy is False and memory_format is None:
+                short = op_to_dtype.table.short.get((self._geometry, dtype))
+                if short is not None and (made := short(self)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_to_dtype.table[key_set](
@@ -262,6 +266,10 @@ def call_to_device(self, device, dtype, non_blocking=False, copy=False, memory_f
     )
 
 def call_to_dtype(self, dtype, non_blocking=False, copy=False, memory_format=None):
+    if non_blocking is False and copy is False and memory_format is None:
+        short = op_to_dtype.table.short.get((self._geometry, dtype))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_to_dtype.table[key_set](
@@ -282,6 +290,15 @@ def call__to_copy(
     self, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False,
     memory_format=None,
 ):
+    if (
+        layout is None
+        and pin_memory is None
+        and non_blocking is False
+        and memory_format is None
+    ):
+        short = op__to_copy.table.short.get((self._geometry, dtype, device))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__to_copy.table[key_set](
@@ -317,7 +334,7 @@ def call__local_scalar_dense(self):
 
 op_flip = _define("aten::flip(Tensor self, int[] dims) -> Tensor", ("core",))
 def flip(input, dims):
-    """A copy with the order of some dimensions reversed.
+    """A copy with the elements along these dimensions in reverse order.
 
     Args:
         input: (*).
@@ -334,7 +351,7 @@ def flip(input, dims):
     except Exception as error: return _refuse(error, "flip", flip, locals())
 
 def Tensor_flip(self, *args, dims=None):
-    """A copy with the order of some dimensions reversed. See gt.flip."""
+    """A copy with the elements along these dimensions in reverse order. See gt.flip."""
     try:
         if len(args) == 1:
             (dims,) = args

@@ -130,8 +130,8 @@ op_binary_cross_entropy_with_logits_out = _define(
 def binary_cross_entropy_with_logits(
     input, target, weight=None, pos_weight=None, reduction=1, *, out=None,
 ):
-    """binary_cross_entropy of the sigmoid, with no loss of digits; pos_weight counts
-    positives so often.
+    """binary_cross_entropy of the sigmoid, computed without loss of precision; pos_weight
+    is the weight of positive targets.
 
     Args:
         input: (*).
@@ -207,8 +207,8 @@ def call_l1_loss(self, target, reduction=1):
 op_kl_div = _define(
     "aten::kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor")
 def kl_div(input, target, reduction=1, *, log_target=False):
-    """target * (log(target) - input), the divergence of distributions; input holds
-    logarithms.
+    """The Kullback-Leibler divergence, target * (log(target) - input); input holds log-
+    probabilities.
 
     Args:
         input: (*).
@@ -230,7 +230,8 @@ def call_kl_div(self, target, reduction=1, log_target=False):
 op_poisson_nll_loss = _define(
     "aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor")
 def poisson_nll_loss(input, target, log_input, full, eps, reduction):
-    """exp(input) - target * input, of counts; full adds Stirling's term.
+    """The negative log-likelihood of Poisson counts, exp(input) - target * input; full adds
+    Stirling's term.
 
     Args:
         input: (*).
@@ -258,7 +259,7 @@ def call_poisson_nll_loss(input, target, log_input, full, eps, reduction):
 op_hinge_embedding_loss = _define(
     "aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor")
 def hinge_embedding_loss(input, target, margin=1.0, reduction=1):
-    """input where target is 1, and what it lacks of the margin where target is -1.
+    """input where target is 1, max(0, margin - input) where target is -1.
 
     Args:
         input: (*).
@@ -285,8 +286,7 @@ def call_hinge_embedding_loss(self, target, margin=1.0, reduction=1):
 op_margin_ranking_loss = _define(
     "aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor")
 def margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
-    """What input1 lacks of being margin above input2 where target is 1, below where it is
-    -1.
+    """max(0, -target * (input1 - input2) + margin), with targets 1 and -1.
 
     Args:
         input1: (*).
@@ -314,7 +314,7 @@ def call_margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
 op_cosine_embedding_loss = _define(
     "aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor")
 def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
-    """1 less the cosine where target is 1, what is above the margin where it is -1.
+    """1 - cos where target is 1, max(0, cos - margin) where target is -1.
 
     Args:
         input1: (*).
@@ -344,7 +344,7 @@ op_triplet_margin_loss = _define(
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, swap=False, reduction=1,
 ):
-    """What the distance to negative lacks of being margin above that to positive.
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) for distances d.
 
     Args:
         anchor: (*).

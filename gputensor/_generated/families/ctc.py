@@ -14,8 +14,8 @@ def ctc_loss(
     log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,
     zero_infinity=False,
 ):
-    """Minus the log-probability of all alignments of each text; their mean by length, sum,
-    or each.
+    """The negative log-probability of all alignments of each target sequence; their mean
+    over lengths, sum, or one for each.
 
     Args:
         log_probs: (*).

@@ -99,7 +99,8 @@ def linalg_vector_norm(
     Gradient: norm_backward(grad, input, ord, result, dim, keepdim)
     Native: native/distance.py. Matches torch.linalg.vector_norm.
 
-    their ord-th powers; the largest or smallest for inf and -inf, the number of others for 0.
+    their ord-th powers; the largest or smallest for inf and -inf, the number of nonzero
+        elements for 0.
 
     >>> gt.linalg.vector_norm(gt.tensor([[3.0, 4.0], [0.0, 2.0]]), dim=1)
     tensor([5., 2.])"""
@@ -170,7 +171,7 @@ op_renorm = _define("aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm
 op_renorm_out = _define(
     "aten::renorm.out(Tensor self, Scalar p, int dim, Scalar maxnorm, *, Tensor(a!) out) -> Tensor(a!)")
 def renorm(input, p, dim, maxnorm, *, out=None):
-    """input with each slice along dim made shorter where its p-norm is over maxnorm.
+    """input with each slice along dim scaled down to p-norm maxnorm if its p-norm is larger.
 
     Args:
         input: (*).
@@ -190,8 +191,8 @@ def renorm(input, p, dim, maxnorm, *, out=None):
     except Exception as error: return _refuse(error, "renorm", renorm, locals())
 
 def Tensor_renorm(self, p, dim, maxnorm):
-    """self with each slice along dim made shorter where its p-norm is over maxnorm. See
-    gt.renorm."""
+    """self with each slice along dim scaled down to p-norm maxnorm if its p-norm is larger.
+    See gt.renorm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -201,8 +202,8 @@ def Tensor_renorm(self, p, dim, maxnorm):
 op_renorm_ = _define(
     "aten::renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)")
 def Tensor_renorm_(self, p, dim, maxnorm):
-    """In place: self with each slice along dim made shorter where its p-norm is over
-    maxnorm. See gt.renorm."""
+    """In place: self with each slice along dim scaled down to p-norm maxnorm if its p-norm
+    is larger. See gt.renorm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -231,7 +232,7 @@ def call__cdist_forward(x1, x2, p, compute_mode):
 
 op_pdist = _define("aten::pdist(Tensor self, float p=2) -> Tensor")
 def pdist(input, p=2.0):
-    """Distances by the p-norm between each pair of rows.
+    """p-norm distances between each pair of rows.
 
     Args:
         input: (*).

@@ -10,8 +10,8 @@ op_native_dropout = _define(
     "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
     ("core", "nondeterministic_seeded",))
 def native_dropout(input, p, train):
-    """Elements kept with probability 1 - p and scaled by its inverse, and a mask of those
-    that were kept.
+    """Elements kept with probability 1 - p and divided by it, and the mask of the kept
+    elements.
 
     Args:
         input: (*).
@@ -42,8 +42,8 @@ op_dropout = _define(
     "aten::dropout(Tensor input, float p, bool train) -> Tensor",
     ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def dropout(input, p, train):
-    """In training, elements are zero with probability p and the others scaled by 1 / (1 -
-    p).
+    """In training, set each element to zero with probability p and scale the others by 1 /
+    (1 - p).
 
     Args:
         input: (*).
@@ -83,7 +83,7 @@ op_feature_dropout = _define(
     "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor",
     ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def feature_dropout(input, p, train):
-    """As dropout, of whole channels: the first two dimensions have one fate each.
+    """dropout of whole channels; the first two dimensions are sample and channel.
 
     Args:
         input: (*).
@@ -118,7 +118,7 @@ op_alpha_dropout = _define(
     "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
     ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def alpha_dropout(input, p, train):
-    """As dropout, with SELU's limit in place of zero, so that mean and variance stay.
+    """dropout to SELU's negative limit instead of zero, which keeps mean and variance.
 
     Args:
         input: (*).
@@ -153,7 +153,7 @@ op_feature_alpha_dropout = _define(
     "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
     ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def feature_alpha_dropout(input, p, train):
-    """As alpha_dropout, of whole channels.
+    """alpha_dropout of whole channels.
 
     Args:
         input: (*).

@@ -23,7 +23,7 @@ op_embedding_out = _define(
 def embedding(
     weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False, *, out=None,
 ):
-    """The rows of weight that indices name; padding_idx and scale_grad_by_freq concern the
+    """The rows of weight at indices; padding_idx and scale_grad_by_freq affect only the
     gradient.
 
     Args:

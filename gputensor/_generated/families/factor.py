@@ -22,7 +22,8 @@ op_linalg_lu_factor_ex_out = _define(
     "aten::linalg_lu_factor_ex.out(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info)")
 Results_linalg_lu_factor_ex = _named("linalg_lu_factor_ex", "LU pivots info")
 def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):
-    """L and U of a matrix in one, its pivots, and which pivot is 0.
+    """L and U of a matrix packed in one, its pivots, and info, the index of a zero pivot or
+    0.
 
     Args:
         A: (*).
@@ -57,7 +58,7 @@ op_lu_unpack_out = _define(
     "aten::lu_unpack.out(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)")
 Results_lu_unpack = _named("lu_unpack", "P L U")
 def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=None):
-    """P, L and U from what lu_factor gives.
+    """P, L and U from the results of lu_factor.
 
     Args:
         LU_data: (*).
@@ -111,7 +112,8 @@ op_linalg_cholesky_ex_L = _define(
     "aten::linalg_cholesky_ex.L(Tensor self, *, bool upper=False, bool check_errors=False, Tensor(a!) L, Tensor(b!) info) -> (Tensor(a!) L, Tensor(b!) info)")
 Results_linalg_cholesky_ex = _named("linalg_cholesky_ex", "L info")
 def linalg_cholesky_ex(input, *, upper=False, check_errors=False, out=None):
-    """The Cholesky factor of a positive-definite matrix, and which minor is not.
+    """The Cholesky factor of a positive-definite matrix, and info, the order of the first
+    minor that is not positive-definite or 0.
 
     Args:
         input: (*).
@@ -146,8 +148,8 @@ op_linalg_ldl_factor_ex_out = _define(
     "aten::linalg_ldl_factor_ex.out(Tensor self, *, bool hermitian=False, bool check_errors=False, Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info)")
 Results_linalg_ldl_factor_ex = _named("linalg_ldl_factor_ex", "LD pivots info")
 def linalg_ldl_factor_ex(input, *, hermitian=False, check_errors=False, out=None):
-    """L and D of a symmetric or Hermitian matrix in one, pivots, and which block is
-    singular.
+    """L and D of a symmetric or Hermitian matrix packed in one, pivots, and info, the index
+    of a singular block or 0.
 
     Args:
         input: (*).
@@ -182,7 +184,7 @@ op_linalg_qr_out = _define(
     "aten::linalg_qr.out(Tensor A, str mode='reduced', *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)")
 Results_linalg_qr = _named("linalg_qr", "Q R")
 def linalg_qr(A, mode='reduced', *, out=None):
-    """Q with orthonormal columns and upper triangular R whose product is A.
+    """The QR decomposition A = QR, with orthonormal columns in Q and an upper triangular R.
 
     Args:
         A: (*).
@@ -216,7 +218,7 @@ op_geqrf_a = _define(
     "aten::geqrf.a(Tensor self, *, Tensor(a!) a, Tensor(b!) tau) -> (Tensor(a!) a, Tensor(b!) tau)")
 Results_geqrf = _named("geqrf", "a tau")
 def geqrf(input, *, out=None):
-    """R and the reflectors of Q, as LAPACK has them.
+    """R and the reflectors of Q in LAPACK's packed form.
 
     Args:
         input: (*).
@@ -233,7 +235,7 @@ def geqrf(input, *, out=None):
     except Exception as error: return _refuse(error, "geqrf", geqrf, locals())
 
 def Tensor_geqrf(self):
-    """R and the reflectors of Q, as LAPACK has them. See gt.geqrf."""
+    """R and the reflectors of Q in LAPACK's packed form. See gt.geqrf."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -392,7 +394,7 @@ op_linalg_lu_factor_out = _define(
     "aten::linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) -> (Tensor(a!) LU, Tensor(b!) pivots)")
 Results_linalg_lu_factor = _named("linalg_lu_factor", "LU pivots")
 def linalg_lu_factor(A, *, pivot=True, out=None):
-    """L and U of a matrix in one, and its pivots.
+    """L and U of a matrix packed in one, and its pivots.
 
     Args:
         A: (*).
@@ -419,7 +421,7 @@ op_linalg_lu_out = _define(
     "aten::linalg_lu.out(Tensor A, *, bool pivot=True, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)")
 Results_linalg_lu = _named("linalg_lu", "P L U")
 def linalg_lu(A, *, pivot=True, out=None):
-    """A permutation, and lower and upper triangular matrices, whose product is A.
+    """The LU decomposition A = PLU, with a permutation and two triangular matrices.
 
     Args:
         A: (*).
@@ -444,7 +446,7 @@ op_linalg_ldl_factor_out = _define(
     "aten::linalg_ldl_factor.out(Tensor self, *, bool hermitian=False, Tensor(a!) LD, Tensor(b!) pivots) -> (Tensor(a!) LD, Tensor(b!) pivots)")
 Results_linalg_ldl_factor = _named("linalg_ldl_factor", "LD pivots")
 def linalg_ldl_factor(input, *, hermitian=False, out=None):
-    """L and D of a symmetric or Hermitian matrix in one, and pivots.
+    """L and D of a symmetric or Hermitian matrix packed in one, and pivots.
 
     Args:
         input: (*).
@@ -471,7 +473,7 @@ op_qr_Q = _define(
     "aten::qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)")
 Results_qr = _named("qr", "Q R")
 def qr(input, some=True, *, out=None):
-    """Q and R of a matrix; complete ones unless some.
+    """Q and R of a matrix; some=False returns the complete Q.
 
     Args:
         input: (*).
@@ -489,7 +491,7 @@ def qr(input, some=True, *, out=None):
     except Exception as error: return _refuse(error, "qr", qr, locals())
 
 def Tensor_qr(self, some=True):
-    """Q and R of a matrix; complete ones unless some. See gt.qr."""
+    """Q and R of a matrix; some=False returns the complete Q. See gt.qr."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -501,7 +503,7 @@ op_linalg_householder_product = _define(
 op_linalg_householder_product_out = _define(
     "aten::linalg_householder_product.out(Tensor input, Tensor tau, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_householder_product(input, tau, *, out=None):
-    """The first columns of the product of reflectors, as geqrf gives them.
+    """The first columns of the product of the reflectors that geqrf returns.
 
     Args:
         input: (*).
@@ -551,7 +553,7 @@ op_ormqr = _define(
 op_ormqr_out = _define(
     "aten::ormqr.out(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False, *, Tensor(a!) out) -> Tensor(a!)")
 def ormqr(input, input2, input3, left=True, transpose=False, *, out=None):
-    """The product of reflectors, as geqrf gives them, with input3.
+    """The product of input3 with the reflectors that geqrf returns.
 
     Args:
         input: (*).
@@ -573,7 +575,7 @@ def ormqr(input, input2, input3, left=True, transpose=False, *, out=None):
     except Exception as error: return _refuse(error, "ormqr", ormqr, locals())
 
 def Tensor_ormqr(self, input2, input3, left=True, transpose=False):
-    """The product of reflectors, as geqrf gives them, with input3. See gt.ormqr."""
+    """The product of input3 with the reflectors that geqrf returns. See gt.ormqr."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | input2._keys | input3._keys | include) & keep

@@ -19,7 +19,7 @@ def empty(
     *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
     memory_format=None, requires_grad=False,
 ):
-    """A tensor whose elements are whatever the memory held.
+    """An uninitialised tensor.
 
     Args:
         size: ints, or one sequence of them.
@@ -125,8 +125,8 @@ def empty_permuted(
     size, physical_layout, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """An uninitialised dense tensor whose dimensions lie in memory as physical_layout says,
-    outermost first.
+    """An uninitialised dense tensor; physical_layout is the order of its dimensions in
+    memory, outermost first.
 
     Args:
         size: ints.
@@ -629,7 +629,7 @@ def full(
     size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """A tensor of one value, with the value's dtype unless another is given.
+    """A tensor filled with one value, in the value's dtype unless dtype is given.
 
     Args:
         size: ints.

@@ -16,6 +16,11 @@ op__fft_c2c = _define(
 op__fft_c2c_out = _define(
     "aten::_fft_c2c.out(Tensor self, SymInt[] dim, int normalization, bool forward, *, Tensor(a!) out) -> Tensor(a!)")
 def call__fft_c2c(self, dim, normalization, forward):
+    short = op__fft_c2c.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, dim, normalization, forward,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__fft_c2c.table[key_set](key_set, self, dim, normalization, forward)
@@ -26,6 +31,11 @@ op__fft_r2c = _define(
 op__fft_r2c_out = _define(
     "aten::_fft_r2c.out(Tensor self, int[] dim, int normalization, bool onesided, *, Tensor(a!) out) -> Tensor(a!)")
 def call__fft_r2c(self, dim, normalization, onesided):
+    short = op__fft_r2c.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, dim, normalization, onesided,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__fft_r2c.table[key_set](key_set, self, dim, normalization, onesided)
@@ -36,6 +46,11 @@ op__fft_c2r = _define(
 op__fft_c2r_out = _define(
     "aten::_fft_c2r.out(Tensor self, int[] dim, int normalization, SymInt last_dim_size, *, Tensor(a!) out) -> Tensor(a!)")
 def call__fft_c2r(self, dim, normalization, last_dim_size):
+    short = op__fft_c2r.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, dim, normalization, last_dim_size,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__fft_c2r.table[key_set](key_set, self, dim, normalization, last_dim_size)
@@ -55,13 +70,18 @@ def fft_fft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
         out: Tensor that takes the result, optional.
     Native: native/fft.py. Matches torch.fft.fft.
 
-    norm: `backward` (the inverse is divided by n), `ortho` or `forward`; n cuts or adds zeros.
+    norm: `backward` (the inverse is divided by n), `ortho` or `forward`; n crops the signal or
+        pads it with zeros.
 
     >>> gt.fft.fft(gt.tensor([1.0, 2.0, 3.0, 4.0])).real
     tensor([10., -2., -2., -2.])"""
     try:
         if axis is not None:
             dim = axis
+        if out is None:
+            short = op_fft_fft.table.short.get(input._geometry)
+            if short is not None and (made := short(input, n, dim, norm)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -71,6 +91,9 @@ def fft_fft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "fft_fft", fft_fft, locals())
 
 def call_fft_fft(self, n=None, dim=-1, norm=None):
+    short = op_fft_fft.table.short.get(self._geometry)
+    if short is not None and (made := short(self, n, dim, norm)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_fft_fft.table[key_set](key_set, self, n, dim, norm)
@@ -92,6 +115,10 @@ def fft_ifft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if out is None:
+            short = op_fft_ifft.table.short.get(input._geometry)
+            if short is not None and (made := short(input, n, dim, norm)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -101,6 +128,9 @@ def fft_ifft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "fft_ifft", fft_ifft, locals())
 
 def call_fft_ifft(self, n=None, dim=-1, norm=None):
+    short = op_fft_ifft.table.short.get(self._geometry)
+    if short is not None and (made := short(self, n, dim, norm)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_fft_ifft.table[key_set](key_set, self, n, dim, norm)
@@ -110,7 +140,7 @@ op_fft_rfft = _define(
 op_fft_rfft_out = _define(
     "aten::fft_rfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_rfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
-    """The half of fft that real signals have.
+    """Fourier transform of a real signal; returns the non-negative frequencies.
 
     Args:
         input: (*).
@@ -125,6 +155,10 @@ def fft_rfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if out is None:
+            short = op_fft_rfft.table.short.get(input._geometry)
+            if short is not None and (made := short(input, n, dim, norm)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -134,6 +168,9 @@ def fft_rfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "fft_rfft", fft_rfft, locals())
 
 def call_fft_rfft(self, n=None, dim=-1, norm=None):
+    short = op_fft_rfft.table.short.get(self._geometry)
+    if short is not None and (made := short(self, n, dim, norm)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_fft_rfft.table[key_set](key_set, self, n, dim, norm)
@@ -143,7 +180,7 @@ op_fft_irfft = _define(
 op_fft_irfft_out = _define(
     "aten::fft_irfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_irfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
-    """The inverse of rfft, a real signal of n elements.
+    """The inverse of rfft; returns a real signal of n elements.
 
     Args:
         input: (*).
@@ -173,7 +210,8 @@ op_fft_hfft = _define(
 op_fft_hfft_out = _define(
     "aten::fft_hfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_hfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
-    """The real transform of a Hermitian signal, of which half is given.
+    """Fourier transform of a Hermitian signal, given by its first half; returns a real
+    spectrum.
 
     Args:
         input: (*).
@@ -223,7 +261,7 @@ op_fft_fft2 = _define(
 op_fft_fft2_out = _define(
     "aten::fft_fft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_fft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """fft over two dimensions, the last ones unless given.
+    """fft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -248,7 +286,7 @@ op_fft_ifft2 = _define(
 op_fft_ifft2_out = _define(
     "aten::fft_ifft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_ifft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """ifft over two dimensions, the last ones unless given.
+    """ifft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -273,7 +311,7 @@ op_fft_rfft2 = _define(
 op_fft_rfft2_out = _define(
     "aten::fft_rfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_rfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """rfft over two dimensions, the last ones unless given.
+    """rfft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -298,7 +336,7 @@ op_fft_irfft2 = _define(
 op_fft_irfft2_out = _define(
     "aten::fft_irfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_irfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """irfft over two dimensions, the last ones unless given.
+    """irfft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -323,7 +361,7 @@ op_fft_hfft2 = _define(
 op_fft_hfft2_out = _define(
     "aten::fft_hfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_hfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """hfft over two dimensions, the last ones unless given.
+    """hfft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -348,7 +386,7 @@ op_fft_ihfft2 = _define(
 op_fft_ihfft2_out = _define(
     "aten::fft_ihfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_ihfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
-    """ihfft over two dimensions, the last ones unless given.
+    """ihfft over two dimensions, by default the last two.
 
     Args:
         input: (*).
@@ -373,7 +411,7 @@ op_fft_fftn = _define(
 op_fft_fftn_out = _define(
     "aten::fft_fftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_fftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """fft over several dimensions, all unless given; s are the sizes of the signal.
+    """fft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -398,7 +436,7 @@ op_fft_ifftn = _define(
 op_fft_ifftn_out = _define(
     "aten::fft_ifftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_ifftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """ifft over several dimensions, all unless given; s are the sizes of the signal.
+    """ifft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -423,7 +461,7 @@ op_fft_rfftn = _define(
 op_fft_rfftn_out = _define(
     "aten::fft_rfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_rfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """rfft over several dimensions, all unless given; s are the sizes of the signal.
+    """rfft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -448,7 +486,7 @@ op_fft_irfftn = _define(
 op_fft_irfftn_out = _define(
     "aten::fft_irfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_irfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """irfft over several dimensions, all unless given; s are the sizes of the signal.
+    """irfft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -473,7 +511,7 @@ op_fft_hfftn = _define(
 op_fft_hfftn_out = _define(
     "aten::fft_hfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_hfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """hfft over several dimensions, all unless given; s are the sizes of the signal.
+    """hfft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -498,7 +536,7 @@ op_fft_ihfftn = _define(
 op_fft_ihfftn_out = _define(
     "aten::fft_ihfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)")
 def fft_ihfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
-    """ihfft over several dimensions, all unless given; s are the sizes of the signal.
+    """ihfft over several dimensions, by default all; s holds the sizes of the signal.
 
     Args:
         input: (*).
@@ -526,7 +564,7 @@ def fft_fftfreq(
     n, d=1.0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
     out=None,
 ):
-    """The frequencies of fft of n elements, d apart.
+    """The frequencies of the fft of n samples spaced d apart.
 
     Args:
         n: int.
@@ -566,7 +604,7 @@ def fft_rfftfreq(
     n, d=1.0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
     out=None,
 ):
-    """The frequencies of rfft of n elements, d apart.
+    """The frequencies of the rfft of n samples spaced d apart.
 
     Args:
         n: int.
@@ -597,7 +635,7 @@ def fft_rfftfreq(
 
 op_fft_fftshift = _define("aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor")
 def fft_fftshift(input, dim=None, *, axis=None):
-    """The elements of a transform with the lowest frequency first.
+    """A spectrum reordered so that frequencies ascend, with zero in the middle.
 
     Args:
         input: (*).

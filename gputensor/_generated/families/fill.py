@@ -45,8 +45,8 @@ def fill(input, value, *, out=None):
 op_fill_diagonal_ = _define(
     "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)")
 def Tensor_fill_diagonal_(self, fill_value, wrap=False):
-    """Set the elements whose indices are all the same; with wrap again behind each full
-    square.
+    """Set the elements whose indices are all equal; with wrap, the diagonal starts again
+    after each full square.
 
     Args:
         self: (*).

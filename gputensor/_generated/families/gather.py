@@ -16,8 +16,8 @@ op_index_Tensor_out = _define(
     "aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)",
     ("dynamic_output_shape",))
 def Tensor_index(self, indices):
-    """What self[indices] is, a tensor of indices or None for each dimension; masks take
-    several.
+    """self[indices], with a tensor of indices or None for each dimension; a mask covers
+    several dimensions.
 
     Args:
         self: (*).
@@ -55,8 +55,8 @@ op_gather = _define(
 op_gather_out = _define(
     "aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)")
 def gather(input, dim, index, *, sparse_grad=False, out=None):
-    """For each element of index the element of input there, of the index's own row along
-    dim.
+    """For each element of index, the element of input at that index along dim and at the
+    same position in the other dimensions.
 
     Args:
         input: (*).
@@ -85,8 +85,8 @@ def gather(input, dim, index, *, sparse_grad=False, out=None):
     except Exception as error: return _refuse(error, "gather", gather, locals())
 
 def Tensor_gather(self, dim, index, *, sparse_grad=False):
-    """For each element of index the element of self there, of the index's own row along
-    dim. See gt.gather."""
+    """For each element of index, the element of self at that index along dim and at the
+    same position in the other dimensions. See gt.gather."""
     try:
         key = (self._geometry, index._geometry)
         short = op_gather.table.short.get(key)
@@ -112,7 +112,7 @@ op_index_select = _define(
 op_index_select_out = _define(
     "aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)")
 def index_select(input, dim, index, *, out=None):
-    """The slices along dim that index names, in its order.
+    """The slices along dim at the indices in index, in that order.
 
     Args:
         input: (*).
@@ -140,7 +140,7 @@ def index_select(input, dim, index, *, out=None):
     except Exception as error: return _refuse(error, "index_select", index_select, locals())
 
 def Tensor_index_select(self, dim, index):
-    """The slices along dim that index names, in its order. See gt.index_select."""
+    """The slices along dim at the indices in index, in that order. See gt.index_select."""
     try:
         key = (self._geometry, index._geometry)
         short = op_index_select.table.short.get(key)
@@ -163,7 +163,7 @@ def call_index_select(self, dim, index):
 op_take = _define("aten::take(Tensor self, Tensor index) -> Tensor")
 op_take_out = _define("aten::take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)")
 def take(input, index, *, out=None):
-    """The elements that index names, counted over all of input in row-major order.
+    """The elements of input at these indices into its row-major order.
 
     Args:
         input: (*).
@@ -189,8 +189,7 @@ def take(input, index, *, out=None):
     except Exception as error: return _refuse(error, "take", take, locals())
 
 def Tensor_take(self, index):
-    """The elements that index names, counted over all of self in row-major order. See
-    gt.take."""
+    """The elements of self at these indices into its row-major order. See gt.take."""
     try:
         key = (self._geometry, index._geometry)
         short = op_take.table.short.get(key)
@@ -215,8 +214,8 @@ op_take_along_dim = _define(
 op_take_along_dim_out = _define(
     "aten::take_along_dim.out(Tensor self, Tensor indices, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)")
 def take_along_dim(input, indices, dim=None, *, out=None, axis=None):
-    """gather along dim, with input and indices broadcast in the others; over all elements
-    without dim.
+    """gather along dim, with input and indices broadcast in the other dimensions; over all
+    elements without dim.
 
     Args:
         input: (*).
@@ -236,8 +235,8 @@ def take_along_dim(input, indices, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "take_along_dim", take_along_dim, locals())
 
 def Tensor_take_along_dim(self, indices, dim=None, *, axis=None):
-    """gather along dim, with self and indices broadcast in the others; over all elements
-    without dim. See gt.take_along_dim."""
+    """gather along dim, with self and indices broadcast in the other dimensions; over all
+    elements without dim. See gt.take_along_dim."""
     try:
         if axis is not None:
             dim = _axis("take_along_dim", dim, axis)

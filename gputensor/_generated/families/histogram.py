@@ -17,7 +17,7 @@ op_bincount_out = _define(
     "aten::bincount.out(Tensor self, Tensor? weights=None, SymInt minlength=0, *, Tensor(a!) out) -> Tensor(a!)",
     ("dynamic_output_shape",))
 def bincount(input, weights=None, minlength=0, *, out=None):
-    """How often each whole number from 0 on occurs, or the sums of their weights.
+    """The count of each whole number from 0 on, or the sum of its weights.
 
     Args:
         input: (*).
@@ -38,7 +38,7 @@ def bincount(input, weights=None, minlength=0, *, out=None):
     except Exception as error: return _refuse(error, "bincount", bincount, locals())
 
 def Tensor_bincount(self, weights=None, minlength=0):
-    """How often each whole number from 0 on occurs, or the sums of their weights. See
+    """The count of each whole number from 0 on, or the sum of its weights. See
     gt.bincount."""
     try:
         include, keep = _state.get()
@@ -50,8 +50,8 @@ op_histc = _define("aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar 
 op_histc_out = _define(
     "aten::histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)")
 def histc(input, bins=100, min=0, max=0, *, out=None):
-    """Counts in bins of equal width between min and max, those of the elements where both
-    are 0.
+    """Counts in bins of equal width between min and max, by default the smallest and
+    largest element.
 
     Args:
         input: (*).
@@ -70,8 +70,8 @@ def histc(input, bins=100, min=0, max=0, *, out=None):
     except Exception as error: return _refuse(error, "histc", histc, locals())
 
 def Tensor_histc(self, bins=100, min=0, max=0):
-    """Counts in bins of equal width between min and max, those of the elements where both
-    are 0. See gt.histc."""
+    """Counts in bins of equal width between min and max, by default the smallest and
+    largest element. See gt.histc."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep

@@ -36,7 +36,7 @@ def call_linalg_matrix_exp(self):
 
 op_linalg_vander = _define("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor")
 def linalg_vander(x, *, N=None):
-    """Powers of the elements, one a column.
+    """The Vandermonde matrix of the elements, one power in each column.
 
     Args:
         x: (*).
@@ -97,8 +97,8 @@ op_cross = _define("aten::cross(Tensor self, Tensor other, int? dim=None) -> Ten
 op_cross_out = _define(
     "aten::cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)")
 def cross(input, other, dim=None, *, out=None, axis=None):
-    """The cross product of vectors of three elements, along the first such dimension unless
-    given.
+    """The cross product of vectors of three elements, by default along the first dimension
+    of size 3.
 
     Args:
         input: (*).
@@ -118,8 +118,8 @@ def cross(input, other, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "cross", cross, locals())
 
 def Tensor_cross(self, other, dim=None, *, axis=None):
-    """The cross product of vectors of three elements, along the first such dimension unless
-    given. See gt.cross."""
+    """The cross product of vectors of three elements, by default along the first dimension
+    of size 3. See gt.cross."""
     try:
         if axis is not None:
             dim = _axis("cross", dim, axis)
@@ -146,7 +146,8 @@ op_matrix_power = _define("aten::matrix_power(Tensor self, int n) -> Tensor")
 op_matrix_power_out = _define(
     "aten::matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)")
 def matrix_power(input, n, *, out=None):
-    """The n-th power of a matrix or of each of a batch; of the inverse where n is negative.
+    """The n-th power of a matrix, or of each matrix of a batch; a power of the inverse if n
+    is negative.
 
     Args:
         input: (*).
@@ -163,8 +164,8 @@ def matrix_power(input, n, *, out=None):
     except Exception as error: return _refuse(error, "matrix_power", matrix_power, locals())
 
 def Tensor_matrix_power(self, n):
-    """The n-th power of a matrix or of each of a batch; of the inverse where n is negative.
-    See gt.matrix_power."""
+    """The n-th power of a matrix, or of each matrix of a batch; a power of the inverse if n
+    is negative. See gt.matrix_power."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -175,7 +176,8 @@ op_linalg_matrix_power = _define("aten::linalg_matrix_power(Tensor self, int n) 
 op_linalg_matrix_power_out = _define(
     "aten::linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_matrix_power(input, n, *, out=None):
-    """The n-th power of a matrix or of each of a batch; of the inverse where n is negative.
+    """The n-th power of a matrix, or of each matrix of a batch; a power of the inverse if n
+    is negative.
 
     Args:
         input: (*).

@@ -18,7 +18,7 @@ op_masked_fill_Tensor = _define(
 op_masked_fill_Tensor_out = _define(
     "aten::masked_fill.Tensor_out(Tensor self, Tensor mask, Tensor value, *, Tensor(a!) out) -> Tensor(a!)")
 def masked_fill(input, mask, value, *, out=None):
-    """A copy of input with one value where mask holds; both are broadcast.
+    """A copy of input with one value where mask is true; both are broadcast.
 
     Args:
         input: (*).
@@ -51,7 +51,7 @@ def masked_fill(input, mask, value, *, out=None):
     except Exception as error: return _refuse(error, "masked_fill", masked_fill, locals())
 
 def Tensor_masked_fill(self, mask, value):
-    """A copy of self with one value where mask holds; both are broadcast. See
+    """A copy of self with one value where mask is true; both are broadcast. See
     gt.masked_fill."""
     try:
         if hasattr(value, "_keys"):
@@ -74,7 +74,7 @@ op_masked_fill__Scalar = _define(
 op_masked_fill__Tensor = _define(
     "aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)")
 def Tensor_masked_fill_(self, mask, value):
-    """In place: A copy of self with one value where mask holds; both are broadcast. See
+    """In place: A copy of self with one value where mask is true; both are broadcast. See
     gt.masked_fill."""
     try:
         if hasattr(value, "_keys"):
@@ -98,7 +98,7 @@ op_masked_select_out = _define(
     "aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
     ("dynamic_output_shape",))
 def masked_select(input, mask, *, out=None):
-    """The elements where mask holds, in row-major order; input and mask are broadcast.
+    """The elements where mask is true, in row-major order; input and mask are broadcast.
 
     Args:
         input: (*).
@@ -119,7 +119,7 @@ def masked_select(input, mask, *, out=None):
     except Exception as error: return _refuse(error, "masked_select", masked_select, locals())
 
 def Tensor_masked_select(self, mask):
-    """The elements where mask holds, in row-major order; self and mask are broadcast. See
+    """The elements where mask is true, in row-major order; self and mask are broadcast. See
     gt.masked_select."""
     try:
         include, keep = _state.get()
@@ -146,7 +146,8 @@ op_masked_scatter = _define(
 op_masked_scatter_out = _define(
     "aten::masked_scatter.out(Tensor self, Tensor mask, Tensor source, *, Tensor(a!) out) -> Tensor(a!)")
 def masked_scatter(input, mask, source, *, out=None):
-    """A copy of input with the elements of source, in their order, where mask holds.
+    """A copy of input with the elements of source, in their order, written where mask is
+    true.
 
     Args:
         input: (*).
@@ -167,8 +168,8 @@ def masked_scatter(input, mask, source, *, out=None):
     except Exception as error: return _refuse(error, "masked_scatter", masked_scatter, locals())
 
 def Tensor_masked_scatter(self, mask, source):
-    """A copy of self with the elements of source, in their order, where mask holds. See
-    gt.masked_scatter."""
+    """A copy of self with the elements of source, in their order, written where mask is
+    true. See gt.masked_scatter."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | source._keys | include) & keep
@@ -184,8 +185,8 @@ def call_masked_scatter(self, mask, source):
 op_masked_scatter_ = _define(
     "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)")
 def Tensor_masked_scatter_(self, mask, source):
-    """In place: A copy of self with the elements of source, in their order, where mask
-    holds. See gt.masked_scatter."""
+    """In place: A copy of self with the elements of source, in their order, written where
+    mask is true. See gt.masked_scatter."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | source._keys | include) & keep

@@ -62,8 +62,7 @@ op_matmul = _define("aten::matmul(Tensor self, Tensor other) -> Tensor")
 op_matmul_out = _define(
     "aten::matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
 def matmul(input, other, *, out=None):
-    """Product of two matrices, of vectors, or of batches of matrices, as the operator @
-    spells it.
+    """Product of two matrices, of vectors, or of batches of matrices, as by the operator @.
 
     Args:
         input: (*).
@@ -83,8 +82,8 @@ def matmul(input, other, *, out=None):
     except Exception as error: return _refuse(error, "matmul", matmul, locals())
 
 def Tensor_matmul(self, other):
-    """Product of two matrices, of vectors, or of batches of matrices, as the operator @
-    spells it. See gt.matmul."""
+    """Product of two matrices, of vectors, or of batches of matrices, as by the operator @.
+    See gt.matmul."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep

@@ -9,7 +9,7 @@ from ...dispatch.tls import state as _state
 op_max_pool1d = _define(
     "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor")
 def max_pool1d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    """Maxima of windows of 1 dimension.
+    """Maxima over windows of 1 dimension.
 
     Args:
         input: (*).
@@ -32,7 +32,7 @@ op_max_pool1d_with_indices = _define(
 def max_pool1d_with_indices(
     input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False,
 ):
-    """max_pool1d, and where in the input each maximum is.
+    """max_pool1d, and the index of each maximum in the input.
 
     Args:
         input: (*).
@@ -63,7 +63,7 @@ def call_max_pool1d_with_indices(
 op_max_pool2d = _define(
     "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor")
 def max_pool2d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    """Maxima of windows of 2 dimensions.
+    """Maxima over windows of 2 dimensions.
 
     Args:
         input: (*).
@@ -109,7 +109,7 @@ def call_max_pool2d_with_indices_backward(
 op_max_pool3d = _define(
     "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor")
 def max_pool3d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    """Maxima of windows of 3 dimensions.
+    """Maxima over windows of 3 dimensions.
 
     Args:
         input: (*).
@@ -154,7 +154,7 @@ def call_max_pool3d_with_indices_backward(
 op_adaptive_max_pool1d = _define(
     "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)")
 def adaptive_max_pool1d(input, output_size):
-    """Maxima of as many windows as are asked for, and where they are.
+    """Maxima over output_size windows of 1 dimension, and their indices.
 
     Args:
         input: (*).

@@ -29,7 +29,8 @@ def std(
     input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
     keepdims=None,
 ):
-    """Standard deviation of all elements, or along dimensions; divided by their number
+    """Standard deviation of all elements, or along dimensions; the divisor is the number of
+    elements
 
     Args:
         input: (*).
@@ -41,7 +42,7 @@ def std(
     Gradient: std_backward(grad, result, input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.std.
 
-    less correction, 1 unless given.
+    minus correction, which is 1 by default.
 
     >>> gt.std(gt.tensor([1.0, 2.0, 3.0]))
     tensor(1.)"""
@@ -108,8 +109,8 @@ def Tensor_std(
     self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None,
     keepdims=None,
 ):
-    """Standard deviation of all elements, or along dimensions; divided by their number See
-    gt.std."""
+    """Standard deviation of all elements, or along dimensions; the divisor is the number of
+    elements See gt.std."""
     try:
         if axis is not None:
             dim = _axis("std", dim, axis)
@@ -249,7 +250,7 @@ def var(
     input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
     keepdims=None,
 ):
-    """Variance of all elements, or along dimensions; divided by their number
+    """Variance of all elements, or along dimensions; the divisor is the number of elements
 
     Args:
         input: (*).
@@ -261,7 +262,7 @@ def var(
     Gradient: var_backward(grad, input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.var.
 
-    less correction, 1 unless given.
+    minus correction, which is 1 by default.
 
     >>> gt.var(gt.tensor([[1.0, 3.0], [2.0, 6.0]]), 1)
     tensor([2., 8.])"""
@@ -328,7 +329,8 @@ def Tensor_var(
     self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None,
     keepdims=None,
 ):
-    """Variance of all elements, or along dimensions; divided by their number See gt.var."""
+    """Variance of all elements, or along dimensions; the divisor is the number of elements
+    See gt.var."""
     try:
         if axis is not None:
             dim = _axis("var", dim, axis)
@@ -458,7 +460,7 @@ op_nanmean_out = _define(
 def nanmean(
     input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None,
 ):
-    """Mean of the elements that are not NaN, of all or along dimensions.
+    """Mean of the elements that are not NaN, over all elements or along dimensions.
 
     Args:
         input: (*).
@@ -483,7 +485,8 @@ def nanmean(
     except Exception as error: return _refuse(error, "nanmean", nanmean, locals())
 
 def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
-    """Mean of the elements that are not NaN, of all or along dimensions. See gt.nanmean."""
+    """Mean of the elements that are not NaN, over all elements or along dimensions. See
+    gt.nanmean."""
     try:
         if axis is not None:
             dim = _axis("nanmean", dim, axis)
@@ -499,8 +502,8 @@ def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keep
 op_cov = _define(
     "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor")
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """Covariances of the variables that are input's rows; observations may count several
-    times and have
+    """Covariances of the rows of input, one variable each; observations may have counts
+    (fweights) and
 
     Args:
         input: (*).
@@ -537,7 +540,7 @@ def call_cov(self, correction=1, fweights=None, aweights=None):
 
 op_corrcoef = _define("aten::corrcoef(Tensor self) -> Tensor")
 def corrcoef(input):
-    """Correlations of the variables that are input's rows.
+    """Correlations of the rows of input, one variable each.
 
     Args:
         input: (*).

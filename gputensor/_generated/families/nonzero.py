@@ -12,7 +12,7 @@ op_nonzero_out = _define(
     "aten::nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("dynamic_output_shape",))
 def Tensor_nonzero(self):
-    """The indices of the elements that are not zero, a row each, in row-major order; with
+    """The indices of the nonzero elements, one row each, in row-major order; with
 
     Args:
         self: (*).
@@ -41,7 +41,7 @@ def call_nonzero_out(self, out):
 
 op_nonzero_numpy = _define("aten::nonzero_numpy(Tensor self) -> Tensor[]")
 def Tensor_nonzero_numpy(self):
-    """The indices of the elements that are not zero, a tensor for each dimension.
+    """The indices of the nonzero elements, one tensor for each dimension.
 
     Args:
         self: (*).
@@ -63,7 +63,7 @@ op_nonzero_static = _define(
 op_nonzero_static_out = _define(
     "aten::nonzero_static.out(Tensor self, *, SymInt size, int fill_value=-1, Tensor(a!) out) -> Tensor(a!)")
 def nonzero_static(input, *, size, fill_value=-1, out=None):
-    """The first `size` rows of nonzero, and rows of fill_value where there are fewer.
+    """The first `size` rows of nonzero, filled up with rows of fill_value.
 
     Args:
         input: (*).
@@ -81,7 +81,7 @@ def nonzero_static(input, *, size, fill_value=-1, out=None):
     except Exception as error: return _refuse(error, "nonzero_static", nonzero_static, locals())
 
 def Tensor_nonzero_static(self, *, size, fill_value=-1):
-    """The first `size` rows of nonzero, and rows of fill_value where there are fewer. See
+    """The first `size` rows of nonzero, filled up with rows of fill_value. See
     gt.nonzero_static."""
     try:
         include, keep = _state.get()
@@ -92,7 +92,7 @@ def Tensor_nonzero_static(self, *, size, fill_value=-1):
 
 op_argwhere = _define("aten::argwhere(Tensor self) -> Tensor", ("dynamic_output_shape",))
 def argwhere(input):
-    """nonzero; the name that NumPy has for it.
+    """nonzero by NumPy's name.
 
     Args:
         input: (*).

@@ -10,7 +10,7 @@ op_native_layer_norm = _define(
     "aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
     ("core",))
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
-    """layer_norm, and the mean and one by the deviation of each row.
+    """layer_norm, and the mean and the reciprocal standard deviation of each row.
 
     Args:
         input: (*).
@@ -73,7 +73,8 @@ op_layer_norm = _define(
 def layer_norm(
     input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True,
 ):
-    """Mean 0 and variance 1 over the last dimensions, then times weight plus bias.
+    """Normalize the last dimensions to mean 0 and variance 1, then multiply by weight and
+    add bias.
 
     Args:
         input: (*).
@@ -115,8 +116,7 @@ def call_layer_norm(
 op_rms_norm = _define(
     "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor")
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    """Each row of the last dimensions by the root of the mean of its squares, then times
-    weight.
+    """Divide the last dimensions by their root mean square, then multiply by weight.
 
     Args:
         input: (*).
@@ -139,7 +139,7 @@ op_native_group_norm = _define(
     "aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
     ("core",))
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
-    """group_norm, and the mean and one by the deviation of each group.
+    """group_norm, and the mean and the reciprocal standard deviation of each group.
 
     Args:
         input: (*).
@@ -201,8 +201,8 @@ def call_native_group_norm_backward(
 op_group_norm = _define(
     "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor")
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True):
-    """Mean 0 and variance 1 in each group of channels, then times weight plus bias of each
-    channel.
+    """Normalize each group of channels to mean 0 and variance 1, then multiply by each
+    channel's weight and add its bias.
 
     Args:
         input: (*).
@@ -243,8 +243,8 @@ op_native_batch_norm = _define(
 def native_batch_norm(
     input, weight, bias, running_mean, running_var, training, momentum, eps,
 ):
-    """batch_norm, and the mean and one by the deviation of each channel where it is
-    training.
+    """batch_norm, and in training the mean and the reciprocal standard deviation of each
+    channel.
 
     Args:
         input: (*).
@@ -334,7 +334,8 @@ op_batch_norm = _define(
 def batch_norm(
     input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled,
 ):
-    """Mean 0 and variance 1 in each channel, of the batch or by running statistics.
+    """Normalize each channel to mean 0 and variance 1, by the statistics of the batch or
+    the running statistics.
 
     Args:
         input: (*).
@@ -385,7 +386,7 @@ def instance_norm(
     input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
     cudnn_enabled,
 ):
-    """Mean 0 and variance 1 in each channel of each sample.
+    """Normalize each channel of each sample to mean 0 and variance 1.
 
     Args:
         input: (*).

@@ -13,8 +13,8 @@ op_constant_pad_nd = _define(
 op_constant_pad_nd_out = _define(
     "aten::constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out) -> Tensor(a!)")
 def constant_pad_nd(input, pad, value=0, *, out=None):
-    """With so many values before and after each dimension, the last dimension first; less
-    than none cuts.
+    """input padded with a value. pad holds the number of elements before and after each
+    dimension, the last dimension first; a negative number crops.
 
     Args:
         input: (*).

@@ -12,7 +12,7 @@ op_avg_pool1d = _define(
 def avg_pool1d(
     input, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
 ):
-    """Means of windows of one dimension.
+    """Means over windows of 1 dimension.
 
     Args:
         input: (*).
@@ -98,7 +98,7 @@ op_adaptive_avg_pool1d = _define(
     "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
     ("core",))
 def adaptive_avg_pool1d(input, output_size):
-    """Means of as many windows as are asked for.
+    """Means over output_size windows of 1 dimension.
 
     Args:
         input: (*).

@@ -237,7 +237,7 @@ def Tensor_addr_(self, vec1, vec2, *, beta=1, alpha=1):
 op_outer = _define("aten::outer(Tensor self, Tensor vec2) -> Tensor")
 op_outer_out = _define("aten::outer.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)")
 def outer(input, vec2, *, out=None):
-    """Each element of one vector times each of the other.
+    """The outer product of two vectors.
 
     Args:
         input: (*).
@@ -258,7 +258,7 @@ def outer(input, vec2, *, out=None):
     except Exception as error: return _refuse(error, "outer", outer, locals())
 
 def Tensor_outer(self, vec2):
-    """Each element of one vector times each of the other. See gt.outer."""
+    """The outer product of two vectors. See gt.outer."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | vec2._keys | include) & keep
@@ -368,7 +368,7 @@ op_linalg_multi_dot = _define("aten::linalg_multi_dot(Tensor[] tensors) -> Tenso
 op_linalg_multi_dot_out = _define(
     "aten::linalg_multi_dot.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_multi_dot(tensors, *, out=None):
-    """The product of several matrices, of which the first and the last may be vectors.
+    """The product of several matrices; the first and the last may be vectors.
 
     Args:
         tensors: Tensors.

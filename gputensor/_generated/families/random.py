@@ -83,7 +83,8 @@ def normal(
     mean, std=1.0, size=None, *, generator=None, dtype=None, layout=None, device=None,
     pin_memory=None, out=None,
 ):
-    """Normal numbers of this mean and standard deviation: tensors, or numbers and a size.
+    """Normal numbers. The mean and the standard deviation are tensors, or numbers with a
+    size.
 
     Args:
         mean: (*).
@@ -260,7 +261,8 @@ op_geometric_ = _define(
     "aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def Tensor_geometric_(self, p, *, generator=None):
-    """Fill this tensor with how many tries a success of probability p takes.
+    """Fill this tensor with geometric numbers, the number of trials up to the first success
+    of probability p.
 
     Args:
         self: (*).
@@ -285,8 +287,8 @@ op_random_ = _define(
     "aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def Tensor_random_(self, from_=None, to=..., *, generator=None):
-    """Fill this tensor with integers from `from` (0) to below `to`, or up to the largest
-    that its dtype counts to.
+    """Fill this tensor with integers from `from` (0) to before `to`, or to the largest
+    integer up to which its dtype is exact.
 
     Args:
         self: (*).
@@ -318,7 +320,8 @@ op_multinomial_out = _define(
     "aten::multinomial.out(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
-    """Indices drawn with the probabilities that a row's elements are proportional to.
+    """Indices drawn at random; each element of a row is proportional to the probability of
+    its index.
 
     Args:
         input: (*).
@@ -344,8 +347,8 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
     except Exception as error: return _refuse(error, "multinomial", multinomial, locals())
 
 def Tensor_multinomial(self, num_samples, replacement=False, *, generator=None):
-    """Indices drawn with the probabilities that a row's elements are proportional to. See
-    gt.multinomial."""
+    """Indices drawn at random; each element of a row is proportional to the probability of
+    its index. See gt.multinomial."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -367,7 +370,7 @@ op_bernoulli_float_out = _define(
     "aten::bernoulli.float_out(Tensor self, float p, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def bernoulli(input, p=None, *, generator=None, out=None):
-    """1 with the probability that each element is, else 0; or with probability p.
+    """0 or 1 at random; each element of input is the probability of 1, unless p is given.
 
     Args:
         input: (*).
@@ -390,8 +393,8 @@ def bernoulli(input, p=None, *, generator=None, out=None):
     except Exception as error: return _refuse(error, "bernoulli", bernoulli, locals())
 
 def Tensor_bernoulli(self, p=None, *, generator=None):
-    """1 with the probability that each element is, else 0; or with probability p. See
-    gt.bernoulli."""
+    """0 or 1 at random; each element of self is the probability of 1, unless p is given.
+    See gt.bernoulli."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -407,7 +410,7 @@ op_bernoulli__float = _define(
     "aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def Tensor_bernoulli_(self, p=0.5, *, generator=None):
-    """Fill this tensor with 1, with the probabilities of p, which is broadcast, and else 0.
+    """Fill this tensor with 0 or 1; p, broadcast to it, holds the probabilities of 1.
 
     Args:
         self: (*).

@@ -60,21 +60,42 @@ def rand(
             dtype = _element_type("rand", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("rand", out)._keys & keep
             if generator is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("rand", out)._keys & keep
                 return op_rand_out.table[key_set](key_set, size, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("rand", out)._keys & keep
             return op_rand_generator_out.table[key_set](key_set, size, generator, out)
         if generator is None:
+            if layout is None and pin_memory is None:
+                try:
+                    short = op_rand.table.short.get((size, dtype, device))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(size)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = include & keep
             return op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        include, keep = _state.get()
+        key_set = include & keep
         return op_rand_generator.table[key_set](
             key_set, size, generator, dtype, layout, device, pin_memory,
         )
     except Exception as error: return _refuse(error, "rand", rand, locals())
 
 def call_rand(size, dtype=None, layout=None, device=None, pin_memory=None):
+    if layout is None and pin_memory is None:
+        try:
+            short = op_rand.table.short.get((size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(size)) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
@@ -138,7 +159,8 @@ def randn(
     *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
 ):
-    """Normal numbers of mean 0 and variance 1; where complex, of both parts together.
+    """Normal numbers of mean 0 and variance 1. The variance of a complex number is that of
+    both parts together.
 
     Args:
         size: ints, or one sequence of them.
@@ -174,15 +196,29 @@ def randn(
             dtype = _element_type("randn", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("randn", out)._keys & keep
             if generator is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("randn", out)._keys & keep
                 return op_randn_out.table[key_set](key_set, size, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("randn", out)._keys & keep
             return op_randn_generator_out.table[key_set](key_set, size, generator, out)
         if generator is None:
+            if layout is None and pin_memory is None:
+                try:
+                    short = op_randn.table.short.get((size, dtype, device))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(size)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = include & keep
             return op_randn.table[key_set](key_set, size, dtype, layout, device, pin_memory)
+        include, keep = _state.get()
+        key_set = include & keep
         return op_randn_generator.table[key_set](
             key_set, size, generator, dtype, layout, device, pin_memory,
         )
@@ -342,7 +378,7 @@ def randint_like(
     input, low=None, high=None, *, memory_format=None, generator=None, dtype=None,
     layout=None, device=None, pin_memory=None, requires_grad=False,
 ):
-    """Integers from low (0) to below high with the shape, dtype, device and strides of
+    """Integers from low (0) to before high with the shape, dtype, device and strides of
     input.
 
     Args:
@@ -432,7 +468,7 @@ def randperm(
     n, *, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
 ):
-    """The integers from 0 to below n in a random order.
+    """The integers from 0 to n - 1 in a random order.
 
     Args:
         n: int.

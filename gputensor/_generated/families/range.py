@@ -25,8 +25,8 @@ def arange(
     start=None, end=None, step=None, *, dtype=None, layout=None, device=None,
     pin_memory=None, requires_grad=False, out=None,
 ):
-    """Numbers from start (0) up to end, which is not reached, step (1) apart: arange(end)
-    or arange(start, end, step).
+    """Numbers from start (0) to before end, step (1) apart: arange(end) or arange(start,
+    end, step).
 
     Args:
         start: number, optional.

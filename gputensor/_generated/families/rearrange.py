@@ -11,8 +11,7 @@ op_roll = _define("aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> 
 op_roll_out = _define(
     "aten::roll.out(Tensor self, SymInt[1] shifts, int[1] dims=[], *, Tensor(a!) out) -> Tensor(a!)")
 def roll(input, shifts, dims=(), *, out=None):
-    """Elements moved by shifts along dims, those pushed out at the end come in at the
-    front; without
+    """Elements shifted along dims; elements past the end reappear at the front; without
 
     Args:
         input: (*).
@@ -36,8 +35,8 @@ def roll(input, shifts, dims=(), *, out=None):
     except Exception as error: return _refuse(error, "roll", roll, locals())
 
 def Tensor_roll(self, shifts, dims=()):
-    """Elements moved by shifts along dims, those pushed out at the end come in at the
-    front; without See gt.roll."""
+    """Elements shifted along dims; elements past the end reappear at the front; without See
+    gt.roll."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -53,8 +52,8 @@ op_rot90 = _define("aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tenso
 op_rot90_out = _define(
     "aten::rot90.out(Tensor self, int k=1, int[] dims=[0,1], *, Tensor(a!) out) -> Tensor(a!)")
 def rot90(input, k=1, dims=(0, 1), *, out=None):
-    """Turned k times by a quarter in the plane of two dimensions, from the first towards
-    the second.
+    """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first
+    towards the second.
 
     Args:
         input: (*).
@@ -76,8 +75,8 @@ def rot90(input, k=1, dims=(0, 1), *, out=None):
     except Exception as error: return _refuse(error, "rot90", rot90, locals())
 
 def Tensor_rot90(self, k=1, dims=(0, 1)):
-    """Turned k times by a quarter in the plane of two dimensions, from the first towards
-    the second. See gt.rot90."""
+    """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first
+    towards the second. See gt.rot90."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -116,7 +115,7 @@ op_pixel_shuffle = _define("aten::pixel_shuffle(Tensor self, int upscale_factor)
 op_pixel_shuffle_out = _define(
     "aten::pixel_shuffle.out(Tensor self, int upscale_factor, *, Tensor(a!) out) -> Tensor(a!)")
 def pixel_shuffle(input, upscale_factor, *, out=None):
-    """Channels spread over the plane: (*, C r r, H, W) to (*, C, H r, W r).
+    """Channels rearranged into the plane: (*, C r r, H, W) to (*, C, H r, W r).
 
     Args:
         input: (*).
@@ -142,7 +141,7 @@ op_pixel_unshuffle = _define("aten::pixel_unshuffle(Tensor self, int downscale_f
 op_pixel_unshuffle_out = _define(
     "aten::pixel_unshuffle.out(Tensor self, int downscale_factor, *, Tensor(a!) out) -> Tensor(a!)")
 def pixel_unshuffle(input, downscale_factor, *, out=None):
-    """The plane gathered into channels: (*, C, H r, W r) to (*, C r r, H, W).
+    """The plane rearranged into channels: (*, C, H r, W r) to (*, C r r, H, W).
 
     Args:
         input: (*).
@@ -168,7 +167,7 @@ op_channel_shuffle = _define("aten::channel_shuffle(Tensor self, SymInt groups) 
 op_channel_shuffle_out = _define(
     "aten::channel_shuffle.out(Tensor self, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)")
 def channel_shuffle(input, groups, *, out=None):
-    """Channels of groups taken in turn, one from each group.
+    """Channels interleaved, one channel of each group in turn.
 
     Args:
         input: (*).

@@ -117,7 +117,7 @@ op_nansum_out = _define(
 def nansum(
     input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None,
 ):
-    """Sum of the elements that are not NaN, of all or along dimensions.
+    """Sum of the elements that are not NaN, over all elements or along dimensions.
 
     Args:
         input: (*), any dtype but complex; integers and bool sum as int64.
@@ -150,7 +150,8 @@ def nansum(
     except Exception as error: return _refuse(error, "nansum", nansum, locals())
 
 def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
-    """Sum of the elements that are not NaN, of all or along dimensions. See gt.nansum."""
+    """Sum of the elements that are not NaN, over all elements or along dimensions. See
+    gt.nansum."""
     try:
         if axis is not None:
             dim = _axis("nansum", dim, axis)
@@ -358,7 +359,7 @@ op_amax_out = _define(
     "aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def amax(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Largest element of all, or along dimensions; NaN if there is one.
+    """Largest element of all, or along dimensions; NaN if any element is NaN.
 
     Args:
         input: (*), any dtype but complex.
@@ -385,7 +386,8 @@ def amax(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     except Exception as error: return _refuse(error, "amax", amax, locals())
 
 def Tensor_amax(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
-    """Largest element of all, or along dimensions; NaN if there is one. See gt.amax."""
+    """Largest element of all, or along dimensions; NaN if any element is NaN. See
+    gt.amax."""
     try:
         if axis is not None:
             dim = axis
@@ -414,7 +416,7 @@ op_amin_out = _define(
     "aten::amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def amin(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Smallest element of all, or along dimensions; NaN if there is one.
+    """Smallest element of all, or along dimensions; NaN if any element is NaN.
 
     Args:
         input: (*), any dtype but complex.
@@ -441,7 +443,8 @@ def amin(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     except Exception as error: return _refuse(error, "amin", amin, locals())
 
 def Tensor_amin(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
-    """Smallest element of all, or along dimensions; NaN if there is one. See gt.amin."""
+    """Smallest element of all, or along dimensions; NaN if any element is NaN. See
+    gt.amin."""
     try:
         if axis is not None:
             dim = axis
@@ -480,7 +483,7 @@ op_any_dims_out = _define(
     "aten::any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def any(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Whether any element is not zero, of all or along dimensions.
+    """True if any element is not zero, over all elements or along dimensions.
 
     Args:
         input: (*), any dtype.
@@ -531,7 +534,8 @@ def any(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
     except Exception as error: return _refuse(error, "any", any, locals())
 
 def Tensor_any(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Whether any element is not zero, of all or along dimensions. See gt.any."""
+    """True if any element is not zero, over all elements or along dimensions. See
+    gt.any."""
     try:
         if axis is not None:
             dim = _axis("any", dim, axis)
@@ -592,7 +596,7 @@ op_all_dims_out = _define(
     "aten::all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def all(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Whether no element is zero, of all or along dimensions.
+    """True if no element is zero, over all elements or along dimensions.
 
     Args:
         input: (*), any dtype.
@@ -643,7 +647,7 @@ def all(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
     except Exception as error: return _refuse(error, "all", all, locals())
 
 def Tensor_all(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Whether no element is zero, of all or along dimensions. See gt.all."""
+    """True if no element is zero, over all elements or along dimensions. See gt.all."""
     try:
         if axis is not None:
             dim = _axis("all", dim, axis)
@@ -694,7 +698,7 @@ op_logsumexp_out = _define(
     "aten::logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Logarithm of the sum of exp along dimensions, without its overflow.
+    """Logarithm of the sum of exp along dimensions, computed without overflow.
 
     Args:
         input: (*).
@@ -722,7 +726,7 @@ def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
     except Exception as error: return _refuse(error, "logsumexp", logsumexp, locals())
 
 def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Logarithm of the sum of exp along dimensions, without its overflow. See
+    """Logarithm of the sum of exp along dimensions, computed without overflow. See
     gt.logsumexp."""
     try:
         if axis is not None:
@@ -749,7 +753,7 @@ op_count_nonzero_dim_IntList_out = _define(
     "aten::count_nonzero.dim_IntList_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def count_nonzero(input, dim=None, *, out=None, axis=None):
-    """How many elements are not zero, of all or along dimensions.
+    """Number of nonzero elements, over all elements or along dimensions.
 
     Args:
         input: (*).
@@ -772,7 +776,8 @@ def count_nonzero(input, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "count_nonzero", count_nonzero, locals())
 
 def Tensor_count_nonzero(self, dim=None, *, axis=None):
-    """How many elements are not zero, of all or along dimensions. See gt.count_nonzero."""
+    """Number of nonzero elements, over all elements or along dimensions. See
+    gt.count_nonzero."""
     try:
         if axis is not None:
             dim = _axis("count_nonzero", dim, axis)

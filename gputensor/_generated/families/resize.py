@@ -72,7 +72,8 @@ op_set__source_Tensor = _define(
     "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)",
     ("inplace_view", "reads_storage",))
 def Tensor_set_(self, source=None, storage_offset=None, size=None, stride=()):
-    """Let this tensor be another one, or part of a storage; without arguments: no elements.
+    """Replace this tensor's storage, sizes and strides by those of a tensor or a storage;
+    without arguments, by an empty storage.
 
     Args:
         self: (*).

@@ -15,7 +15,7 @@ op_grid_sampler_2d_out = _define(
 def grid_sampler_2d(
     input, grid, interpolation_mode, padding_mode, align_corners, *, out=None,
 ):
-    """Elements of 2 dimensions at the places of a grid, whose numbers run from -1 to 1.
+    """Elements of 2 dimensions sampled at the points of a grid in [-1, 1].
 
     Args:
         input: (*).
@@ -69,7 +69,7 @@ op_grid_sampler_3d_out = _define(
 def grid_sampler_3d(
     input, grid, interpolation_mode, padding_mode, align_corners, *, out=None,
 ):
-    """Elements of 3 dimensions at the places of a grid, whose numbers run from -1 to 1.
+    """Elements of 3 dimensions sampled at the points of a grid in [-1, 1].
 
     Args:
         input: (*).
@@ -119,7 +119,7 @@ def call_grid_sampler_3d_backward(
 op_grid_sampler = _define(
     "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor")
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
-    """Elements at the places of a grid; see gt.nn.functional.grid_sample.
+    """Elements sampled at the points of a grid; see gt.nn.functional.grid_sample.
 
     Args:
         input: (*).
@@ -146,7 +146,8 @@ def call_grid_sampler(input, grid, interpolation_mode, padding_mode, align_corne
 op_affine_grid_generator = _define(
     "aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor")
 def affine_grid_generator(theta, size, align_corners):
-    """The grid of affine transforms, (N, H, W, 2) of (N, 2, 3) or one dimension more.
+    """The sampling grid of affine transforms, (N, H, W, 2) from (N, 2, 3), or with one more
+    spatial dimension.
 
     Args:
         theta: (*).

@@ -174,7 +174,7 @@ op_logcumsumexp = _define("aten::logcumsumexp(Tensor self, int dim) -> Tensor")
 op_logcumsumexp_out = _define(
     "aten::logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)")
 def logcumsumexp(input, dim=None, *, out=None, axis=None):
-    """Logarithms of the running sums of exp, without their overflow.
+    """Logarithms of the running sums of exp, computed without overflow.
 
     Args:
         input: (*), floating or complex.
@@ -200,7 +200,7 @@ def logcumsumexp(input, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "logcumsumexp", logcumsumexp, locals())
 
 def Tensor_logcumsumexp(self, dim=None, *, axis=None):
-    """Logarithms of the running sums of exp, without their overflow. See
+    """Logarithms of the running sums of exp, computed without overflow. See
     gt.logcumsumexp."""
     try:
         if axis is not None:
@@ -228,7 +228,7 @@ op_cummax_out = _define(
     "aten::cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_cummax = _named("cummax", "values indices")
 def cummax(input, dim=None, *, out=None, axis=None):
-    """The largest element so far along a dimension and its index, the last of equal ones.
+    """The running maximum along a dimension and its index, the last of equal ones.
 
     Args:
         input: (*), any dtype but complex.
@@ -256,8 +256,8 @@ def cummax(input, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "cummax", cummax, locals())
 
 def Tensor_cummax(self, dim=None, *, axis=None):
-    """The largest element so far along a dimension and its index, the last of equal ones.
-    See gt.cummax."""
+    """The running maximum along a dimension and its index, the last of equal ones. See
+    gt.cummax."""
     try:
         if axis is not None:
             dim = _axis("cummax", dim, axis)
@@ -273,7 +273,7 @@ op_cummin_out = _define(
     "aten::cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_cummin = _named("cummin", "values indices")
 def cummin(input, dim=None, *, out=None, axis=None):
-    """The smallest element so far along a dimension and its index, the last of equal ones.
+    """The running minimum along a dimension and its index, the last of equal ones.
 
     Args:
         input: (*), any dtype but complex.
@@ -298,8 +298,8 @@ def cummin(input, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "cummin", cummin, locals())
 
 def Tensor_cummin(self, dim=None, *, axis=None):
-    """The smallest element so far along a dimension and its index, the last of equal ones.
-    See gt.cummin."""
+    """The running minimum along a dimension and its index, the last of equal ones. See
+    gt.cummin."""
     try:
         if axis is not None:
             dim = _axis("cummin", dim, axis)

@@ -15,7 +15,7 @@ op_index_put = _define(
 op_index_put_out = _define(
     "aten::index_put.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, *, Tensor(a!) out) -> Tensor(a!)")
 def index_put(input, indices, values, accumulate=False, *, out=None):
-    """A copy of input with values at the places that indices name, or with them added there.
+    """A copy of input with values written to, or added at, indices.
 
     Args:
         input: (*).
@@ -42,8 +42,7 @@ def index_put(input, indices, values, accumulate=False, *, out=None):
     except Exception as error: return _refuse(error, "index_put", index_put, locals())
 
 def Tensor_index_put(self, indices, values, accumulate=False):
-    """A copy of self with values at the places that indices name, or with them added there.
-    See gt.index_put."""
+    """A copy of self with values written to, or added at, indices. See gt.index_put."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | _keys_of_list(indices) | values._keys | include) & keep
@@ -58,8 +57,7 @@ def call_index_put(self, indices, values, accumulate=False):
 op_index_put_ = _define(
     "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
 def index_put_(input, indices, values, accumulate=False):
-    """In place: A copy of input with values at the places that indices name, or with them
-    added there.
+    """In place: A copy of input with values written to, or added at, indices.
 
     Args:
         input: (*).
@@ -129,8 +127,8 @@ op_scatter_value_reduce = _define(
 op_scatter_value_reduce_out = _define(
     "aten::scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)")
 def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
-    """A copy of input with each element of src where index says, in the index's own row
-    along dim;
+    """A copy of input with each element of src written to its index along dim, at the same
+    position in the other dimensions;
 
     Args:
         input: (*).
@@ -145,7 +143,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
         src: scattered_src(grad, input, dim, index, src, reduce, True, result)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.scatter.
 
-    with reduce, added to what is there or multiplied with it. A number may stand for src.
+    with reduce, added to or multiplied with the element there. src may be a number.
 
     >>> gt.scatter(gt.zeros(1, 3), 1, gt.tensor([[2, 0]]), gt.tensor([[1.0, 2.0]]))
     tensor([[2., 0., 1.]])"""
@@ -220,8 +218,8 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
     except Exception as error: return _refuse(error, "scatter", scatter, locals())
 
 def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
-    """A copy of self with each element of src where index says, in the index's own row
-    along dim; See gt.scatter."""
+    """A copy of self with each element of src written to its index along dim, at the same
+    position in the other dimensions; See gt.scatter."""
     try:
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
@@ -294,8 +292,8 @@ op_scatter__reduce = _define(
 op_scatter__value_reduce = _define(
     "aten::scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)")
 def Tensor_scatter_(self, dim, index, src=None, *, value=None, reduce=None):
-    """In place: A copy of self with each element of src where index says, in the index's
-    own row along dim; See gt.scatter."""
+    """In place: A copy of self with each element of src written to its index along dim, at
+    the same position in the other dimensions; See gt.scatter."""
     try:
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
@@ -347,7 +345,7 @@ op_scatter_add = _define(
 op_scatter_add_out = _define(
     "aten::scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)")
 def scatter_add(input, dim, index, src, *, out=None):
-    """A copy of input with each element of src added where index says.
+    """A copy of input with each element of src added to the element at its index.
 
     Args:
         input: (*).
@@ -375,7 +373,7 @@ def scatter_add(input, dim, index, src, *, out=None):
     except Exception as error: return _refuse(error, "scatter_add", scatter_add, locals())
 
 def Tensor_scatter_add(self, dim, index, src):
-    """A copy of self with each element of src added where index says. See
+    """A copy of self with each element of src added to the element at its index. See
     gt.scatter_add."""
     try:
         key = (self._geometry, index._geometry, src._geometry)
@@ -399,8 +397,8 @@ def call_scatter_add(self, dim, index, src):
 op_scatter_add_ = _define(
     "aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
 def Tensor_scatter_add_(self, dim, index, src):
-    """In place: A copy of self with each element of src added where index says. See
-    gt.scatter_add."""
+    """In place: A copy of self with each element of src added to the element at its index.
+    See gt.scatter_add."""
     try:
         key = (self._geometry, index._geometry, src._geometry)
         short = op_scatter_add_.table.short.get(key)
@@ -426,8 +424,8 @@ op_scatter_reduce_two = _define(
 op_scatter_reduce_two_out = _define(
     "aten::scatter_reduce.two_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)")
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=None):
-    """A copy of input with the sum, prod, mean, amax or amin of all that index brings to an
-    element,
+    """A copy of input in which each element is the sum, prod, mean, amax or amin of the
+    elements of src with its index,
 
     Args:
         input: (*).
@@ -442,7 +440,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
         src: scattered_src(grad, input, dim, index, src, reduce, include_self, result)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.scatter_reduce.
 
-    and of the element itself unless include_self is False.
+    and of itself unless include_self is False.
 
     >>> x = gt.tensor([1.0, 2.0])
     >>> gt.scatter_reduce(x, 0, gt.tensor([0, 0]), gt.tensor([3.0, 5.0]), "mean")
@@ -468,8 +466,8 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
     except Exception as error: return _refuse(error, "scatter_reduce", scatter_reduce, locals())
 
 def Tensor_scatter_reduce(self, dim, index, src, reduce, *, include_self=True):
-    """A copy of self with the sum, prod, mean, amax or amin of all that index brings to an
-    element, See gt.scatter_reduce."""
+    """A copy of self in which each element is the sum, prod, mean, amax or amin of the
+    elements of src with its index, See gt.scatter_reduce."""
     try:
         key = (self._geometry, index._geometry, src._geometry)
         short = op_scatter_reduce_two.table.short.get(key)
@@ -501,8 +499,8 @@ def call_scatter_reduce_two(self, dim, index, src, reduce, include_self=True):
 op_scatter_reduce__two = _define(
     "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)")
 def Tensor_scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
-    """In place: A copy of self with the sum, prod, mean, amax or amin of all that index
-    brings to an element, See gt.scatter_reduce."""
+    """In place: A copy of self in which each element is the sum, prod, mean, amax or amin
+    of the elements of src with its index, See gt.scatter_reduce."""
     try:
         key = (self._geometry, index._geometry, src._geometry)
         short = op_scatter_reduce__two.table.short.get(key)
@@ -523,7 +521,7 @@ op_index_add = _define(
 op_index_add_out = _define(
     "aten::index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
 def index_add(input, dim, index, source, *, alpha=1, out=None):
-    """A copy of input with alpha times the slices of source added to those that index names.
+    """A copy of input with alpha times the slices of source added to the slices at index.
 
     Args:
         input: (*).
@@ -558,7 +556,7 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     except Exception as error: return _refuse(error, "index_add", index_add, locals())
 
 def Tensor_index_add(self, dim, index, source, *, alpha=1):
-    """A copy of self with alpha times the slices of source added to those that index names.
+    """A copy of self with alpha times the slices of source added to the slices at index.
     See gt.index_add."""
     try:
         key = (self._geometry, index._geometry, source._geometry)
@@ -586,8 +584,8 @@ def call_index_add(self, dim, index, source, alpha=1):
 op_index_add_ = _define(
     "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_index_add_(self, dim, index, source, *, alpha=1):
-    """In place: A copy of self with alpha times the slices of source added to those that
-    index names. See gt.index_add."""
+    """In place: A copy of self with alpha times the slices of source added to the slices at
+    index. See gt.index_add."""
     try:
         key = (self._geometry, index._geometry, source._geometry)
         short = op_index_add_.table.short.get(key)
@@ -616,7 +614,7 @@ op_index_copy = _define(
 op_index_copy_out = _define(
     "aten::index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)")
 def index_copy(input, dim, index, source, *, out=None):
-    """A copy of input with the slices of source in place of those that index names.
+    """A copy of input with the slices of source written to the slices at index.
 
     Args:
         input: (*).
@@ -643,7 +641,7 @@ def index_copy(input, dim, index, source, *, out=None):
     except Exception as error: return _refuse(error, "index_copy", index_copy, locals())
 
 def Tensor_index_copy(self, dim, index, source):
-    """A copy of self with the slices of source in place of those that index names. See
+    """A copy of self with the slices of source written to the slices at index. See
     gt.index_copy."""
     try:
         key = (self._geometry, index._geometry, source._geometry)
@@ -658,8 +656,8 @@ def Tensor_index_copy(self, dim, index, source):
 op_index_copy_ = _define(
     "aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)")
 def Tensor_index_copy_(self, dim, index, source):
-    """In place: A copy of self with the slices of source in place of those that index
-    names. See gt.index_copy."""
+    """In place: A copy of self with the slices of source written to the slices at index.
+    See gt.index_copy."""
     try:
         key = (self._geometry, index._geometry, source._geometry)
         short = op_index_copy_.table.short.get(key)
@@ -679,7 +677,7 @@ op_index_fill_int_Tensor = _define(
 op_index_fill_int_Tensor_out = _define(
     "aten::index_fill.int_Tensor_out(Tensor self, int dim, Tensor index, Tensor value, *, Tensor(a!) out) -> Tensor(a!)")
 def index_fill(input, dim, index, value, *, out=None):
-    """A copy of input with one value in the slices that index names.
+    """A copy of input with one value written to the slices at index.
 
     Args:
         input: (*).
@@ -722,7 +720,7 @@ def index_fill(input, dim, index, value, *, out=None):
     except Exception as error: return _refuse(error, "index_fill", index_fill, locals())
 
 def Tensor_index_fill(self, dim, index, value):
-    """A copy of self with one value in the slices that index names. See gt.index_fill."""
+    """A copy of self with one value written to the slices at index. See gt.index_fill."""
     try:
         if hasattr(value, "_keys"):
             key = (self._geometry, index._geometry, value._geometry)
@@ -746,7 +744,7 @@ op_index_fill__int_Scalar = _define(
 op_index_fill__int_Tensor = _define(
     "aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)")
 def Tensor_index_fill_(self, dim, index, value):
-    """In place: A copy of self with one value in the slices that index names. See
+    """In place: A copy of self with one value written to the slices at index. See
     gt.index_fill."""
     try:
         if hasattr(value, "_keys"):
@@ -771,8 +769,8 @@ op_index_reduce = _define(
 op_index_reduce_out = _define(
     "aten::index_reduce.out(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)")
 def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=None):
-    """A copy of input with slices of source combined into those that index names, as
-    scatter_reduce does.
+    """A copy of input with the slices of source reduced into the slices at index, as by
+    scatter_reduce.
 
     Args:
         input: (*).
@@ -807,8 +805,8 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=No
     except Exception as error: return _refuse(error, "index_reduce", index_reduce, locals())
 
 def Tensor_index_reduce(self, dim, index, source, reduce, *, include_self=True):
-    """A copy of self with slices of source combined into those that index names, as
-    scatter_reduce does. See gt.index_reduce."""
+    """A copy of self with the slices of source reduced into the slices at index, as by
+    scatter_reduce. See gt.index_reduce."""
     try:
         key = (self._geometry, index._geometry, source._geometry)
         short = op_index_reduce.table.short.get(key)
@@ -826,8 +824,8 @@ def Tensor_index_reduce(self, dim, index, source, reduce, *, include_self=True):
 op_index_reduce_ = _define(
     "aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)")
 def Tensor_index_reduce_(self, dim, index, source, reduce, *, include_self=True):
-    """In place: A copy of self with slices of source combined into those that index names,
-    as scatter_reduce does. See gt.index_reduce."""
+    """In place: A copy of self with the slices of source reduced into the slices at index,
+    as by scatter_reduce. See gt.index_reduce."""
     try:
         key = (self._geometry, index._geometry, source._geometry)
         short = op_index_reduce_.table.short.get(key)
@@ -848,8 +846,8 @@ op_put = _define(
 op_put_out = _define(
     "aten::put.out(Tensor self, Tensor index, Tensor source, bool accumulate=False, *, Tensor(a!) out) -> Tensor(a!)")
 def put(input, index, source, accumulate=False, *, out=None):
-    """A copy of input with source at the elements that index names in row-major order, or
-    added to them.
+    """A copy of input with source written to, or added to, the elements at these indices
+    into its row-major order.
 
     Args:
         input: (*).
@@ -878,8 +876,8 @@ def put(input, index, source, accumulate=False, *, out=None):
     except Exception as error: return _refuse(error, "put", put, locals())
 
 def Tensor_put(self, index, source, accumulate=False):
-    """A copy of self with source at the elements that index names in row-major order, or
-    added to them. See gt.put."""
+    """A copy of self with source written to, or added to, the elements at these indices
+    into its row-major order. See gt.put."""
     try:
         key = (self._geometry, index._geometry, source._geometry)
         short = op_put.table.short.get(key)
@@ -895,8 +893,8 @@ def Tensor_put(self, index, source, accumulate=False):
 op_put_ = _define(
     "aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)")
 def Tensor_put_(self, index, source, accumulate=False):
-    """In place: A copy of self with source at the elements that index names in row-major
-    order, or added to them. See gt.put."""
+    """In place: A copy of self with source written to, or added to, the elements at these
+    indices into its row-major order. See gt.put."""
     try:
         key = (self._geometry, index._geometry, source._geometry)
         short = op_put_.table.short.get(key)
@@ -926,7 +924,7 @@ op_select_scatter = _define(
 op_select_scatter_out = _define(
     "aten::select_scatter.out(Tensor self, Tensor src, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)")
 def select_scatter(input, src, dim, index, *, out=None):
-    """A copy of input with src in place of one index of a dimension.
+    """A copy of input with src written to one index of a dimension.
 
     Args:
         input: (*).
@@ -948,7 +946,7 @@ def select_scatter(input, src, dim, index, *, out=None):
     except Exception as error: return _refuse(error, "select_scatter", select_scatter, locals())
 
 def Tensor_select_scatter(self, src, dim, index):
-    """A copy of self with src in place of one index of a dimension. See
+    """A copy of self with src written to one index of a dimension. See
     gt.select_scatter."""
     try:
         include, keep = _state.get()
@@ -964,7 +962,7 @@ op_slice_scatter_out = _define(
     "aten::slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None, axis=None):
-    """A copy of input with src in place of a slice of a dimension.
+    """A copy of input with src written to a slice of a dimension.
 
     Args:
         input: (*).
@@ -992,7 +990,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None, 
     except Exception as error: return _refuse(error, "slice_scatter", slice_scatter, locals())
 
 def Tensor_slice_scatter(self, src, dim=0, start=None, end=None, step=1, *, axis=None):
-    """A copy of self with src in place of a slice of a dimension. See gt.slice_scatter."""
+    """A copy of self with src written to a slice of a dimension. See gt.slice_scatter."""
     try:
         if axis is not None:
             dim = axis

@@ -18,8 +18,8 @@ def searchsorted(
     sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None,
     out=None,
 ):
-    """Where each element belongs in a sorted sequence, in that of its row: before equal
-    elements, or with
+    """The index at which each element keeps a sorted sequence (of its row) sorted, before
+    equal elements or with
 
     Args:
         sorted_sequence: (*).
@@ -31,7 +31,7 @@ def searchsorted(
         out: Tensor that takes the result, optional.
     Native: native/search.py. Matches torch.searchsorted.
 
-    right behind them.
+    right after them.
 
     >>> gt.searchsorted(gt.tensor([1, 3, 5]), gt.tensor([0, 3, 9]))
     tensor([0, 1, 3])"""
@@ -90,8 +90,7 @@ op_bucketize_Tensor_out = _define(
 op_bucketize_Scalar = _define(
     "aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor")
 def bucketize(input, boundaries, *, out_int32=False, right=False, out=None):
-    """The bucket of each element: how many boundaries are below it, or with right not above
-    it.
+    """The number of boundaries below each element, or not above it if right is True.
 
     Args:
         input: (*).
@@ -145,7 +144,8 @@ def isin(
     elements=None, test_elements=None, *, assume_unique=False, invert=False,
     test_element=None, element=None, out=None,
 ):
-    """Whether each element is among test_elements, or with invert is not.
+    """True where an element is one of test_elements, or with invert where it is none of
+    them.
 
     Args:
         elements: Tensor, optional.

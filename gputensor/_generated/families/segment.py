@@ -15,8 +15,8 @@ def segment_reduce(
     data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False,
     initial=None, out=None,
 ):
-    """The sum, mean, prod, max or min of runs of a dimension, whose lengths or offsets are
-    given.
+    """The sum, mean, prod, max or min of segments of a dimension, given by lengths or
+    offsets.
 
     Args:
         data: (*).

@@ -11,7 +11,7 @@ from ...dispatch.tls import state as _state
 op_narrow = _define(
     "aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
 def narrow(input, dim, start, length):
-    """length indices of one dimension, from start on.
+    """The length indices of one dimension from start on.
 
     Args:
         input: (*).
@@ -43,7 +43,7 @@ op_select_int = _define(
     "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
     ("core",))
 def select(input, dim, index):
-    """One index of one dimension, which is dropped.
+    """One index of a dimension; the dimension is dropped.
 
     Args:
         input: (*).
@@ -79,7 +79,7 @@ op_select_copy_int_out = _define(
     "aten::select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def select_copy(input, dim, index, *, out=None):
-    """One index of one dimension, which is dropped. A copy, row-major.
+    """One index of a dimension; the dimension is dropped. A copy, row-major.
 
     Args:
         input: (*).
@@ -101,7 +101,8 @@ op_slice_Tensor = _define(
     "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
     ("core",))
 def slice(input, dim=0, start=None, end=None, step=1, *, axis=None):
-    """Every step-th index of one dimension between start and end, as Python slices a list.
+    """Every step-th index of a dimension from start to before end, as in a slice of a
+    Python list.
 
     Args:
         input: (*).
@@ -141,8 +142,8 @@ op_slice_copy_Tensor_out = _define(
     "aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def slice_copy(input, dim=0, start=None, end=None, step=1, *, out=None, axis=None):
-    """Every step-th index of one dimension between start and end, as Python slices a list.
-    A copy, row-major.
+    """Every step-th index of a dimension from start to before end, as in a slice of a
+    Python list. A copy, row-major.
 
     Args:
         input: (*).
@@ -170,7 +171,7 @@ op_as_strided = _define(
     "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
     ("core",))
 def as_strided(input, size, stride, storage_offset=None):
-    """Any sizes and strides, in elements, over the storage of input.
+    """A view of input's storage with these sizes and strides, in elements.
 
     Args:
         input: (*).
@@ -199,7 +200,8 @@ op_as_strided_copy_out = _define(
     "aten::as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def as_strided_copy(input, size, stride, storage_offset=None, *, out=None):
-    """Any sizes and strides, in elements, over the storage of input. A copy, row-major.
+    """A view of input's storage with these sizes and strides, in elements. A copy, row-
+    major.
 
     Args:
         input: (*).
@@ -361,7 +363,7 @@ def unfold_copy(input, dimension, size, step, *, out=None):
 
 op_unbind_int = _define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]")
 def unbind(input, dim=0, *, axis=None):
-    """The slices of one dimension, which is dropped.
+    """The slices along one dimension, each without that dimension.
 
     Args:
         input: (*).
@@ -387,7 +389,7 @@ op_unbind_copy_int = _define(
     "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
     ("view_copy",))
 def unbind_copy(input, dim=0, *, axis=None):
-    """The slices of one dimension, which is dropped. A copy, row-major.
+    """The slices along one dimension, each without that dimension. A copy, row-major.
 
     Args:
         input: (*).
@@ -407,7 +409,8 @@ op_split_Tensor = _define(
 op_split_sizes = _define(
     "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]")
 def split(input, split_size, dim=0, *, axis=None):
-    """Pieces of split_size along dim, the last one smaller; or pieces of these sizes.
+    """Pieces of size split_size along dim, or of the sizes in a list; the last piece may be
+    smaller.
 
     Args:
         input: (*).
@@ -439,8 +442,8 @@ op_split_copy_Tensor = _define(
     "aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
     ("view_copy",))
 def split_copy(input, split_size, dim=0, *, axis=None):
-    """Pieces of split_size along dim, the last one smaller; or pieces of these sizes. A
-    copy, row-major.
+    """Pieces of size split_size along dim, or of the sizes in a list; the last piece may be
+    smaller. A copy, row-major.
 
     Args:
         input: (*).
@@ -506,7 +509,7 @@ def split_with_sizes_copy(input, split_sizes, dim=0, *, axis=None):
 
 op_chunk = _define("aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]")
 def chunk(input, chunks, dim=0, *, axis=None):
-    """At most this many pieces of equal size along dim, the last one smaller.
+    """At most this many pieces of equal size along dim; the last piece may be smaller.
 
     Args:
         input: (*).
@@ -530,7 +533,7 @@ op_narrow_copy_out = _define(
     "aten::narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def narrow_copy(input, dim, start, length, *, out=None):
-    """A copy of length indices of one dimension, from start on.
+    """A copy of the length indices of one dimension from start on.
 
     Args:
         input: (*).
@@ -549,7 +552,7 @@ def narrow_copy(input, dim, start, length, *, out=None):
     except Exception as error: return _refuse(error, "narrow_copy", narrow_copy, locals())
 
 def Tensor_narrow_copy(self, dim, start, length):
-    """A copy of length indices of one dimension, from start on. See gt.narrow_copy."""
+    """A copy of the length indices of one dimension from start on. See gt.narrow_copy."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -561,7 +564,8 @@ op_tensor_split_sections = _define(
 op_tensor_split_indices = _define(
     "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]")
 def tensor_split(input, indices=None, dim=0, *, sections=None, axis=None):
-    """Pieces along dim: so many of nearly equal size, or those between indices.
+    """Pieces along dim: a number of pieces of nearly equal size, or the pieces between
+    indices.
 
     Args:
         input: (*).
@@ -588,7 +592,8 @@ Tensor_tensor_split = tensor_split
 op_hsplit_int = _define("aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]")
 op_hsplit_array = _define("aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]")
 def hsplit(input, indices=None, *, sections=None):
-    """Pieces along dimension 1, or 0 of a 1-d tensor; sections must be of one size.
+    """Pieces along dimension 1, or along dimension 0 of a 1-d tensor; sections must have
+    equal sizes.
 
     Args:
         input: (*).
@@ -612,7 +617,7 @@ Tensor_hsplit = hsplit
 op_vsplit_int = _define("aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]")
 op_vsplit_array = _define("aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]")
 def vsplit(input, indices=None, *, sections=None):
-    """Pieces along dimension 0; sections must be of one size.
+    """Pieces along dimension 0; sections must have equal sizes.
 
     Args:
         input: (*).
@@ -636,7 +641,7 @@ Tensor_vsplit = vsplit
 op_dsplit_int = _define("aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]")
 op_dsplit_array = _define("aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]")
 def dsplit(input, indices=None, *, sections=None):
-    """Pieces along dimension 2; sections must be of one size.
+    """Pieces along dimension 2; sections must have equal sizes.
 
     Args:
         input: (*).
@@ -660,7 +665,7 @@ Tensor_dsplit = dsplit
 op_unsafe_split_Tensor = _define(
     "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]")
 def unsafe_split(input, split_size, dim=0, *, axis=None):
-    """split, whose pieces autograd takes for copies.
+    """split whose pieces autograd treats as copies.
 
     Args:
         input: (*).
@@ -685,7 +690,7 @@ def call_unsafe_split_Tensor(self, split_size, dim=0):
 op_unsafe_split_with_sizes = _define(
     "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")
 def unsafe_split_with_sizes(input, split_sizes, dim=0, *, axis=None):
-    """split_with_sizes, whose pieces autograd takes for copies.
+    """split_with_sizes whose pieces autograd treats as copies.
 
     Args:
         input: (*).
@@ -712,7 +717,7 @@ op_unsafe_chunk = _define(
     "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
     ("maybe_aliasing_or_mutating",))
 def unsafe_chunk(input, chunks, dim=0, *, axis=None):
-    """chunk, whose pieces autograd takes for copies.
+    """chunk whose pieces autograd treats as copies.
 
     Args:
         input: (*).
@@ -771,7 +776,7 @@ op_as_strided_scatter = _define(
 op_as_strided_scatter_out = _define(
     "aten::as_strided_scatter.out(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *, Tensor(a!) out) -> Tensor(a!)")
 def as_strided_scatter(input, src, size, stride, storage_offset=None, *, out=None):
-    """A copy of input whose elements at as_strided's places are src.
+    """A copy of input with src written to the elements that as_strided selects.
 
     Args:
         input: (*).
@@ -799,7 +804,7 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None, *, out=Non
         return _refuse(error, "as_strided_scatter", as_strided_scatter, locals())
 
 def Tensor_as_strided_scatter(self, src, size, stride, storage_offset=None):
-    """A copy of self whose elements at as_strided's places are src. See
+    """A copy of self with src written to the elements that as_strided selects. See
     gt.as_strided_scatter."""
     try:
         include, keep = _state.get()

@@ -13,8 +13,8 @@ from ...dispatch.tls import state as _state
 op_softmax_int = _define(
     "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
 def softmax(input, dim=None, dtype=None, *, axis=None):
-    """exp of each element over the sum of them along dim; with dtype, of input in that
-    dtype.
+    """exp of each element divided by the sum of exp along dim; with dtype, input is cast
+    first.
 
     Args:
         input: (*).
@@ -86,8 +86,7 @@ def call__softmax_backward_data(grad_output, output, dim, input_dtype):
 op_log_softmax_int = _define(
     "aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
 def log_softmax(input, dim=None, dtype=None, *, axis=None):
-    """Logarithm of softmax, without its rounding and overflow; with dtype, of input in that
-    dtype.
+    """Logarithm of softmax, computed without overflow; with dtype, input is cast first.
 
     Args:
         input: (*).

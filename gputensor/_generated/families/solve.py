@@ -14,7 +14,7 @@ op_linalg_lu_solve = _define(
 op_linalg_lu_solve_out = _define(
     "aten::linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor(a!) out) -> Tensor(a!)")
 def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):
-    """X of A X = B, or of X A = B, from what lu_factor gives of A.
+    """The solution X of A X = B, or of X A = B, from the results of lu_factor for A.
 
     Args:
         LU: (*).
@@ -55,7 +55,7 @@ op_linalg_inv_ex_inverse = _define(
     "aten::linalg_inv_ex.inverse(Tensor A, *, bool check_errors=False, Tensor(a!) inverse, Tensor(b!) info) -> (Tensor(a!) inverse, Tensor(b!) info)")
 Results_linalg_inv_ex = _named("linalg_inv_ex", "inverse info")
 def linalg_inv_ex(A, *, check_errors=False, out=None):
-    """The inverse of a matrix, and which pivot is 0.
+    """The inverse of a matrix, and info, the index of a zero pivot or 0.
 
     Args:
         A: (*).
@@ -87,7 +87,7 @@ op_linalg_solve_triangular = _define(
 op_linalg_solve_triangular_out = _define(
     "aten::linalg_solve_triangular.out(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor(a!) out) -> Tensor(a!)")
 def linalg_solve_triangular(input, B, *, upper, left=True, unitriangular=False, out=None):
-    """X of A X = B, or of X A = B, of a triangular matrix A.
+    """The solution X of A X = B, or of X A = B, for a triangular matrix A.
 
     Args:
         input: (*).
@@ -126,7 +126,7 @@ op_linalg_ldl_solve = _define(
 op_linalg_ldl_solve_out = _define(
     "aten::linalg_ldl_solve.out(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)")
 def linalg_ldl_solve(LD, pivots, B, *, hermitian=False, out=None):
-    """X of A X = B from what ldl_factor_ex gives of A.
+    """The solution X of A X = B from the results of ldl_factor_ex for A.
 
     Args:
         LD: (*).
@@ -154,8 +154,8 @@ op_linalg_lstsq_out = _define(
     ("dynamic_output_shape",))
 Results_linalg_lstsq = _named("linalg_lstsq", "solution residuals rank singular_values")
 def linalg_lstsq(input, b, rcond=None, *, driver=None, out=None):
-    """The X for which A X is nearest to B; with gelsd and gelss ranks are read, and waited
-    for.
+    """The least-squares solution X of A X = B. The drivers gelsd and gelss wait for the
+    ranks.
 
     Args:
         input: (*).
@@ -187,7 +187,8 @@ op_linalg_solve_ex_out = _define(
     "aten::linalg_solve_ex.out(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) info) -> (Tensor(a!) result, Tensor(b!) info)")
 Results_linalg_solve_ex = _named("linalg_solve_ex", "result info")
 def linalg_solve_ex(A, B, *, left=True, check_errors=False, out=None):
-    """X of A X = B, and which pivot of A is 0; nothing is raised for that.
+    """The solution X of A X = B, and info, the index of a zero pivot of A or 0. Does not
+    raise for a singular A.
 
     Args:
         A: (*).
@@ -214,7 +215,7 @@ op_linalg_solve = _define("aten::linalg_solve(Tensor A, Tensor B, *, bool left=T
 op_linalg_solve_out = _define(
     "aten::linalg_solve.out(Tensor A, Tensor B, *, bool left=True, Tensor(a!) out) -> Tensor(a!)")
 def linalg_solve(A, B, *, left=True, out=None):
-    """X of A X = B; of X A = B where left is False.
+    """The solution X of A X = B, or of X A = B if left is False.
 
     Args:
         A: (*).
@@ -237,7 +238,7 @@ def linalg_solve(A, B, *, left=True, out=None):
 op_linalg_inv = _define("aten::linalg_inv(Tensor A) -> Tensor")
 op_linalg_inv_out = _define("aten::linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_inv(A, *, out=None):
-    """The inverse of a matrix, or of each of a batch.
+    """The inverse of a matrix, or of each matrix of a batch.
 
     Args:
         A: (*).
@@ -292,7 +293,7 @@ op_cholesky_solve = _define(
 op_cholesky_solve_out = _define(
     "aten::cholesky_solve.out(Tensor self, Tensor input2, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)")
 def cholesky_solve(input, input2, upper=False, *, out=None):
-    """X of A X = input, from the Cholesky factor of A.
+    """The solution X of A X = input, from the Cholesky factor of A.
 
     Args:
         input: (*).
@@ -310,7 +311,8 @@ def cholesky_solve(input, input2, upper=False, *, out=None):
     except Exception as error: return _refuse(error, "cholesky_solve", cholesky_solve, locals())
 
 def Tensor_cholesky_solve(self, input2, upper=False):
-    """X of A X = self, from the Cholesky factor of A. See gt.cholesky_solve."""
+    """The solution X of A X = self, from the Cholesky factor of A. See
+    gt.cholesky_solve."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | input2._keys | include) & keep
@@ -355,7 +357,7 @@ Results_triangular_solve = _named("triangular_solve", "solution cloned_coefficie
 def triangular_solve(
     input, A, upper=True, transpose=False, unitriangular=False, *, out=None,
 ):
-    """X of A X = input of a triangular matrix A, and a copy of A.
+    """The solution X of A X = input for a triangular matrix A, and a copy of A.
 
     Args:
         input: (*).
@@ -380,7 +382,7 @@ def triangular_solve(
     except Exception as error: return _refuse(error, "triangular_solve", triangular_solve, locals())
 
 def Tensor_triangular_solve(self, A, upper=True, transpose=False, unitriangular=False):
-    """X of A X = self of a triangular matrix A, and a copy of A. See
+    """The solution X of A X = self for a triangular matrix A, and a copy of A. See
     gt.triangular_solve."""
     try:
         include, keep = _state.get()
@@ -395,7 +397,7 @@ op_lu_solve = _define("aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_piv
 op_lu_solve_out = _define(
     "aten::lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) -> Tensor(a!)")
 def lu_solve(input, LU_data, LU_pivots, *, out=None):
-    """X of A X = input, from what lu_factor gives of A.
+    """The solution X of A X = input, from the results of lu_factor for A.
 
     Args:
         input: (*).
@@ -413,7 +415,8 @@ def lu_solve(input, LU_data, LU_pivots, *, out=None):
     except Exception as error: return _refuse(error, "lu_solve", lu_solve, locals())
 
 def Tensor_lu_solve(self, LU_data, LU_pivots):
-    """X of A X = self, from what lu_factor gives of A. See gt.lu_solve."""
+    """The solution X of A X = self, from the results of lu_factor for A. See
+    gt.lu_solve."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | LU_data._keys | LU_pivots._keys | include) & keep
@@ -445,7 +448,7 @@ op_linalg_tensorsolve = _define(
 op_linalg_tensorsolve_out = _define(
     "aten::linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_tensorsolve(input, other, dims=None, *, out=None):
-    """X of tensordot(input, X) = other.
+    """The solution X of tensordot(input, X) = other.
 
     Args:
         input: (*).

@@ -21,8 +21,8 @@ op_sort_values_stable = _define(
     "aten::sort.values_stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_sort = _named("sort", "values indices")
 def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
-    """Elements in order along a dimension, and where each was; NaN counts as the largest,
-    and equal
+    """Sorted elements along a dimension and their indices; NaN counts as the largest, and
+    equal
 
     Args:
         input: (*).
@@ -60,8 +60,8 @@ def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
     except Exception as error: return _refuse(error, "sort", sort, locals())
 
 def Tensor_sort(self, dim=-1, descending=False, *, stable=None, axis=None):
-    """Elements in order along a dimension, and where each was; NaN counts as the largest,
-    and equal See gt.sort."""
+    """Sorted elements along a dimension and their indices; NaN counts as the largest, and
+    equal See gt.sort."""
     try:
         if axis is not None:
             dim = axis
@@ -87,7 +87,7 @@ def call_sort_stable(self, stable, dim=-1, descending=False):
 op_msort = _define("aten::msort(Tensor self) -> Tensor")
 op_msort_out = _define("aten::msort.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
 def msort(input, *, out=None):
-    """Elements in order along the first dimension.
+    """Sorted elements along the first dimension.
 
     Args:
         input: (*).
@@ -103,7 +103,7 @@ def msort(input, *, out=None):
     except Exception as error: return _refuse(error, "msort", msort, locals())
 
 def Tensor_msort(self):
-    """Elements in order along the first dimension. See gt.msort."""
+    """Sorted elements along the first dimension. See gt.msort."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -161,7 +161,7 @@ op_topk_values = _define(
     "aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_topk = _named("topk", "values indices")
 def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None, axis=None):
-    """The k largest or smallest elements along a dimension, in order, and where they were.
+    """The k largest or smallest elements along a dimension, sorted, and their indices.
 
     Args:
         input: (*).
@@ -190,8 +190,8 @@ def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "topk", topk, locals())
 
 def Tensor_topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
-    """The k largest or smallest elements along a dimension, in order, and where they were.
-    See gt.topk."""
+    """The k largest or smallest elements along a dimension, sorted, and their indices. See
+    gt.topk."""
     try:
         if axis is not None:
             dim = axis

@@ -137,7 +137,7 @@ op_logit_out = _define(
     "aten::logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logit(input, eps=None, *, out=None):
-    """log(x / (1 - x)) of each element, which eps first brings into [eps, 1 - eps].
+    """log(x / (1 - x)) of each element x, clamped to [eps, 1 - eps] first.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
@@ -159,8 +159,7 @@ def logit(input, eps=None, *, out=None):
     except Exception as error: return _refuse(error, "logit", logit, locals())
 
 def Tensor_logit(self, eps=None):
-    """log(x / (1 - x)) of each element, which eps first brings into [eps, 1 - eps]. See
-    gt.logit."""
+    """log(x / (1 - x)) of each element x, clamped to [eps, 1 - eps] first. See gt.logit."""
     try:
         short = op_logit.table.short.get(self._geometry)
         if short is not None and (made := short(self, eps)) is not None:
@@ -172,8 +171,7 @@ def Tensor_logit(self, eps=None):
 
 op_logit_ = _define("aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)", ("pointwise",))
 def logit_(input, eps=None):
-    """In place: log(x / (1 - x)) of each element, which eps first brings into [eps, 1 -
-    eps].
+    """In place: log(x / (1 - x)) of each element x, clamped to [eps, 1 - eps] first.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
@@ -257,7 +255,7 @@ op_erfinv_out = _define(
     "aten::erfinv.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def erfinv(input, *, out=None):
-    """Where the error function has this value.
+    """Inverse of the error function.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
@@ -278,7 +276,7 @@ def erfinv(input, *, out=None):
     except Exception as error: return _refuse(error, "erfinv", erfinv, locals())
 
 def Tensor_erfinv(self):
-    """Where the error function has this value. See gt.erfinv."""
+    """Inverse of the error function. See gt.erfinv."""
     try:
         short = op_erfinv.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -290,7 +288,7 @@ def Tensor_erfinv(self):
 
 op_erfinv_ = _define("aten::erfinv_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_erfinv_(self):
-    """In place: Where the error function has this value. See gt.erfinv."""
+    """In place: Inverse of the error function. See gt.erfinv."""
     try:
         short = op_erfinv_.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -816,7 +814,7 @@ op_special_ndtr = _define("aten::special_ndtr(Tensor self) -> Tensor")
 op_special_ndtr_out = _define(
     "aten::special_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
 def special_ndtr(input, *, out=None):
-    """The standard normal distribution: how much of it is below input.
+    """The standard normal distribution function.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
@@ -841,7 +839,7 @@ op_special_ndtri_out = _define(
     "aten::special_ndtri.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_ndtri(input, *, out=None):
-    """Where the standard normal distribution has this much below.
+    """The inverse of the standard normal distribution function.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
@@ -866,7 +864,7 @@ op_special_log_ndtr_out = _define(
     "aten::special_log_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def special_log_ndtr(input, *, out=None):
-    """Logarithm of ndtr, also where that underflows.
+    """Logarithm of ndtr, computed without underflow.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.

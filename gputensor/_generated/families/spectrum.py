@@ -28,7 +28,7 @@ op_linalg_eig_out = _define(
     "aten::linalg_eig.out(Tensor self, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)")
 Results_linalg_eig = _named("linalg_eig", "eigenvalues eigenvectors")
 def linalg_eig(input, *, out=None):
-    """Eigenvalues and eigenvectors of a matrix, complex.
+    """Complex eigenvalues and eigenvectors of a matrix.
 
     Args:
         input: (*).
@@ -67,8 +67,8 @@ op_linalg_eigh_eigvals = _define(
     'aten::linalg_eigh.eigvals(Tensor self, str UPLO="L", *, Tensor(a!) eigvals, Tensor(b!) eigvecs) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)')
 Results_linalg_eigh = _named("linalg_eigh", "eigenvalues eigenvectors")
 def linalg_eigh(input, UPLO='L', *, out=None):
-    """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, whose lower triangle
-    is read.
+    """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, read from its lower
+    triangle unless UPLO is "U".
 
     Args:
         input: (*).
@@ -114,7 +114,7 @@ op_linalg_eigvals = _define("aten::linalg_eigvals(Tensor self) -> Tensor")
 op_linalg_eigvals_out = _define(
     "aten::linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_eigvals(input, *, out=None):
-    """Eigenvalues of a matrix, complex.
+    """Complex eigenvalues of a matrix.
 
     Args:
         input: (*).
@@ -135,7 +135,7 @@ op_linalg_svd_U = _define(
     "aten::linalg_svd.U(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)")
 Results_linalg_svd = _named("linalg_svd", "U S Vh")
 def linalg_svd(A, full_matrices=True, *, driver=None, out=None):
-    """Singular values of a matrix, and their vectors.
+    """Singular values and vectors of a matrix.
 
     Args:
         A: (*).
@@ -183,7 +183,7 @@ op_svd_U = _define(
     "aten::svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)")
 Results_svd = _named("svd", "U S V")
 def svd(input, some=True, compute_uv=True, *, out=None):
-    """Singular values of a matrix, and their vectors, those on the right as columns.
+    """Singular values and vectors of a matrix, with the right singular vectors as columns.
 
     Args:
         input: (*).
@@ -204,8 +204,8 @@ def svd(input, some=True, compute_uv=True, *, out=None):
     except Exception as error: return _refuse(error, "svd", svd, locals())
 
 def Tensor_svd(self, some=True, compute_uv=True):
-    """Singular values of a matrix, and their vectors, those on the right as columns. See
-    gt.svd."""
+    """Singular values and vectors of a matrix, with the right singular vectors as columns.
+    See gt.svd."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -346,7 +346,7 @@ op_linalg_matrix_rank_atol_rtol_float = _define(
 op_linalg_matrix_rank_atol_rtol_float_out = _define(
     "aten::linalg_matrix_rank.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)")
 def linalg_matrix_rank(input, tol=None, hermitian=False, *, atol=None, rtol=None, out=None):
-    """How many singular values are above tol.
+    """The number of singular values above tol.
 
     Args:
         input: (*).
@@ -432,7 +432,7 @@ def linalg_matrix_norm(
     input, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None, out=None, axis=None,
     keepdims=None,
 ):
-    """A norm of matrices: 1 and inf of sums, 2 and nuc of singular values, fro of squares.
+    """A norm of matrices: 1, inf, 2, their negatives, fro or nuc.
 
     Args:
         input: (*).

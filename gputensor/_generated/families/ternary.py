@@ -169,8 +169,7 @@ op_clamp_Tensor_out = _define(
     "aten::clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",), numbers=("self", "min", "max",))
 def clamp(input, min=None, max=None, *, out=None):
-    """Each element, or the bound that it lies beyond; bounds are numbers or tensors. NaN
-    stays.
+    """Each element limited to [min, max]; the bounds are numbers or tensors. NaN stays NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is neither bool nor complex.
@@ -214,8 +213,8 @@ def clamp(input, min=None, max=None, *, out=None):
     except Exception as error: return _refuse(error, "clamp", clamp, locals())
 
 def Tensor_clamp(self, min=None, max=None):
-    """Each element, or the bound that it lies beyond; bounds are numbers or tensors. NaN
-    stays. See gt.clamp."""
+    """Each element limited to [min, max]; the bounds are numbers or tensors. NaN stays NaN.
+    See gt.clamp."""
     try:
         if hasattr(min, "_keys") or hasattr(max, "_keys"):
             try:
@@ -240,8 +239,8 @@ op_clamp__Tensor = _define(
     "aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
     ("pointwise",), numbers=("min", "max",))
 def clamp_(input, min=None, max=None):
-    """In place: Each element, or the bound that it lies beyond; bounds are numbers or
-    tensors. NaN stays.
+    """In place: Each element limited to [min, max]; the bounds are numbers or tensors. NaN
+    stays NaN.
 
     Args:
         input: (*), promoted to a common dtype, which is neither bool nor complex.
@@ -303,7 +302,7 @@ op_clamp_min_out = _define(
     "aten::clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def clamp_min(input, min, *, out=None):
-    """Each element, or min where it lies below.
+    """Each element, or min where the element is smaller.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -330,7 +329,7 @@ def clamp_min(input, min, *, out=None):
     except Exception as error: return _refuse(error, "clamp_min", clamp_min, locals())
 
 def Tensor_clamp_min(self, min):
-    """Each element, or min where it lies below. See gt.clamp_min."""
+    """Each element, or min where the element is smaller. See gt.clamp_min."""
     try:
         try:
             key = (self._geometry, type(min) if type(min) in NUMBERS else min._geometry)
@@ -357,7 +356,7 @@ op_clamp_min_ = _define(
     "aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
     ("pointwise",))
 def clamp_min_(input, min):
-    """In place: Each element, or min where it lies below.
+    """In place: Each element, or min where the element is smaller.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -391,7 +390,7 @@ op_clamp_max_out = _define(
     "aten::clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def clamp_max(input, max, *, out=None):
-    """Each element, or max where it lies above.
+    """Each element, or max where the element is larger.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -418,7 +417,7 @@ def clamp_max(input, max, *, out=None):
     except Exception as error: return _refuse(error, "clamp_max", clamp_max, locals())
 
 def Tensor_clamp_max(self, max):
-    """Each element, or max where it lies above. See gt.clamp_max."""
+    """Each element, or max where the element is larger. See gt.clamp_max."""
     try:
         try:
             key = (self._geometry, type(max) if type(max) in NUMBERS else max._geometry)
@@ -445,7 +444,7 @@ op_clamp_max_ = _define(
     "aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
     ("pointwise",))
 def clamp_max_(input, max):
-    """In place: Each element, or max where it lies above.
+    """In place: Each element, or max where the element is larger.
 
     Args:
         input: (*), promoted to a common dtype, which is not complex.
@@ -475,8 +474,8 @@ op_nan_to_num_out = _define(
     "aten::nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def nan_to_num(input, nan=None, posinf=None, neginf=None, *, out=None):
-    """Each element, or what is said for NaN (0) and the infinities (the largest and
-    smallest numbers).
+    """Each element, with NaN replaced by nan (0) and infinities by posinf and neginf (the
+    largest and smallest numbers).
 
     Args:
         input: (*), of one dtype.
@@ -503,8 +502,8 @@ def nan_to_num(input, nan=None, posinf=None, neginf=None, *, out=None):
     except Exception as error: return _refuse(error, "nan_to_num", nan_to_num, locals())
 
 def Tensor_nan_to_num(self, nan=None, posinf=None, neginf=None):
-    """Each element, or what is said for NaN (0) and the infinities (the largest and
-    smallest numbers). See gt.nan_to_num."""
+    """Each element, with NaN replaced by nan (0) and infinities by posinf and neginf (the
+    largest and smallest numbers). See gt.nan_to_num."""
     try:
         short = op_nan_to_num.table.short.get(self._geometry)
         if short is not None and (made := short(self, nan, posinf, neginf)) is not None:
@@ -518,8 +517,8 @@ op_nan_to_num_ = _define(
     "aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
     ("pointwise",))
 def nan_to_num_(input, nan=None, posinf=None, neginf=None):
-    """In place: Each element, or what is said for NaN (0) and the infinities (the largest
-    and smallest numbers).
+    """In place: Each element, with NaN replaced by nan (0) and infinities by posinf and
+    neginf (the largest and smallest numbers).
 
     Args:
         input: (*), of one dtype.

@@ -274,7 +274,7 @@ Tensor_diagflat = diagflat
 
 op_vander = _define("aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor")
 def vander(x, N=None, increasing=False):
-    """The powers of each element, from the highest of N to 0, as a row.
+    """The powers of each element, from N - 1 down to 0, as a row.
 
     Args:
         x: (*).

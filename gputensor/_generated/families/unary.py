@@ -91,7 +91,7 @@ op_conj_physical_out = _define(
     "aten::conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def conj_physical(input, *, out=None):
-    """The complex conjugate of each element, in memory; input where it is real.
+    """The complex conjugate of each element, written to memory; input if it is real.
 
     Args:
         input: (*), any dtype; what is real stays as it is.
@@ -112,7 +112,7 @@ def conj_physical(input, *, out=None):
     except Exception as error: return _refuse(error, "conj_physical", conj_physical, locals())
 
 def Tensor_conj_physical(self):
-    """The complex conjugate of each element, in memory; self where it is real. See
+    """The complex conjugate of each element, written to memory; self if it is real. See
     gt.conj_physical."""
     try:
         include, keep = _state.get()
@@ -123,7 +123,8 @@ def Tensor_conj_physical(self):
 
 op_conj_physical_ = _define("aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def conj_physical_(input):
-    """In place: The complex conjugate of each element, in memory; input where it is real.
+    """In place: The complex conjugate of each element, written to memory; input if it is
+    real.
 
     Args:
         input: (*), any dtype; what is real stays as it is.
@@ -295,7 +296,7 @@ op_relu_out = _define(
     "aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def relu(input, *, out=None):
-    """Each element, and zero in place of the negative ones; NaN stays.
+    """Each element; zero where it is negative. NaN stays NaN.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -323,7 +324,7 @@ def relu(input, *, out=None):
     except Exception as error: return _refuse(error, "relu", relu, locals())
 
 def Tensor_relu(self):
-    """Each element, and zero in place of the negative ones; NaN stays. See gt.relu."""
+    """Each element; zero where it is negative. NaN stays NaN. See gt.relu."""
     try:
         short = op_relu.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -343,7 +344,7 @@ def call_relu(self):
 
 op_relu_ = _define("aten::relu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def relu_(input):
-    """In place: Each element, and zero in place of the negative ones; NaN stays.
+    """In place: Each element; zero where it is negative. NaN stays NaN.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -515,7 +516,7 @@ op_angle_out = _define(
     "aten::angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def angle(input, *, out=None):
-    """Angle of each element in the complex plane; of real numbers 0 or pi.
+    """Angle of each element in the complex plane; 0 or pi for real numbers.
 
     Args:
         input: (*), floating, or complex, which gives real; others promote to the default float.
@@ -536,7 +537,8 @@ def angle(input, *, out=None):
     except Exception as error: return _refuse(error, "angle", angle, locals())
 
 def Tensor_angle(self):
-    """Angle of each element in the complex plane; of real numbers 0 or pi. See gt.angle."""
+    """Angle of each element in the complex plane; 0 or pi for real numbers. See
+    gt.angle."""
     try:
         short = op_angle.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -833,7 +835,7 @@ op_bitwise_not_out = _define(
     "aten::bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def bitwise_not(input, *, out=None):
-    """Each bit turned over; of bool the other truth value.
+    """Each bit inverted; logical not for bool.
 
     Args:
         input: (*), bool or an integer.
@@ -853,7 +855,7 @@ def bitwise_not(input, *, out=None):
     except Exception as error: return _refuse(error, "bitwise_not", bitwise_not, locals())
 
 def Tensor_bitwise_not(self):
-    """Each bit turned over; of bool the other truth value. See gt.bitwise_not."""
+    """Each bit inverted; logical not for bool. See gt.bitwise_not."""
     try:
         short = op_bitwise_not.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -866,7 +868,7 @@ Tensor___invert__ = Tensor_bitwise_not
 
 op_bitwise_not_ = _define("aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_bitwise_not_(self):
-    """In place: Each bit turned over; of bool the other truth value. See gt.bitwise_not."""
+    """In place: Each bit inverted; logical not for bool. See gt.bitwise_not."""
     try:
         short = op_bitwise_not_.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -881,7 +883,7 @@ op_ceil_out = _define(
     "aten::ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def ceil(input, *, out=None):
-    """The smallest whole number that is not below each element.
+    """Each element rounded up to a whole number.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -906,7 +908,7 @@ def ceil(input, *, out=None):
     except Exception as error: return _refuse(error, "ceil", ceil, locals())
 
 def Tensor_ceil(self):
-    """The smallest whole number that is not below each element. See gt.ceil."""
+    """Each element rounded up to a whole number. See gt.ceil."""
     try:
         short = op_ceil.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -926,7 +928,7 @@ def call_ceil(self):
 
 op_ceil_ = _define("aten::ceil_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def ceil_(input):
-    """In place: The smallest whole number that is not below each element.
+    """In place: Each element rounded up to a whole number.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -1333,7 +1335,7 @@ op_floor_out = _define(
     "aten::floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def floor(input, *, out=None):
-    """The largest whole number that is not above each element.
+    """Each element rounded down to a whole number.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -1358,7 +1360,7 @@ def floor(input, *, out=None):
     except Exception as error: return _refuse(error, "floor", floor, locals())
 
 def Tensor_floor(self):
-    """The largest whole number that is not above each element. See gt.floor."""
+    """Each element rounded down to a whole number. See gt.floor."""
     try:
         short = op_floor.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -1378,7 +1380,7 @@ def call_floor(self):
 
 op_floor_ = _define("aten::floor_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def floor_(input):
-    """In place: The largest whole number that is not above each element.
+    """In place: Each element rounded down to a whole number.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -1400,7 +1402,7 @@ op_frac_out = _define(
     "aten::frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def frac(input, *, out=None):
-    """What is left of each element without its whole part; it keeps the sign.
+    """The fractional part of each element, with its sign.
 
     Args:
         input: (*), floating.
@@ -1425,8 +1427,7 @@ def frac(input, *, out=None):
     except Exception as error: return _refuse(error, "frac", frac, locals())
 
 def Tensor_frac(self):
-    """What is left of each element without its whole part; it keeps the sign. See
-    gt.frac."""
+    """The fractional part of each element, with its sign. See gt.frac."""
     try:
         short = op_frac.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -1438,7 +1439,7 @@ def Tensor_frac(self):
 
 op_frac_ = _define("aten::frac_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def frac_(input):
-    """In place: What is left of each element without its whole part; it keeps the sign.
+    """In place: The fractional part of each element, with its sign.
 
     Args:
         input: (*), floating.
@@ -1457,7 +1458,7 @@ Tensor_frac_ = frac_
 
 op_isfinite = _define("aten::isfinite(Tensor self) -> Tensor", ("pointwise",))
 def isfinite(input):
-    """Whether each element is neither infinite nor NaN.
+    """True where an element is neither infinite nor NaN.
 
     Args:
         input: (*), any dtype; the result is bool.
@@ -1474,7 +1475,7 @@ Tensor_isfinite = isfinite
 
 op_isinf = _define("aten::isinf(Tensor self) -> Tensor", ("core", "pointwise",))
 def isinf(input):
-    """Whether each element is infinite; of complex numbers, either part.
+    """True where an element, or either part of a complex number, is infinite.
 
     Args:
         input: (*), any dtype; the result is bool.
@@ -1491,7 +1492,7 @@ Tensor_isinf = isinf
 
 op_isnan = _define("aten::isnan(Tensor self) -> Tensor", ("core", "pointwise",))
 def isnan(input):
-    """Whether each element is NaN; of complex numbers, either part.
+    """True where an element, or either part of a complex number, is NaN.
 
     Args:
         input: (*), any dtype; the result is bool.
@@ -1511,7 +1512,7 @@ op_isneginf_out = _define(
     "aten::isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def isneginf(input, *, out=None):
-    """Whether each element is minus infinity.
+    """True where an element is minus infinity.
 
     Args:
         input: (*), any dtype but complex; the result is bool.
@@ -1535,7 +1536,7 @@ def isneginf(input, *, out=None):
     except Exception as error: return _refuse(error, "isneginf", isneginf, locals())
 
 def Tensor_isneginf(self):
-    """Whether each element is minus infinity. See gt.isneginf."""
+    """True where an element is minus infinity. See gt.isneginf."""
     try:
         short = op_isneginf.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -1550,7 +1551,7 @@ op_isposinf_out = _define(
     "aten::isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def isposinf(input, *, out=None):
-    """Whether each element is plus infinity.
+    """True where an element is plus infinity.
 
     Args:
         input: (*), any dtype but complex; the result is bool.
@@ -1574,7 +1575,7 @@ def isposinf(input, *, out=None):
     except Exception as error: return _refuse(error, "isposinf", isposinf, locals())
 
 def Tensor_isposinf(self):
-    """Whether each element is plus infinity. See gt.isposinf."""
+    """True where an element is plus infinity. See gt.isposinf."""
     try:
         short = op_isposinf.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -1848,7 +1849,7 @@ op_logical_not_out = _define(
     "aten::logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logical_not(input, *, out=None):
-    """Whether each element is zero.
+    """True where an element is zero.
 
     Args:
         input: (*), any dtype; the result is bool.
@@ -1872,7 +1873,7 @@ def logical_not(input, *, out=None):
     except Exception as error: return _refuse(error, "logical_not", logical_not, locals())
 
 def Tensor_logical_not(self):
-    """Whether each element is zero. See gt.logical_not."""
+    """True where an element is zero. See gt.logical_not."""
     try:
         short = op_logical_not.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -1884,7 +1885,7 @@ def Tensor_logical_not(self):
 
 op_logical_not_ = _define("aten::logical_not_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_logical_not_(self):
-    """In place: Whether each element is zero. See gt.logical_not."""
+    """In place: True where an element is zero. See gt.logical_not."""
     try:
         short = op_logical_not_.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -1972,7 +1973,7 @@ op_round_decimals_out = _define(
     "aten::round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def round(input, *, decimals=None, out=None):
-    """The whole number nearest to each element; halves go to the even one.
+    """Each element rounded to the nearest whole number; halves round to the even number.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -2007,7 +2008,8 @@ def round(input, *, decimals=None, out=None):
     except Exception as error: return _refuse(error, "round", round, locals())
 
 def Tensor_round(self, *, decimals=None):
-    """The whole number nearest to each element; halves go to the even one. See gt.round."""
+    """Each element rounded to the nearest whole number; halves round to the even number.
+    See gt.round."""
     try:
         if decimals is None:
             short = op_round.table.short.get(self._geometry)
@@ -2034,7 +2036,8 @@ op_round__decimals = _define(
     "aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
     ("pointwise",))
 def round_(input, *, decimals=None):
-    """In place: The whole number nearest to each element; halves go to the even one.
+    """In place: Each element rounded to the nearest whole number; halves round to the even
+    number.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -2118,7 +2121,7 @@ Tensor_rsqrt_ = rsqrt_
 op_sgn = _define("aten::sgn(Tensor self) -> Tensor", ("pointwise",))
 op_sgn_out = _define("aten::sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def sgn(input, *, out=None):
-    """Sign of each element; of complex numbers the number of its angle and of size 1.
+    """Sign of each element; for a complex number, the number divided by its absolute value.
 
     Args:
         input: (*), of one dtype.
@@ -2143,8 +2146,8 @@ def sgn(input, *, out=None):
     except Exception as error: return _refuse(error, "sgn", sgn, locals())
 
 def Tensor_sgn(self):
-    """Sign of each element; of complex numbers the number of its angle and of size 1. See
-    gt.sgn."""
+    """Sign of each element; for a complex number, the number divided by its absolute value.
+    See gt.sgn."""
     try:
         short = op_sgn.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -2156,8 +2159,8 @@ def Tensor_sgn(self):
 
 op_sgn_ = _define("aten::sgn_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sgn_(self):
-    """In place: Sign of each element; of complex numbers the number of its angle and of
-    size 1. See gt.sgn."""
+    """In place: Sign of each element; for a complex number, the number divided by its
+    absolute value. See gt.sgn."""
     try:
         short = op_sgn_.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -2248,7 +2251,7 @@ op_sign_out = _define(
     "aten::sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def sign(input, *, out=None):
-    """-1, 0 or 1 by the sign of each element; 0 of NaN.
+    """-1, 0 or 1 by the sign of each element; 0 for NaN.
 
     Args:
         input: (*), any dtype but complex.
@@ -2273,7 +2276,7 @@ def sign(input, *, out=None):
     except Exception as error: return _refuse(error, "sign", sign, locals())
 
 def Tensor_sign(self):
-    """-1, 0 or 1 by the sign of each element; 0 of NaN. See gt.sign."""
+    """-1, 0 or 1 by the sign of each element; 0 for NaN. See gt.sign."""
     try:
         short = op_sign.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -2293,7 +2296,7 @@ def call_sign(self):
 
 op_sign_ = _define("aten::sign_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sign_(self):
-    """In place: -1, 0 or 1 by the sign of each element; 0 of NaN. See gt.sign."""
+    """In place: -1, 0 or 1 by the sign of each element; 0 for NaN. See gt.sign."""
     try:
         short = op_sign_.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -2308,7 +2311,7 @@ op_signbit_out = _define(
     "aten::signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def signbit(input, *, out=None):
-    """Whether each element has its sign bit set, as -0.0 has.
+    """True where an element's sign bit is set, also for -0.0.
 
     Args:
         input: (*), any dtype but complex; the result is bool.
@@ -2332,7 +2335,7 @@ def signbit(input, *, out=None):
     except Exception as error: return _refuse(error, "signbit", signbit, locals())
 
 def Tensor_signbit(self):
-    """Whether each element has its sign bit set, as -0.0 has. See gt.signbit."""
+    """True where an element's sign bit is set, also for -0.0. See gt.signbit."""
     try:
         short = op_signbit.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -2725,7 +2728,7 @@ Tensor_fix_ = Tensor_trunc_
 
 op_isreal = _define("aten::isreal(Tensor self) -> Tensor")
 def isreal(input):
-    """Whether each element has no imaginary part.
+    """True where an element has no imaginary part.
 
     Args:
         input: (*).

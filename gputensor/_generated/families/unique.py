@@ -24,8 +24,8 @@ op_unique_dim = _define(
 def unique_dim(
     input, dim=None, sorted=True, return_inverse=False, return_counts=False, *, axis=None,
 ):
-    """The different slices of a dimension in order, where each slice is among them, and how
-    often.
+    """The sorted distinct slices of a dimension, the index of each slice among them, and
+    the count of each.
 
     Args:
         input: (*).

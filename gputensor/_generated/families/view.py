@@ -591,7 +591,7 @@ op_squeeze = _define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
 op_squeeze_dim = _define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", ("core",))
 op_squeeze_dims = _define("aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", ("core",))
 def squeeze(input, dim=None, *, axis=None):
-    """Without the dimensions of size 1, or without those of them that dim names.
+    """A view without the dimensions of size 1, or without the dimensions in dim of size 1.
 
     Args:
         input: (*).
@@ -674,8 +674,8 @@ op_squeeze_copy_dims_out = _define(
     "aten::squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def squeeze_copy(input, dim=None, *, out=None, axis=None):
-    """Without the dimensions of size 1, or without those of them that dim names. A copy,
-    row-major.
+    """A view without the dimensions of size 1, or without the dimensions in dim of size 1.
+    A copy, row-major.
 
     Args:
         input: (*).
@@ -710,7 +710,7 @@ op_squeeze__dims = _define(
     "aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)",
     ("inplace_view",))
 def Tensor_squeeze_(self, dim=None, *, axis=None):
-    """Drop the dimensions of size 1 of this tensor, or those of them that dim names.
+    """Drop the dimensions of size 1 of this tensor, or the dimensions in dim of size 1.
 
     Args:
         self: (*).
@@ -732,7 +732,7 @@ def Tensor_squeeze_(self, dim=None, *, axis=None):
 
 op_unsqueeze = _define("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", ("core",))
 def unsqueeze(input, dim=None, *, axis=None):
-    """With a dimension of size 1 inserted at dim.
+    """A view with a dimension of size 1 inserted at dim.
 
     Args:
         input: (*).
@@ -769,7 +769,7 @@ op_unsqueeze_copy_out = _define(
     "aten::unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def unsqueeze_copy(input, dim=None, *, out=None, axis=None):
-    """With a dimension of size 1 inserted at dim. A copy, row-major.
+    """A view with a dimension of size 1 inserted at dim. A copy, row-major.
 
     Args:
         input: (*).
@@ -815,7 +815,7 @@ def Tensor_unsqueeze_(self, dim=None, *, axis=None):
 op_flatten_using_ints = _define(
     "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)")
 def flatten(input, start_dim=0, end_dim=-1):
-    """The dimensions from start_dim to end_dim as one.
+    """The dimensions from start_dim to end_dim merged into one.
 
     Args:
         input: (*).
@@ -845,7 +845,7 @@ def call_flatten_using_ints(self, start_dim=0, end_dim=-1):
 op_unflatten_int = _define(
     "aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)")
 def unflatten(input, dim, sizes):
-    """One dimension as several of these sizes; one size may be -1.
+    """One dimension split into dimensions of these sizes; one size may be -1.
 
     Args:
         input: (*).
@@ -869,7 +869,8 @@ op_movedim_intlist = _define(
 op_movedim_int = _define(
     "aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)")
 def movedim(input, source, destination):
-    """The dimensions of source moved to destination, the others in their order.
+    """The dimensions in source moved to the positions in destination; the others keep their
+    order.
 
     Args:
         input: (*).
@@ -934,7 +935,7 @@ def alias_copy(input, *, out=None):
 
 op_detach = _define("aten::detach(Tensor(a) self) -> Tensor(a)")
 def detach(input):
-    """A view of all of input that is not differentiated.
+    """A view of input that autograd does not follow.
 
     Args:
         input: (*).
@@ -957,7 +958,7 @@ op_detach_copy_out = _define(
     "aten::detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def detach_copy(input, *, out=None):
-    """A view of all of input that is not differentiated. A copy, row-major.
+    """A view of input that autograd does not follow. A copy, row-major.
 
     Args:
         input: (*).
@@ -1075,7 +1076,8 @@ def Tensor_mH(self):
 
 op_ravel = _define("aten::ravel(Tensor(a) self) -> Tensor(a)")
 def ravel(input):
-    """All elements in row-major order as one dimension; input where it is that already.
+    """All elements in row-major order as one dimension; input if it is 1-d and contiguous
+    already.
 
     Args:
         input: (*).
@@ -1122,7 +1124,7 @@ def Tensor_broadcast_to(self, *args, size=None):
 op_atleast_1d = _define("aten::atleast_1d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
 op_atleast_1d_Sequence = _define("aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]")
 def atleast_1d(input=None, *, tensors=None):
-    """input with at least 1 dimension; each of several tensors.
+    """input, or each of several tensors, with at least 1 dimension.
 
     Args:
         input: Tensor, optional.
@@ -1155,7 +1157,7 @@ def call_atleast_1d_Sequence(tensors):
 op_atleast_2d = _define("aten::atleast_2d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
 op_atleast_2d_Sequence = _define("aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]")
 def atleast_2d(input=None, *, tensors=None):
-    """input with at least 2 dimensions, the new ones first.
+    """input with at least 2 dimensions; new dimensions come first.
 
     Args:
         input: Tensor, optional.
@@ -1188,8 +1190,7 @@ def call_atleast_2d_Sequence(tensors):
 op_atleast_3d = _define("aten::atleast_3d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
 op_atleast_3d_Sequence = _define("aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]")
 def atleast_3d(input=None, *, tensors=None):
-    """input with at least 3 dimensions; one of 1 dimension gets one before and one behind
-    it.
+    """input with at least 3 dimensions; a 1-d tensor gets one new dimension on each side.
 
     Args:
         input: Tensor, optional.
@@ -1225,7 +1226,7 @@ op__unsafe_view_out = _define(
 
 op_lift_fresh = _define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)")
 def lift_fresh(input):
-    """input; what a tracer sees of a tensor that was made from data.
+    """input; marks a tensor made from data for tracers.
 
     Args:
         input: (*).

@@ -27,7 +27,7 @@ op_where_Scalar = _define(
     "aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
     ("core", "pointwise", "numbers_as_tensors",))
 def where(condition, input=None, other=None, *, out=None):
-    """The indices of the elements that are not zero, a tensor for each dimension.
+    """The indices of the nonzero elements, one tensor for each dimension.
 
     Args:
         condition: (*), bool.

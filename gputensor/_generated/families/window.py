@@ -17,7 +17,7 @@ def hann_window(
     window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """A raised cosine that ends in zeros; periodic leaves out the last one.
+    """The Hann window; periodic leaves out the last element.
 
     Args:
         window_length: int.
@@ -61,7 +61,7 @@ def hamming_window(
     window_length, periodic=None, alpha=None, beta=None, *, dtype=None, layout=None,
     device=None, pin_memory=None, requires_grad=False,
 ):
-    """A raised cosine that ends above zero.
+    """The Hamming window; periodic leaves out the last element.
 
     Args:
         window_length: int.
@@ -112,7 +112,7 @@ def blackman_window(
     window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """Three cosines, whose ends lie closer to zero.
+    """The Blackman window; periodic leaves out the last element.
 
     Args:
         window_length: int.
@@ -152,7 +152,7 @@ def bartlett_window(
     window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """A triangle that ends in zeros.
+    """The Bartlett window, a triangle; periodic leaves out the last element.
 
     Args:
         window_length: int.
@@ -194,7 +194,8 @@ def kaiser_window(
     window_length, periodic=None, beta=None, *, dtype=None, layout=None, device=None,
     pin_memory=None, requires_grad=False,
 ):
-    """A Bessel function of beta, which says how narrow it is.
+    """The Kaiser window; a larger beta makes it narrower. periodic leaves out the last
+    element.
 
     Args:
         window_length: int.
@@ -250,7 +251,7 @@ def istft(
     input, n_fft, hop_length=None, win_length=None, window=None, center=True,
     normalized=False, onesided=None, length=None, return_complex=False,
 ):
-    """The signal that stft has these transforms of.
+    """The inverse of stft.
 
     Args:
         input: (*).

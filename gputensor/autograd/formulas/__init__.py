@@ -1,8 +1,9 @@
-"""What the derivatives of native_functions.yaml call: formulas, a module a subject, and operators.
+"""Functions called by the derivatives of native_functions.yaml: one module for each subject, and
+operators.
 
-Everything here is made of public operators, so derivatives of derivatives need nothing more. None
-stands for a gradient of zeros. Source: torch/csrc/autograd/FunctionsManual.cpp. The generator finds
-the module of a formula; what no module has is an operator, under the name that the tables have.
+Everything here is composed of public operators, so it is differentiable itself. None means a
+gradient of zeros. Source: torch/csrc/autograd/FunctionsManual.cpp. The generator finds a formula's
+module; any other name in a derivative is an operator.
 """
 
 from __future__ import annotations
@@ -18,4 +19,4 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     found = getattr(functions, name, None)
-    return getattr(calls, name) if found is None else found  # what is private, or of gt.nn
+    return getattr(calls, name) if found is None else found  # private names, and names of gt.nn

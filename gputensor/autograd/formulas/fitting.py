@@ -1,4 +1,4 @@
-"""Gradients get the sizes, dtype and layout of what they are the gradient of; called by the engine.
+"""Fit gradients to the sizes, dtype and layout of their tensors; called by the engine.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -18,16 +18,16 @@ Sizes = tuple[int, ...]
 # --- fitting a gradient to what it is the gradient of; called by the engine -----------------------
 
 
-# What is done to sum a gradient to sizes: the dims to sum over, whether they stay, and whether
-# leading ones go afterwards; to fit it to a tensor, whether it is cast as well. A program meets the
-# same few pairs in every step.
+# Cached steps to sum a gradient to sizes: the dims to sum over, whether to keep them and to drop
+# leading ones; for fitting to a tensor also whether to cast. A program repeats a few pairs in every
+# step.
 _sums: dict[tuple[Sizes, Sizes], tuple[Sizes, bool, bool]] = {}
 _fits: dict[tuple[Geometry, Geometry], tuple[Sizes, bool, bool, bool]] = {}
 _BOUND = 1 << 12
 
 
 def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:
-    """The gradient of what was broadcast from `sizes`."""
+    """The gradient of a tensor that was broadcast from `sizes`."""
     pair = (grad._geometry.sizes, sizes)
     known = _sums.get(pair)
     if known is None:

@@ -1,4 +1,4 @@
-"""Derivatives of what indices pick and put, and of embeddings.
+"""Derivatives of indexing, scattering and embeddings.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -49,7 +49,7 @@ def _corner(x: Tensor, sizes: Sizes) -> Tensor:
 
 
 def _in_corner(found: Tensor, shape: Sizes) -> Tensor:
-    """`found` with zeros behind it, where it is smaller than `shape`."""
+    """`found` padded with zeros at the end to `shape`."""
     if found._geometry.sizes == shape:
         return found
     made = _zeros_around(found, shape)
@@ -58,7 +58,7 @@ def _in_corner(found: Tensor, shape: Sizes) -> Tensor:
 
 
 def scatter_src_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
-    """The gradient of a source of which no more than the index's sizes is read."""
+    """The gradient of a source that is read only within the index's sizes."""
     return _in_corner(calls.gather(grad, dim, index, False), shape)
 
 
@@ -94,7 +94,7 @@ def slice_scatter_backward(
 
 
 class _Along:
-    """How scatter_reduce and index_reduce find places, for the derivative that they share."""
+    """The places of scatter_reduce and index_reduce, for their common derivative."""
 
     def __init__(self, name: str, dim: int, index: Tensor) -> None:
         self.dim, self.index, self.is_scatter = dim, index, name == "scatter_reduce"
@@ -138,7 +138,7 @@ def _reduce_source_backward(
     result: Tensor,
 ) -> Tensor:  # fmt: skip
     if reduce == "prod":
-        # the product of the others, where one factor alone is zero
+        # the product of the others, if exactly one factor is zero
         is_zero = source == 0
         zeros = at.read(at.add(functions.zeros_like(self), _as(is_zero, self)))
         is_single = functions.where(is_zero, zeros == 1, is_zero)
@@ -169,7 +169,7 @@ def _shared(at: _Along, grad: Tensor, self: Tensor, source: Tensor, result: Tens
     return grad / at.add(_as(self == result, self), is_extreme)
 
 
-# What the reductions of scatter's own argument are called in scatter_reduce.
+# scatter's names of reductions -> scatter_reduce's names.
 _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 
@@ -231,7 +231,7 @@ def embedding_double_backward(
 
 
 def _frequencies(grad: Tensor, indices: Tensor) -> Tensor:
-    """How often each index is there, in its place; rows of grad are what they name."""
+    """The number of occurrences of each index, at its place."""
     flat = indices.reshape(-1)
     ones = functions.ones_like(flat, dtype=grad.dtype)
     counts = calls.index_add(_zeros_around(grad, grad._geometry.sizes[:1]), 0, flat, ones, 1)

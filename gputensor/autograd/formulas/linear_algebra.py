@@ -1,4 +1,4 @@
-"""Derivatives of factorisations and of what is solved with them.
+"""Derivatives of factorisations and solvers.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp. Everything is made of operators that have
 derivatives themselves; a gradient of several results is None where there is none.
@@ -91,7 +91,7 @@ def _solved_for(grad: Tensor, A: Tensor, B: Tensor, result: Tensor, left: bool) 
 
 
 def linalg_det_backward(grad: Tensor, A: Tensor, det: Tensor) -> Tensor:
-    """grad * conj(det) * A^-H; of a singular matrix, whose inverse is none, zeros."""
+    """grad * conj(det) * A^-H; zeros for a singular matrix."""
     is_zero = calls.eq_Tensor(det, 0)
     size = A._geometry.sizes[-1]
     regular = calls.where_self(_column(_column(is_zero)), identity(size, A), A)
@@ -151,12 +151,12 @@ def linalg_lu_factor_backward(grad: Tensor, LU: Tensor, pivots: Tensor) -> Tenso
     k = min(m, n)
     to_l = _tril(calls.narrow(grad, -1, 0, k), -1)
     to_u = _triu(calls.narrow(grad, -2, 0, k))
-    if m < n:  # what is beside the square follows from L
+    if m < n:  # the part next to the square depends on L
         beside = calls.narrow(to_u, -1, k, n - k)
         to_rest = _solve_triangular(_H(L), beside, True, True, True)
         to_l = to_l - _tril(_mm(to_rest, _H(calls.narrow(U, -1, k, n - k))), -1)
         to_u, U = calls.narrow(to_u, -1, 0, k), calls.narrow(U, -1, 0, k)
-    elif m > n:  # what is below it from U
+    elif m > n:  # the part below it on U
         below = calls.narrow(to_l, -2, k, m - k)
         to_rest = _solve_triangular(_H(U), below, False, False)
         to_u = to_u - _triu(_mm(_H(calls.narrow(L, -2, k, m - k)), to_rest))
@@ -202,7 +202,7 @@ def linalg_qr_backward(to_q: Any, to_r: Any, Q: Tensor, R: Tensor, mode: str) ->
     to_q = calls.zeros_like(Q) if to_q is None else to_q
     to_r = calls.zeros_like(R) if to_r is None else to_r
     rest = None
-    if m < n:  # what is beside the square is Q^H times its part of A
+    if m < n:  # the part next to the square is Q^H times its part of A
         beside = calls.narrow(R, -1, k, n - k), calls.narrow(to_r, -1, k, n - k)
         rest = _mm(Q, beside[1])
         to_q = to_q + _mm(_mm(Q, beside[0]), _H(beside[1]))
@@ -356,5 +356,5 @@ def _has_residuals(grad: Any) -> bool:
 
 
 def _of_residuals(grad: Tensor, A: Tensor, B: Tensor, X: Tensor) -> Tensor:
-    """By A X; at the X for which |A X - B|^2 is least it does not change with X."""
+    """With respect to A X; at the least-squares X the residual does not change with X."""
     return 2 * (_mm(A, X) - B) * _row(_as(grad, B))

@@ -1,6 +1,7 @@
-"""What derivatives of losses call. `through` is the product of two gradients.
+"""Functions for derivatives of losses. `through` is the product of two gradients.
 
-A gradient has the sizes of all operands together, by whose number of elements a mean shares it out.
+A gradient has the broadcast sizes of all operands; for a mean it is divided by their number of
+elements.
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
 

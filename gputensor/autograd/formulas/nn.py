@@ -1,7 +1,7 @@
-"""What derivatives of normalisations, convolutions and pooling call.
+"""Functions for derivatives of normalisations, convolutions and pooling.
 
-Everything is made of public operators of the operands, so that derivatives of derivatives need
-nothing more. f16 and bf16 are computed in f32; the engine casts back.
+Everything is composed of public operators of the operands, so it is differentiable itself. f16 and
+bf16 are computed in f32; the engine casts back.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
 
 
 def zeros_for(stride: Any) -> tuple[int, ...]:
-    """As many zeros as stride has numbers."""
+    """A zero for each number of stride."""
     return (0,) * len(stride)
 
 
@@ -58,7 +58,7 @@ def first_windows(
     x: Tensor, weight: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int,
     sizes: Any,
 ) -> Tensor | None:  # fmt: skip
-    """A convolution of x, of which sizes may leave out the last windows of each dimension."""
+    """A convolution of x without the last windows of each dimension beyond sizes."""
     if weight is None:
         return None
     no = zeros_for(stride)
@@ -85,7 +85,7 @@ def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tenso
 
 
 class _Normal:
-    """What the gradients of a normalisation were made of, to differentiate them.
+    """The operands of a normalisation's gradients, for differentiating them.
 
     grad: what arrived. normal: x normalised. weight: None where there is none. dims: what the
     statistics are over. rows: what a weight is the same for. is_fixed: the statistics were given;
@@ -227,7 +227,7 @@ def batch_norm_double_backward(
 
 
 def max_pool_double_backward(grad: Tensor, indices: Tensor, count: int) -> Tensor:
-    """What a second gradient has where the maxima were."""
+    """The elements of a second gradient at the maxima."""
     sizes = indices._geometry.sizes
     before = sizes[: len(sizes) - count]
     flat = (*before, -1 if indices._geometry.numel else 0)
@@ -242,8 +242,8 @@ def attention_gradients(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, logsumexp: Tensor,
     is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
 ) -> list[Tensor | None]:  # fmt: skip
-    """By tiles; where these gradients are differentiated themselves, by operators over all scores,
-    which are made again."""
+    """By tiles; if these gradients are differentiated themselves, by operators over all scores,
+    computed again."""
     if grad_mode.get() != DEFAULT:
         found = calls._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask, scale

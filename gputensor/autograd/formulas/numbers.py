@@ -1,4 +1,4 @@
-"""Derivatives by numbers and of complex values, and what they share with other modules here.
+"""Derivatives with respect to numbers and of complex values, and shared functions.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -58,7 +58,7 @@ def pow_backward_self(grad: Tensor, self: Any, exponent: Any) -> Any:
 
 
 def pow_backward_exponent(grad: Tensor, self: Any, exponent: Tensor, result: Tensor) -> Any:
-    """Where a power of 0 is 0 or 1, its derivative is 0. `self` may be a number."""
+    """The derivative is 0 where a power of 0 is 0 or 1. `self` may be a number."""
     if type(self) in NUMBERS:
         self = functions.full_like(result, self)
     real = functions.real(exponent) if exponent._geometry.dtype.is_complex else exponent
@@ -142,5 +142,5 @@ def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: st
 
 
 def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
-    """The gradient in the dtype and on the device of what was copied."""
+    """The gradient in the dtype and on the device of the copied tensor."""
     return calls.to_device(grad, device, dtype, False, False, None)

@@ -1,7 +1,7 @@
 """Derivatives of products of matrices.
 
-A gradient comes out in the layout of its operand, so that a weight that went in transposed, as in
-`linear`, can take it over as it is. Source: torch/csrc/autograd/FunctionsManual.cpp,
+A gradient has its operand's layout, so that a weight passed transposed, as in `linear`, can use it
+without a copy. Source: torch/csrc/autograd/FunctionsManual.cpp,
 mm_mat1_backward and mm_mat2_backward.
 """
 

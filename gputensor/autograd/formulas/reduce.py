@@ -62,7 +62,7 @@ def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) ->
 
 
 def _products_of_others(x: Tensor, dim: int) -> Tensor:
-    """Along dim: the product of the elements before each times that of those behind it."""
+    """Along dim: for each element the product of all other elements."""
     n = x._geometry.sizes[dim]
     one = calls.ones_like(calls.slice_Tensor(x, dim, 0, min(n, 1), 1))
     before = calls.cat([one, calls.slice_Tensor(x, dim, 0, max(n - 1, 0), 1)], dim)
@@ -219,7 +219,7 @@ def renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: flo
 def cdist_backward(
     grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor, is_second: bool
 ) -> Tensor:
-    """Of x1, or of x2, whose batches may have been broadcast."""
+    """The gradient of x1, or of x2, whose batches may be broadcast."""
     if not x1._geometry.sizes[-1] or not result._geometry.numel:
         return functions.zeros_like(x2 if is_second else x1)
     apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)

@@ -18,7 +18,7 @@ from .numbers import conj
 
 
 def cummaxmin_backward(grad: Tensor, self: Tensor, indices: Tensor, dim: int) -> Tensor:
-    """Each element's gradient goes to the one that it repeats."""
+    """Add each gradient to the element that the result repeats."""
     if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
         return grad
     return calls.scatter_add(functions.zeros_like(self), dim, indices, grad)
@@ -31,7 +31,7 @@ def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
 
 
 def not_implemented(operand: str) -> Any:
-    """Where PyTorch has no derivative either: asked for, it is refused; the others are there."""
+    """Raise for a derivative that PyTorch lacks too, if it is requested."""
     raise errors.derivative_not_implemented(operand)
 
 
@@ -57,7 +57,7 @@ def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Te
 
 
 def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
-    """By the logarithms of positive and of negative gradients, which do not overflow."""
+    """Computed by logarithms of positive and negative gradients, which do not overflow."""
     if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
         return grad
 
@@ -74,6 +74,6 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
 
 
 def evenly_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    """The gradient of one element of all, shared out among those that equal it."""
+    """The gradient of an extreme element, divided among the elements equal to it."""
     chosen = functions.where(result == result, self == result, self != self)
     return functions.where(chosen, grad / calls.sum(chosen, dtype=None), 0.0)

@@ -16,7 +16,7 @@ def fft_c2c_backward(grad: Tensor, dim: Dims, normalization: int, forward: bool)
 def fft_r2c_backward(
     grad: Tensor, dim: Dims, normalization: int, onesided: bool, last_dim_size: int
 ) -> Tensor:
-    """What is discarded of a onesided transform has a gradient of zeros."""
+    """The discarded half of a onesided transform has a zero gradient."""
     if onesided:
         last, sizes = dim[-1], list(grad._geometry.sizes)
         sizes[last] = last_dim_size - sizes[last]
@@ -26,7 +26,7 @@ def fft_r2c_backward(
 
 
 def fft_c2r_backward(grad: Tensor, dim: Dims, normalization: int) -> Tensor:
-    """What symmetry filled in counts twice."""
+    """Elements filled in by symmetry count twice."""
     made = calls._fft_r2c(grad, dim, normalization, True)
     last = dim[-1]
     half, twice = (

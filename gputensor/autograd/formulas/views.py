@@ -59,9 +59,9 @@ def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: 
 def as_strided_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """The gradient scattered into the memory of both, and read back as the source reads.
+    """Scatter the gradient into a common memory, and read it with the source's strides.
 
-    Where elements of the source share memory, each gets its part of the gradient there.
+    If elements of the source share memory, each gets an equal part of the gradient.
     """
     shape, start = source
     begin = start if storage_offset is None else storage_offset
@@ -170,7 +170,7 @@ def im2col_backward(
 def _memory_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> tuple[Tensor, Tensor]:
-    """A gradient laid as its source was, and what as_strided takes of that memory."""
+    """A gradient in its source's layout, and as_strided of that memory."""
     shape, start = source
     begin = start if storage_offset is None else storage_offset
     end = max(start + shape.extent, begin + _extent(size, stride), 1)
@@ -183,14 +183,14 @@ def _memory_of(
 def as_strided_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """What as_strided would take of a gradient that lies as its source did."""
+    """as_strided of a gradient in its source's layout."""
     return _memory_of(grad, source, size, stride, storage_offset)[1]
 
 
 def strided_scatter_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """The gradient without what was replaced."""
+    """The gradient with zeros at the replaced elements."""
     laid, replaced = _memory_of(grad, source, size, stride, storage_offset)
     calls.mul__Tensor(replaced, 0)
     return laid

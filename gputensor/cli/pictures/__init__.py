@@ -1,1 +1,1 @@
-"""What `explain` and `trace` found, drawn: as SVG, and as one page to step through."""
+"""Pictures of the results of `explain` and `trace`: SVG, and one page with steps."""

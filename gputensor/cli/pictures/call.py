@@ -14,7 +14,7 @@ _ROW, _GAP, _INDENT, _PILL = 44, 8, 24, 22
 
 
 class Node(NamedTuple):
-    """A hop, and those that it made."""
+    """A hop, and its child hops."""
 
     number: int
     hop: dict[str, Any]
@@ -22,7 +22,7 @@ class Node(NamedTuple):
 
 
 def forest(hops: list[dict[str, Any]]) -> list[Node]:
-    """Hops by depth; those that nothing of the trace made are the roots."""
+    """Build trees of hops by depth; hops without a traced parent are roots."""
     roots: list[Node] = []
     open_: list[Node] = []
     for number, hop in enumerate(hops):
@@ -47,7 +47,7 @@ def passed(hop: dict[str, Any]) -> list[str]:
 
 
 def draw(title: str, lines: list[str], hops: list[dict[str, Any]]) -> str:
-    """lines: what stands below the title."""
+    """lines: text below the title."""
     about = (f"{hop['kind']} {hop['op']} at {hop['key']}" for hop in hops)
     picture = Picture(title, "; ".join(about))
     y = picture.head(lines) + 14
@@ -57,7 +57,7 @@ def draw(title: str, lines: list[str], hops: list[dict[str, Any]]) -> str:
 
 
 def steps(hops: list[dict[str, Any]]) -> list[str]:
-    """Each hop as HTML: what came, the keys that the call looked at, and what each has."""
+    """Each hop as HTML: the arguments, the visited keys, and the kernel of each."""
     return [_step(hop) for hop in hops]
 
 
@@ -93,7 +93,7 @@ def _box(picture: Picture, node: Node, left: float, top: float, right: float) ->
 
 
 def _row(picture: Picture, node: Node, left: float, top: float, right: float) -> float:
-    """A key and its kernel, and below them what the kernel called."""
+    """A key and its kernel, with the calls of the kernel below."""
     hop, slot, steps = node.hop, reached(node.hop), (node.number,)
     pill = width(hop["key"], 12, "mono") + 18
     is_last = not node.below

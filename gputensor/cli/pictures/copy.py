@@ -1,4 +1,5 @@
-"""The walk of a copy: both memories as cells, what copies them and why, bytes and the floor."""
+"""The walk of a copy: both memories as cells, the kernel and its reason, bytes and the lower
+bound."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _ROOM = WIDTH - 2 * MARGIN
 
 
 def draw(picture: Picture, y: float, found: dict[str, Any]) -> tuple[float, list[str]]:
-    """Draw what `gt.layout.explain` found from y on; returns the lower end and the steps."""
+    """Draw an explanation of `gt.layout.explain` from y on; return the lower end and the steps."""
     if "walk" not in found:
         picture.text(MARGIN, y + 18, f"nothing to copy: {found['why']}", "ink", 13)
         return y + 30, []
@@ -64,7 +65,7 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
         for x in xs.values():
             picture.text(x + wide / 2, y + 4, "⋮", "dim", 11, anchor="middle")
     (_, x, y), (_, to_x, to_y) = min(first_ones), max(first_ones)
-    # beside the cells, so that no number is crossed
+    # next to the cells, so that no number is covered
     if side.along == shown.x or shown.found["kernel"] in UNITS:
         x, to_x = (x + 3, to_x + wide - 3) if x <= to_x else (x + wide - 3, to_x + 3)
         picture.path(f"M{x:g} {y - 7:g}H{to_x:g}", "way")
@@ -75,7 +76,7 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
 
 
 def _places(indices: list[int], start: float, pitch: float) -> tuple[dict[int, float], list[float]]:
-    """Where each index lies, and the middles of the gaps that what is left out leaves."""
+    """The position of each shown index, and the middles of the gaps for omitted ones."""
     places: dict[int, float] = {}
     gaps = []
     for before, index in zip([indices[0], *indices], indices):
@@ -111,7 +112,7 @@ def _legend(picture: Picture, shown: Plane, y: float) -> float:
 
 
 def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:
-    """The dimensions that are left, the kernel and its reason, bytes; returns the lower end."""
+    """Draw the coalesced dimensions, the kernel and its reason, bytes; return the lower end."""
     walk = found["walk"]
     top, at = y, len(picture.parts)
     y += 26

@@ -1,6 +1,6 @@
-"""One self-contained page: a picture, and its steps to go through by button, slider or arrow key.
+"""One self-contained page: a picture with steps, chosen by button, slider or arrow key.
 
-Without JavaScript the steps stand below the picture, all of them.
+Without JavaScript all steps are below the picture.
 """
 
 from __future__ import annotations

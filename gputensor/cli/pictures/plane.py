@@ -1,7 +1,7 @@
 """A copy's walk cut to what a page can show: cells of both memories, and the steps over them.
 
-Shown are two dimensions: x, along which dst runs, and y, along which src does (the next one where
-both run along x). Of a long one the beginning, an edge of a tile and the end are shown. Pure data.
+It shows two dimensions: x, dst's fastest, and y, src's fastest (or the next one, if both are x).
+For a long dimension it shows the beginning, an edge of a tile and the end. Pure data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 _CHARACTERS, _CELLS, _SHOWN = 45, 11, 8  # of a line; of a dimension that is too long
-# What loads all before it stores; the others write at once what they read.
+# Kernels that load all elements before they store; the others store each element directly.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
 Place = tuple[int, int]  # indices along x and y; of a side, column and row
@@ -62,13 +62,13 @@ class Side:
         )
 
     def at(self, place: Place) -> Place:
-        """Column and row of an element; one that is repeated lies in one cell."""
+        """Column and row of an element; a repeated element is in one cell."""
         i, j = (index * moves for index, moves in zip(place, self.moves))
         return (i, j) if self.along < self.across else (j, i)
 
 
 class Plane:
-    """found: what `gt.layout.explain` says, of a copy that has elements."""
+    """found: the result of `gt.layout.explain` for a non-empty copy."""
 
     x: int
     y: int
@@ -85,7 +85,7 @@ class Plane:
         self.size: dict[int, int] = {d: [*self.sizes, 1, 1][d] for d in dims}
         self.box: dict[int, int] = {d: int([*found["box"], 1, 1][d]) for d in dims}
         last = self.number((self.size[self.x] - 1, self.size[self.y] - 1))
-        self.digits: int = len(str(last)) + (0 in strides)  # dots stand for what is repeated
+        self.digits: int = len(str(last)) + (0 in strides)  # dots mark repeated elements
         columns = min(_CELLS, int(_CHARACTERS / (self.digits + 1.3)))
         shown = [_shown(self.size[d], self.box[d], columns) for d in dims]
         self.places: list[tuple[int, int]] = [(i, j) for j in shown[1] for i in shown[0]]
@@ -94,7 +94,7 @@ class Plane:
         self._walk()
 
     def number(self, place: Place) -> int:
-        """Of an element, counted in dst's order."""
+        """The number of an element in dst's order."""
         return place[0] + place[1] * prod(self.sizes[: self.y])
 
     def _walk(self) -> None:
@@ -124,7 +124,7 @@ class Plane:
     def _touch(
         self, who: str, places: list[Place], sides: tuple[Side, ...], is_whole: bool, tint: int
     ) -> None:
-        """A step: what sides have of a box, or of one line of it."""
+        """A step: the parts of a box, or of one line of it, on each side."""
         words = []
         for side in sides:
             for cell in (side.cells[side.at(place)] for place in places):
@@ -144,7 +144,8 @@ class Plane:
 
 
 def _shown(size: int, box: int, columns: int) -> list[int]:
-    """The indices to show: all that fit, else the beginning, the edge of the first box, the end."""
+    """The indices to show: all if they fit, otherwise the beginning, the edge of the first box, the
+    end."""
     if size <= columns:
         return list(range(size))
     room = min(columns, _SHOWN)

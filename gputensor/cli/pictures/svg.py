@@ -1,6 +1,6 @@
-"""SVG as text: shapes, texts that are measured before they are placed, light and dark.
+"""SVG as text: shapes, texts with measured widths, light and dark colours.
 
-It knows no operator and no copy. A picture has its own ground, so that it can be read on any page.
+It is independent of operators. A picture has its own background, readable on any page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STYLE = (
     f"@media(prefers-color-scheme:dark){{{_DARK}}}"
 )
 
-# Thousandths of the size, of the widest of the fonts above; what is not listed is 700.
+# Widths in thousandths of the size, of the widest of the fonts above; unlisted characters are 700.
 _WIDTHS = {
     character: width
     for width, characters in {
@@ -57,13 +57,13 @@ def cut(text: str, room: float, size: float, kind: str = "") -> str:
 
 
 def escape(text: str) -> str:
-    """As XML takes it: characters that it has no way to write are replaced."""
+    """Escape for XML; characters that XML cannot represent are replaced."""
     known = re.sub("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
     return saxutils.escape(known, {'"': "&quot;"})
 
 
 class Picture:
-    """What was drawn so far. steps: of a shape, the numbers of the steps that it belongs to."""
+    """A picture being drawn. steps: of a shape, the numbers of its steps."""
 
     title: str
     about: str
@@ -100,7 +100,7 @@ class Picture:
         self, x: float, y: float, w: float, h: float, kind: str, radius: float = 4,
         steps: Sequence[int] = (), at: int | None = None,
     ) -> None:  # fmt: skip
-        """at: the place among the parts, for what lies below others."""
+        """at: the index among the parts, for shapes below others."""
         self.parts.insert(
             len(self.parts) if at is None else at,
             f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{radius:g}" '

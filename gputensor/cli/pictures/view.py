@@ -1,4 +1,5 @@
-"""What a view is cut from: dimensions that lie as one, and below them the sizes asked for."""
+"""A view's splitting of dimensions: the coalesced dimensions, and below them the requested
+sizes."""
 
 from __future__ import annotations
 

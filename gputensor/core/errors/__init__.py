@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import *  # noqa: F403
 
-# Everything but the base is loaded when the first thing goes wrong: imports are budgeted.
+# All modules but `base` are loaded at the first error, because imports are budgeted.
 if TYPE_CHECKING:
     from .amp import *  # noqa: F403
     from .autograd import *  # noqa: F403

@@ -9,7 +9,7 @@ from .base import ArgumentError, ArgumentValueError, GpuTensorError
 
 
 class AutocastWarning(UserWarning):
-    """An autocast block that was turned off, because the device cannot do what it asks for."""
+    """An autocast block was disabled because the device does not support the requested dtype."""
 
 
 class AutocastError(GpuTensorError, RuntimeError):

@@ -16,7 +16,7 @@ class AutogradError(GpuTensorError, RuntimeError):
 
 
 class AnomalyWarning(UserWarning):
-    """Where the operation was called whose derivative failed."""
+    """The call site of the operation whose derivative failed."""
 
 
 _Says: TypeAlias = Callable[[], AutogradError]

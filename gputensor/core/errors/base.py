@@ -22,11 +22,11 @@ class ArgumentTypeError(GpuTensorError, TypeError):
 
 
 class ArgumentValueError(GpuTensorError, ValueError):
-    """A value outside what the argument may be."""
+    """A value that the argument does not allow."""
 
 
 class NumberRangeError(ArgumentError, OverflowError):
-    """A number outside what its dtype, or 64 bits, can hold."""
+    """A number that does not fit its dtype, or 64 bits."""
 
 
 class ShapeError(GpuTensorError, RuntimeError):
@@ -50,7 +50,7 @@ class NotComputedError(DtypeError, TypeError):
 
 
 class DeviceError(GpuTensorError, RuntimeError):
-    """A device that is absent, or devices that may not meet in one operator."""
+    """An absent device, or operands of different devices."""
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
@@ -78,7 +78,7 @@ class KernelError(GpuTensorError, RuntimeError):
 
 
 class DistributedError(GpuTensorError, RuntimeError):
-    """Processes that do not agree, do not answer, or are no more."""
+    """Processes that disagree, do not answer or have exited."""
 
 
 # Characters of a value that a message shows.
@@ -86,7 +86,8 @@ _READABLE = 200
 
 
 def describe(value: Any) -> str:
-    """One spelling of a value in a message: `f32[3,4] cuda:0` for a tensor, else repr and type."""
+    """Spell a value for a message: `f32[3,4] cuda:0` for a tensor, repr and type for other
+    values."""
     geometry = getattr(value, "_geometry", None)
     if geometry is not None:
         return describe_layout(geometry, getattr(value, "_device", None))
@@ -111,7 +112,7 @@ def _repr(value: Any) -> str:
 
 
 def describe_layout(geometry: Any, device: Any = None) -> str:
-    """`f32[3,4] cpu`; the device is left out where it is not known."""
+    """`f32[3,4] cpu`; the device is left out if it is unknown."""
     text = f"{geometry.dtype.short}[{','.join(map(str, geometry.sizes))}]"
     return text if device is None else f"{text} {device}"
 

@@ -1,4 +1,4 @@
-"""Operators of users: what `custom_op` refuses, and what `opcheck` finds."""
+"""Errors of custom operators: from `custom_op` and from `opcheck`."""
 
 from __future__ import annotations
 
@@ -122,11 +122,11 @@ def gradients_of_list(
 
 
 class OpCheckError(GpuTensorError, AssertionError):
-    """What is registered for an operator contradicts what it does."""
+    """An operator behaves differently from what its registration declares."""
 
 
 def opcheck_found(operator: Any, what: str, remedy: str) -> OpCheckError:
-    """One sentence of what is wrong, and what to do about it."""
+    """One sentence with the finding and its remedy."""
     return OpCheckError(f"{operator.qualified_name}: {what}; {remedy}")
 
 

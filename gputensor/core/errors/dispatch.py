@@ -102,7 +102,7 @@ def _table_of(operator: Any, table: str) -> str:
 
 
 def ambiguous_autograd_other(operator: Any, composite: Any, backends: Any) -> DispatchError:
-    """composite, backends: the keys whose kernels both claim the slot."""
+    """composite, backends: the keys whose kernels conflict at the slot."""
     return DispatchError(
         f"{operator.short_name}: AutogradOther is ambiguous between "
         f"{_sites(operator, [composite])} and {_sites(operator, backends)}; register a kernel at "
@@ -115,7 +115,7 @@ def _schema_of(operator: Any) -> Any:
 
 
 def wrong_stack(operator: Any, rule: str, expected: int, got: int) -> DispatchError:
-    """rule: what is to leave, or to find, so many values."""
+    """rule: the number of values that must be left on, or found on, the stack."""
     stack = f"{rule} {expected} values on the stack (got {got})"
     return DispatchError(f"{operator.qualified_name}: a boxed {stack}")
 
@@ -199,7 +199,7 @@ def fallthrough_called() -> DispatchError:
 
 
 def wrong_registration(what: str, rule: str, site: str, remedy: str = "") -> RegistrationError:
-    """A call of Library that breaks a rule of registration; `site` is where the call stands."""
+    """A call of Library breaks a rule of registration; `site` is the file and line of the call."""
     tail = f"; {remedy}" if remedy else ""
     return RegistrationError(f"{what} must {rule} (at {site}){tail}")
 
@@ -212,7 +212,7 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """A function whose annotations do not make a schema; `got` is an annotation, or its words."""
+    """A function's annotations do not make a schema; `got` is the annotation or its text."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)
@@ -285,7 +285,7 @@ def no_module_attribute(device_type: str, name: str) -> MissingAttribute:
 
 
 class FallbackWarning(UserWarning):
-    """An operator does something else than its own kernel would."""
+    """An operator runs a fallback instead of its own kernel."""
 
 
 def not_implemented_at(operator: Any, key: str) -> DispatchError:

@@ -1,4 +1,4 @@
-"""Processes that work together: what is missing, who differs, who does not answer."""
+"""Errors of distributed processes: missing parts, different calls, timeouts."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def another_device(op: str, group: str, first: int, index: int) -> GpuTensorErro
 
 
 def ranks_differ(op: str, said: dict[int, str], differing: Sequence[int]) -> GpuTensorError:
-    """said: what each rank calls, by rank."""
+    """said: each rank's call, by rank."""
     usual = next(text for rank, text in said.items() if rank not in differing)
     others = "; ".join(f"rank {rank}: {said[rank]}" for rank in differing)
     return DistributedError(f"{op}: all ranks must make one call ({usual}) (got {others})")
 
 
 def timed_out(op: str, rank: int, seconds: float, missing: Sequence[int] | None) -> GpuTensorError:
-    """missing: who has not come; None where that is not known."""
+    """missing: the ranks that have not joined; None if unknown."""
     whom = "the others" if missing is None else _ranks(missing)
     tail = f"; {_DETAIL}" if missing is None else ""
     return DistributedError(f"{op}: rank {rank} waited {seconds:g} s for {whom}{tail}")

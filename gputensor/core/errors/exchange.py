@@ -25,7 +25,7 @@ def not_one_element(op: str, tensor: Any) -> GpuTensorError:
 
 
 def unsupported_index(index: Any) -> IndexRangeError:
-    """The one sentence about what an index is made of."""
+    """The error for an index of an unsupported type."""
     what = index.text if type(index) is Got else describe(index)
     return IndexRangeError(
         "index: 'index' must be made of ints, slices, None, bools, at most one Ellipsis, and "

@@ -10,11 +10,11 @@ class LinAlgError(GpuTensorError, RuntimeError):
 
 
 def not_finished(op: str, words: str) -> GpuTensorError:
-    """words: what the library said."""
+    """words: the library's own message."""
     return must(op, "A", "have values that a factorisation ends with", Got(words), kind=LinAlgError)
 
 
-# Parts of an operator's name -> what LAPACK's `info` says.
+# Parts of an operator's name -> the meaning of LAPACK's `info`.
 _REASONS = {
     "cholesky": "is not positive-definite (the leading minor of order {} is not positive)",
     "lstsq": "did not converge (failed to converge: {})",

@@ -1,4 +1,4 @@
-"""What is said of a name that Tensor or a module of users lacks; built when it is read."""
+"""Errors for names that Tensor or a public module does not have. The text is built when read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TENSORS = ("torch.Tensor", "numpy.ndarray")
 def no_name(module: str, missing: str) -> str:
     """Near names that the module has, and which library has this one."""
     place = module.removeprefix(_PACKAGE)
-    # gt.profiler is watch/profiler.py: what users name, and others' modules are named like it.
+    # gt.profiler is watch/profiler.py; other libraries have modules of that name too.
     exported = {home: name for name, home in index.EXPORTS.items()}.get(f"{place[1:]}.")
     place = f".{exported}" if exported else place
     places = [f"{library}{place}" for library in _LIBRARIES]
@@ -29,7 +29,7 @@ def no_name(module: str, missing: str) -> str:
 
 
 def no_attribute(missing: str, known: list[str]) -> str:
-    """What is said of a name that tensors of others have. known: what ours have."""
+    """Error for an attribute that other libraries' tensors have. known: attributes of our class."""
     text = f"'Tensor' object has no attribute {missing!r}"
     if why := absent.why("torch.Tensor", missing):
         return f"{text}: {why}"
@@ -53,7 +53,8 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def theirs(places: Iterable[str], name: str) -> list[str]:
-    """Full names of what PyTorch and NumPy call so; places: "torch", "numpy.linalg", ..."""
+    """Full names of PyTorch's and NumPy's functions with this name; places: "torch",
+    "numpy.linalg", ..."""
     found = []
     for line in _LISTS.read_text(encoding="utf-8").splitlines():
         module, _, names = line.partition(": ")

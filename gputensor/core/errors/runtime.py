@@ -19,7 +19,7 @@ def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError
 
 
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
-    """What was asked for and where the memory is; the figures are bytes."""
+    """The request and the use of the device's memory, in bytes."""
     parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
     return OutOfMemoryError(
         f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}"
@@ -27,7 +27,7 @@ def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOf
 
 
 def host_memory_exhausted(op: str, error: Exception) -> OutOfMemoryError:
-    """NumPy says how much it asked for, Python does not."""
+    """NumPy's error states the requested size, Python's does not."""
     return OutOfMemoryError(f"{op}: cpu: {str(error).rstrip('.') or 'cannot allocate'}")
 
 
@@ -39,25 +39,25 @@ def _size(nbytes: int) -> str:
 
 
 def kernel_failed(entry: str, what: str) -> KernelError:
-    """A kernel that ran wrong: what happened, and where (block, thread, file and line if known)."""
+    """A fault inside a kernel: the reason, and block, thread, file and line if known."""
     return KernelError(f"{entry}: {what}")
 
 
 def kernel_finding(sentence: str) -> KernelError:
-    """The same from the emulator, whose sentence says itself where it happened."""
+    """A fault found by the emulator; its text contains the place already."""
     return KernelError(sentence)
 
 
 def library_failed(op: str, error: Exception) -> GpuTensorError:
-    """What a library that an operator calls raised; the error itself is the cause."""
+    """An external library called by an operator failed; its error is the cause."""
     words = " ".join(str(error).split()) or type(error).__name__
-    if type(error).__name__ == "LinAlgError":  # NumPy's and CuPy's, for what values decide
+    if type(error).__name__ == "LinAlgError":  # NumPy and CuPy: depends on values
         return not_finished(op, words)
     return KernelError(f"{op}: a library failed: {words}")
 
 
 def is_of_a_kernel(found: Any) -> bool:
-    """For `__tracebackhide__`: pytest shows a kernel's fault at its launch, not behind it."""
+    """For `__tracebackhide__`: pytest then shows a kernel's fault at its launch."""
     return isinstance(found.value, KernelError)
 
 
@@ -89,7 +89,7 @@ def no_device_for_kernel(entry: str, reason: str) -> DeviceError:
 
 
 def no_nvrtc(reason: str) -> DeviceError:
-    """What compiles for GPUs is absent, or does not load."""
+    """NVRTC, the compiler for GPU kernels, is absent or does not load."""
     return DeviceError(
         f"NVRTC is not usable ({reason}); pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
     )

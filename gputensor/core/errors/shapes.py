@@ -53,7 +53,7 @@ def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
 
 
 def no_device(kind: str, reason: str) -> DeviceError:
-    """A device type that has no device here, and why; of CUDA the doctor knows more."""
+    """No device of this type on this machine, and why; for CUDA, refer to `gputensor doctor`."""
     more = " (gputensor doctor says what is missing)" if kind == "cuda" else ""
     return DeviceError(f"{kind}: no device ({reason}); use device='cpu'{more}")
 
@@ -83,7 +83,7 @@ def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
     return ArgumentTypeError(f"{op}: '{arg}' must be {wanted} (got {describe(got)})")
 
 
-# How a declared type reads in a sentence, and what a list of it holds.
+# Schema type -> its words in an error, and the words for a list of it.
 _WORDS = {
     "Tensor": ("a Tensor", "Tensors"), "int": ("an int", "ints"), "SymInt": ("an int", "ints"),
     "float": ("a number", "numbers"), "complex": ("a number", "numbers"),
@@ -120,7 +120,7 @@ def _in_words(form: Any) -> str:
 
 
 def _is_long(got: Any) -> bool:
-    """Whether an int, or one in a sequence, has more than 64 bits."""
+    """True if an int, or an int in a sequence, has more than 64 bits."""
     values = got if isinstance(got, (list, tuple)) else (got,)
     return any(isinstance(x, int) and not -(2**63) <= x < 2**63 for x in values)
 
@@ -144,7 +144,7 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 
 class MissingAttribute(GpuTensorError, AttributeError):
-    """An attribute that this tensor does not have, so that hasattr() says so."""
+    """AttributeError for this tensor, so that hasattr() is False."""
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
@@ -153,7 +153,7 @@ def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
 
 
 def no_array_attribute(reason: GpuTensorError) -> MissingAttribute:
-    """What NumPy may not read is an attribute that is not there."""
+    """The array interface is missing for memory that NumPy may not read."""
     return MissingAttribute(str(reason))
 
 
@@ -180,7 +180,7 @@ def damaged_file(op: str, name: Any, why: str) -> FileFormatError:
 
 
 def refused_in_file(op: str, name: Any, what: str) -> FileFormatError:
-    """A pickle names what `load` builds nothing of."""
+    """A pickle names a class that `load` does not build."""
     which = "" if name is None else f" {str(name)!r}"
     return FileFormatError(
         f"{op}: 'f' must hold tensors, numbers, strings and containers alone (got{which}: it names "

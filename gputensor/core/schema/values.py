@@ -1,10 +1,10 @@
-"""What a schema consists of: values that compare by content, and print as PyTorch's text."""
+"""The parts of a schema: values that compare by content, and print as PyTorch's text."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# What an identifier may stand for as a default, by the type it is given to.
+# Identifiers allowed as defaults, by the type of the argument.
 _ENUM_DEFAULTS = {
     "int": ("Mean", "Sum"),
     "ScalarType": (
@@ -133,7 +133,7 @@ class Type(Frozen):
 
     @property
     def has_tensor(self) -> bool:
-        """True if arguments of this type bring dispatch keys."""
+        """True if arguments of this type contribute dispatch keys."""
         return self.name == "Tensor" or any(part.has_tensor for part in self.parts)
 
     @property
@@ -233,7 +233,7 @@ class FunctionSchema(Frozen):
         return f"{self.name}({', '.join(shown)}) -> ({returned})"
 
     def named(self, name: OperatorName) -> FunctionSchema:
-        """The same schema of an operator of another name."""
+        """This schema with another operator name."""
         rest = self.is_vararg, self.is_varret, self.has_one_tuple
         return FunctionSchema(name, self.arguments, self.returns, *rest)
 
@@ -269,7 +269,7 @@ class FunctionSchema(Frozen):
         return bool(shared - written)
 
     def check_kind(self) -> str | None:
-        """What breaks the rules for operators of our YAML, or None. Source: torchgen/model.py."""
+        """The broken rule for operators of our YAML, or None. Source: torchgen/model.py."""
         kind, outs = self.kind, self.out_arguments
         writes = [value.is_write for value in self.returns]
         if any(writes) and not all(writes):
@@ -294,7 +294,7 @@ class Name(str):
 
 
 def _resolve(type_name: str, name: str) -> Any:
-    """The object that an identifier stands for. Imports here: parsing itself needs none of them."""
+    """The object that an identifier names. Imports are local because parsing needs none of them."""
     if type_name == "MemoryFormat":
         from .. import memory_format
 

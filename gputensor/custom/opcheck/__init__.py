@@ -1,10 +1,10 @@
-"""`gt.library.opcheck`: is what was registered for an operator what it does?
+"""`gt.library.opcheck`: check that an operator does what its registrations declare.
 
-Four tests on sample arguments: that memory is written and shared as the schema says (memory.py);
-that a derivative is registered where autograd looks for it; that the Meta kernel says the shapes
-that come (fake.py); that the derivative is that of the function (derivative.py). It works on
-copies, on any device. PyTorch's first three tests go by the same names; `test_gradcheck` stands in
-for its fourth, which compiles. Source: torch/testing/_internal/optests,
+Four tests on sample arguments: memory is written and shared as the schema declares (memory.py); a
+derivative is registered at an autograd key; the Meta kernel returns the right shapes (fake.py); the
+derivative is correct (derivative.py). It works on copies, on any device. The first three tests have
+PyTorch's names; `test_gradcheck` replaces PyTorch's fourth, which compiles. Source:
+torch/testing/_internal/optests,
 torch/_subclasses/schema_check_mode.py.
 """
 
@@ -64,7 +64,7 @@ def opcheck(
     test_utils: str | Sequence[str] = tuple(TESTS), raise_exception: bool = True,
     atol: float | None = None, rtol: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Test what is registered for an operator, on these arguments; they are not changed.
+    """Test an operator's registrations on these arguments, which are not changed.
 
     Call it for a representative set: every device, layouts, tensors that require grad. Returns test
     -> "SUCCESS", or what was raised.

@@ -15,7 +15,7 @@ from ...tensor.tensor import Tensor
 
 
 class Call:
-    """operator: what is called. values: an argument each, defaults filled in."""
+    """operator: the called operator. values: all arguments, with defaults filled in."""
 
     __slots__ = ("operator", "values")
     operator: Operator
@@ -35,7 +35,7 @@ class Call:
         return self.operator(*values[: signature.n_positional], **signature.keywords_of(values))
 
     def wrong(self, what: str, remedy: str) -> errors.OpCheckError:
-        """What is wrong with what was registered, and what to do about it."""
+        """The error for a wrong registration, with its remedy."""
         return errors.opcheck_found(self.operator, what, remedy)
 
     def results(self, result: Any) -> tuple[Any, ...]:
@@ -60,7 +60,7 @@ class Call:
         return any(x.requires_grad for x in self.tensors())
 
     def mapped(self, change: Callable[[Any], Any]) -> Call:
-        """The call with other tensors, the same for the same; `change` sees other values too."""
+        """The call with tensors replaced consistently; `change` gets other values too."""
         known: dict[int, Any] = {}
 
         def once(value: Any) -> Any:
@@ -73,9 +73,9 @@ class Call:
         return Call(self.operator, [once(value) for value in self.values])
 
     def copied(self, with_grad: bool = False) -> Call:
-        """Copies that share memory where the arguments do, and lie in it as they do.
+        """Copies with the same layouts that share memory where the arguments do.
 
-        with_grad: those of tensors that require grad are leaves that do.
+        with_grad: copies of tensors that require grad are leaves that require grad.
         """
         memo: dict[int, Any] = {}
 

@@ -34,7 +34,7 @@ def check(call: Call, rtol: float | None, atol: float | None) -> None:
     """Raises: OpCheckError; and what backward raises."""
     if not call.requires_grad() or any(a.is_write for a in call.operator.schema.arguments):
         return
-    # The differences may leave what a float can hold.
+    # The differences may exceed the range of a float.
     with enable_grad(), np.errstate(all="ignore"):
         if not _backward(call):
             return
@@ -86,7 +86,7 @@ def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
     try:
         outputs = _outputs(wide.copied().run())
         is_double = all(y.dtype.to_real is float64 for y in outputs)
-    except Exception:  # the kernel has no double: what it has is checked instead
+    except Exception:  # the kernel has no double: check the dtype that it has
         is_double = False
     if is_double:
         yield wide, 8
@@ -107,7 +107,7 @@ def _double(value: Any) -> Any:
 
 
 def _nudged(value: Any, by: float = 1e-9) -> Any:
-    """Close by; of doubles, and by so little, what single precision cannot hold."""
+    """Nearby values; for doubles, values that single precision cannot hold."""
     if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
         return value
     values = _array(value)
@@ -129,12 +129,12 @@ class _NoDifference(Exception):
 def _compare_here_or_beside(
     call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
 ) -> None:
-    """Where differences say nothing, it is compared close by, on both sides.
+    """Where differences are inconclusive, compare nearby on both sides.
 
-    One element at a jump or a corner would else hide all others. An operator that jumps wherever it
-    is asked, as rounding to a fine grid does, is not accused.
+    Otherwise one element at a jump or a corner would hide all others. An operator that jumps
+    everywhere, such as rounding to a fine grid, is not reported.
     """
-    for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # so many eps away
+    for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # the distance in eps
         for by in steps:
             beside = call.mapped(partial(_nudged, by=by * precision[0])) if by else call
             try:
@@ -185,7 +185,7 @@ def _compare(
         numerical = (up - down) / (2 * eps)
         analytical = 0.0 if grad is None else float((np.conj(_array(grad)) * direction).real.sum())
         allowed = atol + rtol * max(abs(numerical), abs(analytical)) + rounding * size
-        # What lies between the slopes of both sides will do, where the function is bent.
+        # Where the function is bent, any value between the slopes of both sides is accepted.
         sides = sorted(step / eps for step in far)
         if not sides[0] - allowed <= analytical <= sides[1] + allowed:
             raise call.wrong(
@@ -196,7 +196,7 @@ def _compare(
 
 
 def _is_smooth(far: tuple[float, float], near: tuple[float, float], noise: float) -> bool:
-    """Whether there is neither a jump, nor a corner, nor anything that is not finite around.
+    """True if there is no jump, corner or non-finite value nearby.
 
     far, near: what a step, and an eighth of it, add on either side. A slope leaves an eighth of the
     step's difference, a root a third or so, a jump all. How much the sides differ shrinks to a
@@ -226,7 +226,7 @@ def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:
 
 
 def _inputs(call: Call) -> list[Tensor]:
-    """What requires grad, each once."""
+    """The tensors that require grad, each once."""
     return list({id(x): x for x in call.tensors() if x.requires_grad}.values())
 
 
@@ -247,7 +247,7 @@ def _array(x: Tensor) -> Array:
 
 
 def _tensor(values: Array, like: Tensor) -> Tensor:
-    if not like.numel():  # NumPy's empty arrays have strides of their own
+    if not like.numel():  # NumPy's empty arrays have other strides
         return calls.zeros_like(like.detach())
     with no_grad():
         array = np.ascontiguousarray(values).reshape(like.shape)

@@ -1,4 +1,4 @@
-"""The Meta kernel against the operator: sizes, strides and dtype of what comes, without data."""
+"""Compare the Meta kernel with the operator: sizes, strides and dtype of results, without data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check(call: Call) -> None:
 
 
 def _on_meta(call: Call) -> Call:
-    """The call with tensors and devices of meta; what shares memory shares it there."""
+    """The call with tensors and devices of meta; shared memory stays shared."""
     storages: dict[int, Storage] = {}
 
     def storage(of: Storage) -> Storage:
@@ -65,7 +65,7 @@ def _on_meta(call: Call) -> Call:
 
 
 def _at_meta(call: Call) -> Any:
-    """An operator without tensors goes where it is sent."""
+    """An operator without tensors is called at the Meta key directly."""
     signature = call.operator.table.signature
     given = call.values
     return call.operator.redispatch(
@@ -74,7 +74,7 @@ def _at_meta(call: Call) -> Any:
 
 
 def _check_writes(metas: Call, before: dict[Tensor, int]) -> None:
-    """There are no bytes to compare on meta, but whatever is written to counts a version."""
+    """On meta there are no bytes to compare, but writes increment versions."""
     written = {x._get_storage() for argument, _, x in metas.named() if argument.is_write}
     for argument, what, x in metas.named():
         if x._version != before[x] and x._get_storage() not in written:
@@ -100,7 +100,7 @@ def _compare(call: Call, number: int, y: Tensor, meta: Tensor) -> None:
 
 
 def _strides(x: Tensor) -> tuple[Any, ...]:
-    """The strides that matter; a star stands for those of dimensions of one element."""
+    """The strides, with a star for dimensions of size 1."""
     if not x.numel():
         return ()
     return tuple(s if n > 1 else "*" for n, s in zip(x.shape, x.stride()))

@@ -1,4 +1,4 @@
-"""What an operator does to memory, against its schema: its writes, and what results share."""
+"""Compare an operator's writes and memory sharing with its schema."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(call: Call) -> None:
 
 
 class _Before:
-    """A tensor among the arguments, and what it was before the call."""
+    """A tensor argument, and its state before the call."""
 
     __slots__ = ("argument", "what", "tensor", "storage", "geometry", "offset", "version")
 
@@ -110,9 +110,9 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
 
 
 def check_results(call: Call, result: Any, whose: str = "result") -> None:
-    """Raise if results are arguments, or share memory, where the schema does not say so.
+    """Raise if results are arguments or share memory without a declaration in the schema.
 
-    whose: what a result is called in the message.
+    whose: a result's name in the message.
     """
     returns = call.operator.schema.returns
     seen: list[tuple[Tensor, str, frozenset[str]]] = []

@@ -1,11 +1,11 @@
-"""Runs a chain on the CPU: the loops that the operators run eagerly, block by block in the cache.
+"""Executor of chains on the CPU: the operators' own loops, run block by block in the cache.
 
-A chain that the compiled library has all loops of is one program (cpu/programs.py). Of another one
-a block goes through all instructions before the next one is begun, on temporaries that a thread
-uses again; so operands are read from memory once, and what is not stored is never written to it.
-Where all operands have the walk's layout, a block is a run of memory; where there are others, it is
-a part of a slab (cpu/layouts.py); else it is a run of the walk's rows. What fits into one block
-runs without any of it. Chains that are reduced are cpu/reductions.py's.
+If the compiled library has all loops of a chain, the chain is one program (cpu/programs.py).
+Otherwise each block goes through all instructions before the next block begins, on temporaries that
+a thread reuses; so operands are read from memory once, and values that are not stored are never
+written to memory. If all operands have the walk's layout, a block is a run of memory; with several
+layouts it is a part of a slab (cpu/layouts.py); otherwise it is a run of the walk's rows. A chain
+that fits into one block runs directly. Chains with reductions are in cpu/reductions.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def prepare(chain: Chain) -> Run:
 
 
 def _at_once(chain: Chain, part: programs.Part) -> Run:
-    """What runs a chain that is one program, or, where that has not done it, its steps."""
+    """A function that runs a chain as one program, or its steps if the program declines."""
     places = [chain.stores.index(x) for x in part.stores]
     copies = [
         (n, chain.stores.index(x)) for n, x in enumerate(chain.stores)
@@ -120,7 +120,7 @@ def _in_blocks(chain: Chain) -> Run:
 
 
 def _run(walk: Geometry, order: tuple[int, ...], left: int) -> list[int]:
-    """The sizes of a block that is a run of the walk's memory, of at most `left` elements. order:
+    """The sizes of a block that is a run of the walk's memory with at most `left` elements. order:
     the walk's dimensions, slowest first."""
     sizes = [1] * walk.ndim
     for d in reversed(order):
@@ -131,7 +131,7 @@ def _run(walk: Geometry, order: tuple[int, ...], left: int) -> list[int]:
 
 
 def _part(x: Any, where: list[Any]) -> Any:
-    """What an operand, which broadcasts to the walk, has in a block."""
+    """The part of an operand, which broadcasts to the walk, in a block."""
     if x.size == 1:
         return x
     own = where[len(where) - x.ndim :]
@@ -139,7 +139,7 @@ def _part(x: Any, where: list[Any]) -> Any:
 
 
 def draws(chain: Chain) -> bool:
-    """Whether random numbers are drawn as blocks come to them, which are then runs of places."""
+    """True if random numbers are drawn block by block; blocks are then runs of positions."""
     walk = chain.walk
     if walk.numel <= blocks.BLOCK:
         return True

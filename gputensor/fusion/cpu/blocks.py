@@ -1,4 +1,4 @@
-"""What a chain does element by element on the CPU: NumPy's loops and reused temporaries, bound."""
+"""The elementwise part of a chain on the CPU, bound to NumPy's loops and reused temporaries."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from ...iterator import parallel
 from ...runtime import cpu
 from ..chain import Chain
 
-# Elements in a block, at least: fewer lose to the hand-over of the interpreter's lock between the
-# threads' short calls; and at most so many times that, as more lose to memory beyond the cache.
+# The minimum number of elements in a block, because threads with shorter calls lose time passing
+# the interpreter's lock; and the maximum as a multiple of it, because larger blocks exceed the
+# cache.
 # Over 4 Mi floats, chains of 2 to 16 operators with blocks of 2^16, 2^17, 2^18, 2^19 and 2^20: 1.0,
 # 0.67, 0.54, 0.57 and 0.70 of the time, on two cores of 1 MiB.
 BLOCK = 1 << 16
@@ -21,7 +22,7 @@ Array = Any
 
 
 def block_of(numel: int) -> int:
-    """Elements in a block of a walk of so many: as many blocks for one thread as for the next."""
+    """Elements in a block, chosen so that all threads get equal numbers of blocks."""
     threads = cpu.get_num_threads()
     rounds = max(1, -(-numel // (_TIMES * BLOCK * threads)))
     fair = -(-numel // (rounds * threads))
@@ -29,9 +30,9 @@ def block_of(numel: int) -> int:
     return max(BLOCK, -(-fair // even) * even)
 
 
-# Blocks begin at multiples: of what a loop takes at once, of a page, of what a generator draws.
+# Blocks begin at multiples of a loop's vector, of a page, and of a generator's draw.
 _EVEN = 1 << 12
-# Temporaries that nobody uses, by size: so many of each, up to that size.
+# Unused temporaries by size: the number kept of each, and the largest size kept.
 _free: dict[int, list[Array]] = {}
 _KEPT, _LONGEST = 8, 1 << 22
 # Bytes below which memory that a loop is given has no new pages.
@@ -39,8 +40,8 @@ _LONG = 1 << 15
 
 
 class Pool(list[Array]):
-    """Temporaries that the next chain uses again: a page that is touched first costs more than
-    what a loop does to it."""
+    """Temporaries reused by later chains: the first access to a page costs more than a loop's work
+    on it."""
 
     __slots__ = ()
     free = _free
@@ -62,8 +63,8 @@ class Pool(list[Array]):
 
 
 class _Step:
-    """An instruction, bound. out: the place among the outputs, or ~place among the temporaries.
-    row: of what a row has once, its sizes, 1 where the walk's rows lie; it has no temporary."""
+    """A bound instruction. out: the index among the outputs, or ~index among the temporaries. row:
+    for a value that each row has once, its sizes, with 1 along the rows; it has no temporary."""
 
     __slots__ = ("loop", "operands", "params", "element", "out", "row")
 
@@ -140,17 +141,17 @@ class _Further:
 
 
 def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes of what a row has once, for a block of these sizes."""
+    """Sizes of a value that each row has once, for a block of these sizes."""
     return tuple([1 if m == 1 else n for n, m in zip(sizes, row)])
 
 
 class Body:
-    """What a chain does element by element, bound: over arrays of one shape, a part of the walk's;
-    and the reductions of rows that it reads itself.
+    """The elementwise part of a chain, bound to arrays of one shape, a part of the walk; and the
+    reductions of rows whose results it reads.
 
-    stores: the values that are kept, in the order of the outputs; walk: where they lie, if that is
-    not where the chain has them. order: the walk's dimensions, slowest first. is_flat: all operands
-    have the walk's layout, or one element.
+    stores: the stored values, in the order of the outputs; walk: their layout, if it differs from
+    the chain's. order: the walk's dimensions, slowest first. is_flat: all operands have the walk's
+    layout or one element.
     """
 
     __slots__ = (
@@ -190,11 +191,11 @@ class Body:
         self.is_flat: bool = not others
 
     def pool(self, numel: int) -> Pool:
-        """Temporaries for blocks of so many elements."""
+        """Temporaries for blocks of this number of elements."""
         return Pool(self.n_temporaries, numel * self.widest)
 
     def whole_pool(self) -> Pool | None:
-        """The same for all elements at once; None where new memory costs no more."""
+        """Temporaries for all elements at once; None if new memory costs no more."""
         numel = self.walk.numel
         return self.pool(numel) if numel * self.widest >= _LONG else None
 
@@ -224,7 +225,7 @@ class Body:
         self.copy(outputs)
 
     def copy(self, outputs: list[Array]) -> None:
-        """What is stored twice."""
+        """Copy values that are stored twice."""
         for to, source in self.copies:
             outputs[to][...] = outputs[source]
 
@@ -232,7 +233,7 @@ class Body:
         self, first: int, last: int, values: list[Array], outputs: list[Array], scalars: list[Any],
         pool: Any, sizes: tuple[int, ...], results: dict[int, list[Array]],
     ) -> None:  # fmt: skip
-        """Some steps. results: those that have several, by the first one's number."""
+        """Run some steps. results: steps with several results, by the number of the first."""
         for step in self.steps[first:last]:
             kind = type(step)
             if kind is not _Step and kind is not _Rows:
@@ -259,8 +260,8 @@ class Body:
     def serial(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any, axis: int
     ) -> None:
-        """`go`, in blocks of this thread alone; axis: where they are cut, from the end, unless
-        all operands are runs of memory."""
+        """`go` in blocks of this thread only; axis: the dimension that is cut, counted from the
+        end, unless all operands are runs of memory."""
         if not outputs:
             return
         numel, rows = outputs[0].size, outputs[0].shape[axis] if outputs[0].ndim else 1
@@ -276,7 +277,7 @@ class Body:
             self.go(parts, into, scalars, pool)
 
     def flat(self, arrays: list[Array]) -> list[Array]:
-        """As runs of memory; of operands with one element, that."""
+        """Operands as runs of memory; operands with one element unchanged."""
         return [
             x.reshape(1) if x.size == 1
             else x if x.ndim == 1

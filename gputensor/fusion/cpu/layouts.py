@@ -1,16 +1,17 @@
 """Chains of several layouts on the CPU, slab by slab.
 
 Note [Where a chain is computed]
-Any layout would do for what is computed element by element. It is that of those in the chain which
-leaves the fewest bytes to be moved to another: operands, and results that are stored. Pixels that
-are cast to floats are moved while they are bytes, floats that become pixels when they are.
+Elementwise results may be computed in any layout. Of the layouts in the chain, the one is chosen
+for which the fewest bytes of operands and stored results must be moved to another layout. So pixels
+cast to floats are moved as bytes, before the cast, and floats cast to pixels after it.
 
-A slab is a part of one dimension that stays in the cache. The operands that lie otherwise are moved
-by the loop that copies alone; then all is computed, block by block; then that loop moves the
-results. So a chain takes the passes of its operators one by one, without the way to memory
-between, and a copy that is alone is nothing but that loop. As a whole, as without fusion, is moved
-what is kept in both layouts, since it passes through memory anyway; and all where slabs would cut
-the dimension that another layout runs along, as in a transpose: that loop needs long runs.
+A slab is a part of one dimension that fits the cache. First the copy loop moves operands of other
+layouts; then everything is computed, block by block; then the copy loop moves the results. So a
+chain makes the same passes as its operators, but between passes the data stays in the cache, and a
+single copy runs only the copy loop. Values stored in both layouts are moved as a whole, as without
+fusion, because they pass through memory anyway. Everything is moved as a whole if slabs would cut
+the dimension along which another layout is contiguous, as in a transpose: the copy loop needs long
+runs.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ Array = Any
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 # Bytes of a slab.
 _SLAB_NBYTES = 1 << 21
-# Elements that lie alike: operands that have so many together are read as they lie.
+# Operands with at least this many contiguous elements are read in their own layout.
 _ALIKE = 256
 
 
 def prepare(chain: Chain) -> Run | None:
-    """What runs a chain, without reductions; None where it has one layout. See Note [An
+    """A function that runs a chain without reductions; None if it has one layout. See Note [An
     executor]."""
     ends = [*chain.inputs, *map(chain.geometry, chain.stores)]
     if not any([_crosses(x, chain.walk) for x in ends]):
@@ -47,7 +48,8 @@ def prepare(chain: Chain) -> Run | None:
 
 
 def copies_alone(chain: Chain) -> Run | None:
-    """What runs a chain that is one copy, cast or not, as the operator alone; None of another."""
+    """A function that runs a chain of one copy or cast as the operator alone; None for other
+    chains."""
     if len(chain.stores) != 1 or len(chain.inputs) != 1:
         return None
     split = _Split(chain)
@@ -60,8 +62,8 @@ def copies_alone(chain: Chain) -> Run | None:
 
 
 class _Split:
-    """A chain without its moves. steps: what else it does, with the value's number. roots: what
-    each store is, wherever it lies: the number of a value that is no move."""
+    """A chain without its moves. steps: the other instructions, with the value's number. roots: for
+    each store, the number of the value that is no move."""
 
     __slots__ = ("chain", "steps", "roots", "taken")
 
@@ -103,7 +105,7 @@ class _Split:
         return [x for x in self.roots if x < len(self.chain.inputs)]
 
     def inner(self, walk: Geometry) -> Chain:
-        """What is computed, with the operands where `walk` has them."""
+        """The computation, with operands in the layout of `walk`."""
         chain, count = self.chain, len(self.chain.inputs)
         wanted = [x for x in dict.fromkeys(self.roots) if x >= count]
         numbers = {n: at for at, n in enumerate([*self.taken, *[n for n, _ in self.steps]])}
@@ -122,11 +124,11 @@ class _Split:
 
 
 class _Slabs:
-    """A chain, bound. axis: the dimension that slabs are cut from; step: of so many.
+    """A bound chain. axis: the dimension that is cut into slabs; step: the size of a slab.
 
-    inward: the inputs that are moved before. made: what is computed and kept, and direct: the
-    output that each is computed in, of those that have one. is_cut: slabs cut what another layout
-    runs along.
+    inward: the inputs that are moved first. made: the computed values that are kept, and direct:
+    the output in which each is computed directly, if any. is_cut: slabs cut the contiguous
+    dimension of another layout.
     """
 
     def __init__(self, chain: Chain, split: _Split, copy: Callable[[Array, Array], None]) -> None:
@@ -242,7 +244,7 @@ class _Slabs:
 
 
 def _crosses(x: Geometry, walk: Geometry) -> bool:
-    """Whether what lies so is moved to be where `walk` has it."""
+    """True if a value of this layout is moved to the layout of `walk`."""
     if x.sizes != walk.sizes or x.numel <= 1 or _lies(x, walk) or 0 in x.strides:
         return False
     if not x.is_non_overlapping_and_dense:

@@ -1,9 +1,9 @@
-"""Parts of a chain on the CPU that are one program of the compiled library each.
+"""Parts of a chain on the CPU, each one program of the compiled library.
 
-A program takes blocks of its operands through all of its steps in the first-level cache, on the
-library's threads (kernels/compiled/engine/chain.cpp). Its loops are those that the operators run
-alone, and so are its bits. What the library has no loop for stays a step of its own between two
-programs: NumPy's functions, random numbers, reductions of rows.
+A program runs blocks of its operands through all of its steps in the first-level cache, on the
+library's threads (kernels/compiled/engine/chain.cpp). It uses the operators' own loops, so the bits
+are the same. Operations without a loop in the library are separate steps between programs: NumPy
+functions, random numbers, reductions of rows.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LONGEST = 40
 
 
 class Part:
-    """Steps `first` to `last` of a chain. inputs: the values that they read; stores: those that are
-    read elsewhere, and made: their sizes and NumPy's dtypes. run: `(*stores, *inputs, scalars,
-    may_share)`, whether it is done; if not, nothing is written, and the steps have to run one by
-    one."""
+    """Steps `first` to `last` of a chain. inputs: the values that they read; stores: the values
+    read elsewhere; made: sizes and NumPy dtypes of the stores. run: `(*stores, *inputs, scalars,
+    may_share)`, which returns True if done; if False, nothing is written, and the steps must run
+    one by one."""
 
     __slots__ = ("first", "last", "inputs", "stores", "made", "run")
 
@@ -81,7 +81,7 @@ def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
 
 
 def _built(chain: Chain, stores: tuple[int, ...], first: int, last: int) -> list[Part | int]:
-    """The steps as one program, or as several where one has not room for so many operands."""
+    """The steps as one program, or as several if they have too many operands for one."""
     if last - first < 2:
         return [*range(first, last)]
     part = Part(chain, stores, first, last)
@@ -92,7 +92,7 @@ def _built(chain: Chain, stores: tuple[int, ...], first: int, last: int) -> list
 
 
 def _is_known(chain: Chain, step: Instruction) -> bool:
-    """Whether the library has the loop, for operands as these."""
+    """True if the library has the loop for these operands."""
     kinds = tuple([
         chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands
     ])  # fmt: skip
@@ -130,7 +130,7 @@ def whole(chain: Chain) -> Part | None:
 
 
 def body(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) -> blocks.Body:
-    """What a chain does element by element, by programs where there are some."""
+    """The elementwise part of a chain, with programs where possible."""
     found = parts(chain, stores)
     if any([isinstance(part, Part) for part in found]):
         return Body(chain, stores, found, walk)
@@ -138,8 +138,9 @@ def body(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) ->
 
 
 class Body(blocks.Body):
-    """What a chain does, some of it by programs. places: of what each program leaves, the place
-    among the outputs or, below 0, that among the temporaries; None of what a row has once."""
+    """The elementwise part of a chain, partly run by programs. places: for each program's stores,
+    the index among the outputs, or below 0 among the temporaries; None for a value that each row
+    has once."""
 
     __slots__ = ("parts", "places")
 
@@ -185,7 +186,7 @@ class Body(blocks.Body):
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
         sizes: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
-        """As that of cpu/blocks.py, which does it again where a program has not done its part."""
+        """`go` of cpu/blocks.py, which runs the block again if a program declines."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
         begins = {cpu.address_of(x) for x in values}

@@ -1,11 +1,11 @@
-"""Runs a chain that is reduced on the CPU: each block is computed in the cache and reduced there.
+"""Executor of chains with reductions on the CPU: each block is computed and reduced in the cache.
 
 Note [The order of a fused sum]
-The bits are those of the operators one by one, for any number of threads: the loops that the
-operators run alone take whole operands, or parts of them that have whole rows where a row's result
-does not depend on the rows beside it. Blocks are parts of the walk's slowest dimension. Where that
-stays, each block has results of its own; where it is reduced, integers and truth values are
-reduced block by block, and what is none of these is computed as a whole first.
+The bits equal those of the operators run one by one, for any number of threads: the operators' own
+loops get whole operands, or parts with whole rows if a row's result does not depend on other rows.
+Blocks are parts of the walk's slowest dimension. If that dimension is kept, each block has its own
+results; if it is reduced, integers and bools are reduced block by block, and values of other types
+are computed as a whole first.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 
 
 class _Reduction:
-    """One of a chain.
+    """One reduction of a chain.
 
-    source, place: the value that it takes, and its output. loop: what the operator runs alone.
-    stays: it keeps the walk's slowest dimension, which is `axis`. is_exact: any order gives the
-    same bits; then `combine` ends what parts, of dtype `part`, have left. is_by_rows: a row's
-    result does not depend on how many there are beside it.
+    source, place: its operand's value, and its output. loop: the operator's own loop. stays: it
+    keeps the walk's slowest dimension, `axis`. is_exact: any order gives the same bits; then
+    `combine` combines the partial results, of dtype `part`. is_by_rows: a row's result does not
+    depend on the number of other rows.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class _Reduction:
         self.is_exact: bool = not has_places and (
             what.loop in ("any", "all") or max(given.category, compute.category) <= INTEGER
         )
-        # Where NumPy casts, it does so through a buffer that does not end where rows do.
+        # NumPy casts through a buffer whose ends do not coincide with row ends.
         is_alone = given is compute and (given.itemsize > 2 or given is float16)
         self.is_by_rows: bool = (
             self.is_exact or has_places or stub.is_compiled(entry.run)
@@ -68,7 +68,7 @@ class _Reduction:
             self.part, self.combine = compute.np, bind(ends, compute, compute, result)
 
     def into(self, out: Array, first: int, last: int) -> Array:
-        """The part of the result that rows of the operand give."""
+        """The part of the result for these rows of the operand."""
         at = self.axis
         if not self.keepdim and self.axes is not None:
             at -= sum([d < self.axis for d in self.axes])

@@ -1,9 +1,8 @@
-"""Chains on CUDA: one kernel, made of the functors of the operators' own kernels; what takes rows
-is cuda/reductions.py's, what reads their results cuda/rows.py's, and what follows on them
-cuda/epilogue.py's.
+"""Executor of chains on CUDA: one kernel of the operators' own functors. Operators over rows are in
+cuda/reductions.py, readers of their results in cuda/rows.py and cuda/epilogue.py.
 
-These name the operators' functors and the scalars that they take; kernels/cuda/chain_source.py and
-rows_source.py write the text, and the `*chain_launch.py` beside them launch it.
+These modules choose functors and scalars; kernels/cuda/chain_source.py and rows_source.py write the
+source, and `*chain_launch.py` launch it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ __all__ = ["draws", "plan_of", "prepare", "source", "written"]
 
 
 def prepare(chain: Chain) -> Run | None:
-    """What launches a chain; None where an operator has no functor of its own, or a kernel of
-    somebody else's, and where one kernel cannot take so many operands. See Note [An executor]."""
+    """A function that launches a chain; None if an operator has no functor, or a user's kernel, or
+    if one kernel cannot take all operands. See Note [An executor]."""
     if not chain.is_reduced:
         return launched(chain)
     head, tails = parted(chain)
@@ -38,7 +37,7 @@ def prepare(chain: Chain) -> Run | None:
 
 
 def draws(chain: Chain) -> bool:
-    """Whether random numbers are drawn in the chain's kernel."""
+    """True if random numbers are drawn in the chain's kernel."""
     return prepare(chain) is not None
 
 

@@ -17,7 +17,7 @@ from ..chain import Chain, Instruction
 
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], None]
 
-# Dtypes are each operator's; what overlaps was looked at as the operators were recorded.
+# Each operator has its own dtypes; overlaps were checked when the operators were recorded.
 _CONFIG = Config(
     check_mem_overlap=False, check_all_same_dtype=False, check_all_same_device=False,
     resize_outputs=False, cast_common_dtype_to_outputs=True,
@@ -25,7 +25,7 @@ _CONFIG = Config(
 
 
 def launched(chain: Chain) -> Run | None:
-    """What launches a chain without reductions: see `cuda.prepare`."""
+    """A function that launches a chain without reductions: see `cuda.prepare`."""
     made = Written(chain)
     if made.body is None:
         return None
@@ -67,7 +67,7 @@ class Written:
         count, drawn = len(chain.inputs), chain.drawn
         others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
         steps = [chain.instructions[n - count] for n in others]
-        # As a body counts them: inputs, what is drawn in the place of one, and results.
+        # Value numbers of a body: inputs, draws that replace inputs, and results.
         self.place = {n: place for place, n in enumerate([*range(count), *drawn, *others])}
         if (chain.inputs or drawn) and all(map(self._has_functor, steps)):
             made = tuple([self._drawn(chain.instructions[n - count]) for n in drawn])
@@ -79,7 +79,7 @@ class Written:
 
     def _has_functor(self, step: Instruction) -> bool:
         what, loop = step.what, step.what.loop
-        if what.family == "softmax":  # cuda/rows.py's alone
+        if what.family == "softmax":  # only in cuda/rows.py
             return True
         if what.family not in FAMILIES or stub.registered(what.family, loop, "cuda") is not None:
             return False
@@ -98,7 +98,7 @@ class Written:
         return Drawn(what.loop, what.result, slot, what.operator.qualified_name)
 
     def _step(self, step: Instruction) -> Step:
-        """A step whose numbers have slots of their own."""
+        """A step whose scalars have their own slots."""
         what, first = step.what, len(self.packing)
         numbers = [n for n in step.operands if n < 0]
         slots = iter(range(first, first + len(numbers)))

@@ -1,5 +1,5 @@
-"""Chains on CUDA that go on over results of reductions: see Note [A chain that goes on over
-results]. What follows on a result is in the kernel that makes it, or in one of its own."""
+"""Chains on CUDA with operators after reductions: see Note [A chain that goes on over results].
+They run in the reduction's kernel or in a separate one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..epilogue import Tail
 
 
 def prepared(whole: Chain, head: Chain, tails: list[Tail], rows: Run | None) -> Run | None:
-    """What runs a chain and its tails. rows: what runs the head, if it reads rows."""
+    """A function that runs a chain and its tails. rows: runs the head, if it reads rows."""
     within: dict[int, Tail] = {}
     run_head: Callable[..., object] | None = rows
     if rows is None:

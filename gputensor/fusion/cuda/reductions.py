@@ -1,7 +1,7 @@
-"""Chains that are reduced on CUDA: one launch for what is stored, and one for each reduction, which
-computes what it reduces if nobody else needs that.
+"""Chains with reductions on CUDA: one launch for stored values, and one for each reduction, which
+computes its operand itself if nothing else needs it.
 
-What reads results of reductions is cuda/rows.py's.
+cuda/rows.py has chains that read results of reductions.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from ..running import further_results
 
 
 class _Fused:
-    """A reduction in one kernel with what it reduces, and with what follows on its result. inputs:
-    those of the chain that it takes; after: what follows, as it is written."""
+    """A reduction in one kernel with its operand's computation and with the operators on its
+    result. inputs: the chain's inputs that it reads; after: source of the operators on the
+    result."""
 
     __slots__ = ("body", "inputs", "launch", "after")
     launch: Callable[..., None] | None
@@ -34,7 +35,7 @@ class _Fused:
     def __init__(
         self, chain: Chain, step: Instruction, tail: Tail | None = None, is_stored: bool = False
     ) -> None:
-        """is_stored: whether the result is wanted beside what follows on it."""
+        """is_stored: the result itself is stored too."""
         part, self.inputs = chain.part((step.operands[0],))
         written = Written(part)
         self.body, self.launch, self.after = written.body, None, None
@@ -92,7 +93,7 @@ class _Fused:
     @staticmethod
     def _walks(part: Chain, step: Instruction, more: Sequence[Geometry]) -> list[Any] | None:
         """Strides in bytes of the result, the inputs, and `more`, which broadcast to the result,
-        over the dimensions of the reduction's own plan; None where one cannot be seen so."""
+        over the dimensions of the reduction's own plan; None if one cannot be expressed."""
         what, entry = step.what, step.what.entry
         seen = [_as_kept(x, what.geometry.ndim, step, part.walk) for x in (what.geometry, *more)]
         source = part.geometry(part.stores[0])
@@ -101,7 +102,7 @@ class _Fused:
 
 
 def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple[int, ...]:
-    """Strides in bytes, over the walk's dimensions, of what broadcasts to a result of so many."""
+    """Strides in bytes, over the walk's dimensions, of a value that broadcasts to the result."""
     reduces, keeps = step.what.reduces, step.what.entry.keepdim
     assert reduces is not None
     lacks = ndim - x.ndim
@@ -117,8 +118,8 @@ def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple
 
 
 def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-    """The sizes that a reduction walks, and strides in bytes: `walks`, of results and, second, of
-    what is reduced, those of the inputs, and `more`."""
+    """A reduction's coalesced sizes, and strides in bytes: `walks`, of the results and of the
+    operand, those of the inputs, and `more`."""
     walks, sizes = [*walks], part.walk.sizes
     order = dimension_order(sizes, walks[:2], n_reduced=1)
     for x in part.inputs:
@@ -131,8 +132,8 @@ def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[
 
 
 class Reduced:
-    """A chain with reductions: one launch for what is stored, and one for each reduction, which
-    computes its operand itself where nobody else needs that."""
+    """A chain with reductions: one launch for stored values, and one for each reduction, which
+    computes its operand itself if nothing else needs it."""
 
     __slots__ = ("chain", "fused", "wanted", "ends", "tails", "stored")
     chain: Chain
@@ -143,10 +144,10 @@ class Reduced:
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
     ) -> None:
-        """tails: of these, `tails` has those that are in a reduction's kernel, by its result.
-        stored: what is wanted of all."""
+        """tails: the attribute has those that run in a reduction's kernel, by its result. stored:
+        all values to store."""
         self.chain, count, self.tails = chain, len(chain.inputs), {}
-        # What a second tail takes is stored, too.
+        # Inputs of a second tail are stored, too.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
         steps = dict(enumerate(chain.instructions, count))
         self.ends = [(n, x) for n, x in steps.items() if is_end(x)]
@@ -159,7 +160,8 @@ class Reduced:
         ends = [n for n, _ in self.ends]
         for n, step in self.ends:
             after = [x for x in tails if x.takes[:1] == [n]]
-            # The kernel has the operand in registers, and what else the tail reads is there before.
+            # The kernel has the operand in registers, and the tail's other inputs are computed
+            # before.
             if len(after) == 1 and not [
                 x for x in (*step.operands, *after[0].takes[1:])
                 if x in in_memory or x >= count and x in ends[ends.index(n) :]
@@ -191,7 +193,7 @@ class Reduced:
         def run(
             inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any], more: Any = None
         ) -> None:
-            """more: by their values, where tails find what they take, and store what they give."""
+            """more: value -> tensor, for inputs and outputs of tails."""
             values = dict(enumerate(inputs)) | {n: memory_of(chain, n, outputs) for n in wanted}
             for launch, taken, some in launches:
                 launch([inputs[n] for n in taken], [values[n] for n in some], scalars)
@@ -214,7 +216,7 @@ class Reduced:
         return run
 
     def _of_like_sizes(self) -> list[list[int]]:
-        """What is stored, apart where it has what a row has once and no row's result is read."""
+        """The stored values, split by whether each row has them once if no row's result is read."""
         found: dict[Any, list[int]] = {}
         for n in self.wanted:
             found.setdefault(self.chain.geometry(n).sizes, []).append(n)
@@ -227,7 +229,7 @@ class Reduced:
         return [values[x] for x in (*tail.takes[1:], *outputs)]
 
     def sources(self) -> list[str]:
-        """What is compiled."""
+        """The source that is compiled."""
         bodies = [one.body for one, _ in self.fused.values()]
         bodies += [Written(self.chain.part(some)[0]).body for some in self._of_like_sizes()]
         after = [one.after.body for one, _ in self.fused.values() if one.after is not None]
@@ -236,26 +238,26 @@ class Reduced:
 
 
 def is_end(step: Instruction) -> bool:
-    """Whether it takes rows."""
+    """True if it takes rows."""
     return not step.what.part and (step.what.reduces is not None or step.what.whole is not None)
 
 
 def memory_of(chain: Chain, value: int, outputs: Sequence[Any]) -> Any:
-    """Where a value is stored: an output, or new memory."""
+    """The tensor of a value: an output, or new memory."""
     if value in chain.stores:
         return outputs[chain.stores.index(value)]
     return allocate(chain.geometry(value), chain.device)
 
 
 def _results(chain: Chain, value: int, outputs: Sequence[Any]) -> list[Any]:
-    """The same of all results of what takes rows."""
+    """The tensors of all results of an operator over rows."""
     step = chain.instructions[value - len(chain.inputs)]
     further = [] if step.what.whole is None else further_results(chain, value, outputs)
     return [memory_of(chain, value, outputs), *further]
 
 
 def _run_alone(step: Instruction, outs: list[Any], values: Any, scalars: Sequence[Any]) -> None:
-    """What takes rows, as the operator alone."""
+    """Run one operator over rows as the operator alone."""
     given = [values[x] for x in step.operands]
     if step.what.whole is None:
         step.what.entry.write(outs[0], given[0])
@@ -267,6 +269,6 @@ def run_alone(
     chain: Chain, ends: Sequence[tuple[int, Instruction]], values: Any, outputs: Sequence[Any],
     scalars: Sequence[Any],
 ) -> None:  # fmt: skip
-    """Each of what takes rows, as the operator alone."""
+    """Run each operator over rows as the operator alone."""
     for n, step in ends:
         _run_alone(step, _results(chain, n, outputs), values, scalars)

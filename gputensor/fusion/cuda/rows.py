@@ -1,7 +1,8 @@
 """Chains on CUDA that read the results of their own reductions over rows: one kernel.
 
-A pass over the rows for each reduction, and one for what is stored; kernels/cuda/rows_source.py
-writes them. What else takes rows, in another order or along other dimensions, runs behind them.
+It makes one pass over the rows for each reduction, and one for stored values;
+kernels/cuda/rows_source.py writes them. Operators over rows in another order or dimension run after
+it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from .body import body_of
 from .reductions import coalesced, is_end, memory_of, run_alone
 from ..members.reductions import SHORT
 
-# What a pass has found of a row: the value that it is of, -1 where it is that value, else which of
-# a softmax's two results, and the dtype.
+# A result of a pass for a row: its value; -1 if it is that value, otherwise which of a softmax's
+# two results; and the dtype.
 Found = tuple[int, int, dtype]
 
 
 def is_softmax(what: Recorded) -> bool:
-    """Whether it is a softmax, and no derivative of it, over short rows that lie densely."""
+    """True for a softmax, but not its derivative, over short dense rows."""
     if what.family != "softmax" or len(what.kinds) > 1 or what.whole is None:
         return False
     (axis,), walk = what.whole, what.walk
@@ -32,13 +33,13 @@ def is_softmax(what: Recorded) -> bool:
 
 
 def computes_its_softmax(chain: Chain) -> bool:
-    """Whether what a softmax takes is computed in the chain."""
+    """True if a softmax's operand is computed in the chain."""
     count = len(chain.inputs)
     return any([is_softmax(x.what) and x.operands[0] >= count for x in chain.instructions])
 
 
 def reads_its_rows(chain: Chain) -> bool:
-    """Whether results of reductions are read in the chain."""
+    """True if the chain reads results of reductions."""
     count, read = len(chain.inputs), _read(chain)
     return any([
         n in read and (step.what.reduces is not None or step.what.whole is not None)
@@ -134,8 +135,8 @@ class Rows:
         return Program(tuple(reductions), stored, tuple([x for x in once if x is not None]))
 
     def _walks(self, step: Instruction, sizes: Any) -> Any:
-        """The row's elements and the kept dimensions; strides in bytes of outputs, inputs, and
-        outputs of which a row has one."""
+        """The row's elements and the kept dimensions; strides in bytes of outputs, of inputs, and
+        of outputs with one element per row."""
         chain, what = self.chain, step.what
         row = _row_strides(chain, sizes, 1)
         full = [chain.geometry(n).stride_bytes for n in self.full]
@@ -168,7 +169,7 @@ class Rows:
 
 
 def _key(step: Instruction) -> Any:
-    """What passes of one program have in common: lanes, and the size of what is taken."""
+    """The common parameters of a program's passes: lanes, and the element size."""
     what = step.what
     itemsize = what.kinds[0].itemsize
     if is_softmax(what):
@@ -181,7 +182,7 @@ def _key(step: Instruction) -> Any:
 
 
 def _dims(step: Instruction) -> tuple[int, ...]:
-    """Along which rows lie."""
+    """The dimensions of rows."""
     return step.what.whole or step.what.reduces or ()
 
 
@@ -193,7 +194,7 @@ def _numel(sizes: Any) -> int:
 
 
 def _row_strides(chain: Chain, sizes: Any, itemsize: int) -> tuple[int, ...]:
-    """Of what a row has once, in row-major order; 0 where it has one element."""
+    """Row-major strides of a value that each row has once; 0 for one element."""
     strides, step = [], itemsize
     for n in reversed(sizes):
         strides.append(step if n > 1 else 0)
@@ -202,7 +203,7 @@ def _row_strides(chain: Chain, sizes: Any, itemsize: int) -> tuple[int, ...]:
 
 
 def _part(chain: Chain, wanted: tuple[int, ...], found: list[Found]) -> Chain:
-    """The chain that gives these values of it, with what was found of rows as further inputs."""
+    """The chain that computes these values, with results over rows as further inputs."""
     count = len(chain.inputs)
     reduced = {n for n, part, _ in found if part < 0}
     needed = set(wanted) - reduced

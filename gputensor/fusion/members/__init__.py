@@ -1,1 +1,1 @@
-"""What joins a chain beside pointwise operators: copies, random numbers, reductions, rows."""
+"""Members of a chain other than pointwise operators: copies, random numbers, reductions, rows."""

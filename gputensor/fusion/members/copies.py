@@ -1,12 +1,12 @@
-"""Copies as members of a chain: casts, copies to another layout, and to memory that is there, all
-on one device.
+"""Copies as members of a chain: casts, and copies to another layout or to existing memory, on one
+device.
 
 Note [A chain of several layouts]
-What a layout copy gives has the sizes of the walk and strides of its own: its elements are those of
-its operand, so later steps read these, and only what is stored is laid out. Results of both layouts
-go into the recording from then on. A copy of a recorded tensor whose dimensions are in another
-order (`x.permute(2, 0, 1).contiguous()`) is the same seen in the walk's order, which is `turned`;
-what reads it is another chain.
+The result of a layout copy has the walk's sizes and its own strides. Its elements equal its
+operand's, so later steps read the operand, and only a store uses the new layout. From then on the
+recording takes results of both layouts. A copy of a recorded tensor with its dimensions in another
+order (`x.permute(2, 0, 1).contiguous()`) is a layout copy seen in the walk's order, `turned`; its
+readers are in another chain.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Kernel = Callable[..., Any]
 
 
 class _Copy:
-    """What `Recorded` asks an entry for."""
+    """The attributes of an entry that `Recorded` reads."""
 
     __slots__ = ("rule", "name", "plan", "kinds", "bound", "loop")
 
@@ -88,7 +88,7 @@ def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any],
 
 
 class _Copies:
-    """Copies by an operator. known: what was recorded, by layouts, dtype and device."""
+    """Copies by an operator. known: recorded copies by layouts, dtype and device."""
 
     __slots__ = ("operator", "known", "is_own", "_table", "_ours")
 
@@ -111,7 +111,7 @@ class _Copies:
         if strides is None:
             return None
         if element is not shape.dtype and shape.is_non_overlapping_and_dense:
-            # where its operand lies, as later steps do then; the layout is another step
+            # in its operand's layout, as later steps; the new layout is another step
             cast = self._recorded(recorder, x, geometry(shape.sizes, shape.strides, element))
             if cast is None or strides == shape.strides:
                 return cast
@@ -119,8 +119,8 @@ class _Copies:
         return self._recorded(recorder, x, geometry(shape.sizes, strides, element))
 
     def written(self, out: Any, x: Any) -> bool:
-        """Whether a copy to `out` is recorded, or was the last that its chain does; if not, it has
-        to run now."""
+        """True if a copy to `out` is recorded, or was the last step of its chain; if False, it must
+        run now."""
         recorder, place = current.get(), out._device
         if (
             recorder is None or out is x or type(out) is not Tensor or type(x) is not Tensor
@@ -151,8 +151,8 @@ class _Copies:
         return recorder.record_into(what, out, (x,), ())
 
     def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
-        """What the step of a recording that is open gives, with the walk's dimensions; None of
-        what is there, or is a part of one."""
+        """The result of an open recording's step, with the walk's dimensions; None for computed
+        tensors and parts of results."""
         storage = x._storage
         if type(storage) is not Pending or x._offset:
             return None
@@ -198,7 +198,7 @@ class _Copies:
 
 
 def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:
-    """Of the copy; None where the operator refuses the format."""
+    """Strides of the copy; None if the operator rejects the format."""
     if form is None or form is preserve_format:
         return dense_strides_like(shape)
     if form is contiguous_format or getattr(form, "rank", -1) == shape.ndim:

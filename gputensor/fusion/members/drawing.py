@@ -1,10 +1,10 @@
-"""Random numbers as members of a chain: what fills a tensor anew follows from places in a stream.
+"""Random numbers as members of a chain: the numbers depend only on positions in a stream.
 
 Note [Numbers that wait]
-A call takes its part of the generator's stream when it is recorded, whether anybody reads the
-numbers or not, so the generator stands where it stands without fusion. The numbers are then a
-function of an element's place, and the tensor's memory, of which all is overwritten, is let go of
-until they are computed. A replay takes from the same generators, in the same order, first of all.
+A call takes its part of the generator's stream when it is recorded, even if the numbers are never
+read, so the generator's position is the same as without fusion. The numbers are a function of the
+element's position. The tensor's memory, which is overwritten completely, is released until they are
+computed. A replay first takes from the same generators in the same order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..record.pending import Pending
 from ..record.recorder import Recorder, current
 from ..record.recording import lock
 
-# Those that end in `random._fill`.
+# Operators that end in `random._fill`.
 NAMES = frozenset([f"aten::{name}" for name in (
     "bernoulli_.float", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_",
     "random_", "random_.from", "random_.to", "uniform_",
@@ -49,7 +49,7 @@ _BOUND = 1 << 11
 
 
 class _Fill:
-    """What `Recorded` asks an entry for."""
+    """The attributes of an entry that `Recorded` reads."""
 
     __slots__ = ("rule", "name", "plan", "kinds", "loop")
 
@@ -60,7 +60,7 @@ class _Fill:
         self.loop = lambda stream, out: draw(out, *stream)
 
     def write(self, out: Tensor, stream: Stream) -> None:
-        """Run alone."""
+        """Run the fill alone."""
         random.draw(self.name, out, *stream)
 
 
@@ -87,8 +87,8 @@ def recording(
 
 
 def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) -> bool:
-    """Whether `out` will have the numbers when somebody needs them: asked by `random._fill`. If
-    not, whoever reads it, and what it waits for, has run."""
+    """Record a fill of `out`; called by `random._fill`. If it returns False, the recordings that
+    read `out` and that it depends on have run."""
     recorder = current.get()
     if recorder is None:
         return False

@@ -1,12 +1,12 @@
-"""Reductions as members of a chain: sums and their like, argmax and argmin.
+"""Reductions as members of a chain: sums and similar operators, argmax and argmin.
 
 Note [A chain that is reduced]
-A reduction of what is recorded goes into the same recording. It takes the elements as they are
-computed, and they are stored only if somebody asks for them. Its result is pending, too. What reads
-it is another chain; but where rows are short, what broadcasts their results back goes on in the
-same blocks, so that a softmax reads once. A large operand that is there already is recorded as
-well, so that whatever else reads it may come along: a sum and a sum of squares read it once. A
-small one is, where that lets the next call be replayed.
+A reduction of a recorded value joins its recording. It reduces elements as they are computed, and
+these are stored only if needed. Its result is pending, too. Readers of the result form another
+chain; but if rows are short, operators that broadcast the results back continue in the same blocks,
+so that a softmax reads its operand once. A reduction of a large computed operand is recorded as
+well, so that other readers can join it: a sum and a sum of squares read the operand once. A small
+operand is recorded if that allows the next call to be replayed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BOUND = 1 << 11
 
 
 def is_one(operator: Operator) -> bool:
-    """Whether it is the functional form of a reduction of kernels/<device>/reduce."""
+    """True for the functional form of a reduction of kernels/<device>/reduce."""
     if operator not in bound or "reduction" not in operator.tags:
         return False
     factory = bound[operator][0]
@@ -94,8 +94,8 @@ class _Now(Exception):
 
 
 def lies_alike(what: Any, walk: Geometry, keepdim: bool) -> bool:
-    """Whether what is kept has its dimensions in memory's order on both sides. Where it has not,
-    NumPy takes another way, and other sums, through a block of a single row."""
+    """True if the kept dimensions are in memory order in operand and result. Otherwise NumPy
+    reduces a block of a single row in another order, with other sums."""
     kept = [d for d in range(walk.ndim) if d not in what.reduces]
     steps = dict(zip(range(walk.ndim) if keepdim else kept, what.geometry.strides))
     kept = [d for d in kept if walk.sizes[d] > 1]
@@ -103,7 +103,7 @@ def lies_alike(what: Any, walk: Geometry, keepdim: bool) -> bool:
 
 
 class _Entry:
-    """Stands for an entry of native/reduce.py, and is what `Recorded` asks for the rest."""
+    """Replaces an entry of native/reduce.py, with the attributes that `Recorded` reads."""
 
     __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "write", "what")
     is_fresh = False
@@ -115,8 +115,8 @@ class _Entry:
         self.what: Recorded | None = None
 
     def _is_of_short_rows(self, shape: Any, axes: tuple[int, ...]) -> bool:
-        """Whether a part of the operand that stays in the cache has whole rows, each of which is
-        reduced as it is beside any others. See `reductions._Reduction.is_by_rows`."""
+        """True if a part of the operand that fits the cache has whole rows, each reduced
+        independently of others. See `reductions._Reduction.is_by_rows`."""
         given, compute, numel = shape.dtype, self.plan.common_dtype, shape.numel
         if self.axes is None:
             return False
@@ -130,7 +130,7 @@ class _Entry:
         return is_alone and slowest not in axes and numel // shape.sizes[slowest] <= SHORT
 
     def _is_of_a_launch(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
-        """Whether the reduction is one launch over rows that a kernel may read again."""
+        """True if the reduction is one launch over rows that a kernel may read again."""
         from ...kernels.cuda.rows_chain_launch import stage_of
 
         count = prod([shape.sizes[d] for d in axes])
@@ -159,8 +159,8 @@ class Output(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What `Recorded` asks of a plan, of operators that have none of their own. walk: what their
-    kernel on a device walks."""
+    """The attributes of a plan that `Recorded` reads, for operators without a plan. walk: their
+    kernel's walk on a device."""
 
     device: Any
     common_dtype: dtype
@@ -170,8 +170,8 @@ class Layout(NamedTuple):
 
 
 class _Places:
-    """What an entry asks for of argmax and argmin: over one dimension, or over all elements, which
-    then lie in row-major order. On the CPU it is called like a sum's loop."""
+    """The plan of argmax and argmin, over one dimension or over all elements in row-major order. On
+    the CPU it is called like a sum's loop."""
 
     __slots__ = ("loop", "plan", "run", "axes", "keepdim")
 

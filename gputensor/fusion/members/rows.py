@@ -2,12 +2,12 @@
 softmax, log_softmax and their derivatives, layer norm.
 
 Note [What takes rows]
-argmax and argmin are reductions like others (reductions.py). The others give as many elements as
-they take, or several results: `whole` says which dimensions a block must have whole. Of several
-results the operator's instruction gives the first, and one more instruction, whose operand that is
-and whose `part` is not 0, stands for each of the further ones. On the CPU they are the kernels that
-the operators run alone, over a block's rows; where rows are short, a following chain goes on there,
-as do operators on what each row has one of.
+argmax and argmin are ordinary reductions (reductions.py). The other operators return as many
+elements as they take, or several results; `whole` lists the dimensions that a block must contain
+completely. With several results, the operator's instruction gives the first, and one more
+instruction with that operand and a `part` other than 0 gives each further one. On the CPU the
+operators' own kernels run over a block's rows; if rows are short, following operators continue
+there, including operators on values that each row has once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Arrays = list[Any]
 
 
 class Entry:
-    """An operator over rows. block: what runs on the CPU, (inputs, results, numbers), over arrays
-    of any part that has whole rows; real: what the operator does alone on another device, with
-    tensors; run: what is launched there."""
+    """An operator over rows. block: the CPU function (inputs, results, numbers) over arrays with
+    whole rows; real: the operator's own kernel on other devices, with tensors; run: its launch
+    there."""
 
     __slots__ = ("rule", "name", "plan", "kinds", "block", "real", "run")
 
@@ -54,7 +54,7 @@ class Entry:
         self.block, self.real, self.run = block, real, run
 
     def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
-        """What the operator does alone."""
+        """Run the operator alone."""
         if self.plan.device is not CPU:
             self.real(outs, inputs)
             return
@@ -63,7 +63,7 @@ class Entry:
 
 
 class Made(NamedTuple):
-    """How a call is recorded: its results, which of the arguments are operands, and numbers."""
+    """The recorded form of a call: its results, operands and scalars."""
 
     whats: list[Recorded]
     operands: tuple[int, ...]
@@ -77,9 +77,9 @@ def recording(
     operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool],
     in_parts: Callable[..., Any],
 ) -> Callable[..., Any]:  # fmt: skip
-    """The kernel of such an operator at Fuse. is_own: whether calls for a device come to our
-    kernel. What is not recorded, or is no good call, goes below; in_parts: as the operators that it
-    is made of."""
+    """The kernel of an operator over rows at key Fuse. is_own: True if calls on a device reach our
+    kernel. Calls that are not recorded, or are invalid, continue below; in_parts: as the operators
+    that it is composed of."""
     make = MAKERS[operator.qualified_name]
     is_made_of_others = make is _layer_norm  # on devices
 
@@ -114,7 +114,7 @@ def recording(
             if len(known) >= _BOUND:
                 known.clear()
             made = known[key] = make(operator, *args)
-        except TypeError:  # of what has no hash
+        except TypeError:  # for unhashable arguments
             return below(key_set, *args)
         results = None
         if made is not None:
@@ -128,14 +128,14 @@ def recording(
 
 
 def _fits(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
-    """Whether blocks of the CPU have whole rows."""
+    """True if blocks on the CPU have whole rows."""
     if not shape.is_non_overlapping_and_dense:
         return False
     return place is not CPU or shape.numel <= blocks.BLOCK or slowest_dim(shape) not in whole
 
 
 def _is_read_on(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
-    """Whether what reads the results goes on in the same block."""
+    """True if readers of the results continue in the same block."""
     at = slowest_dim(shape)
     return place is CPU and at not in whole and shape.numel // shape.sizes[at] <= SHORT
 
@@ -179,7 +179,8 @@ def _recorded(
     operator: Operator, entry: Entry, walk: Geometry, part: int, dims: tuple[int, ...],
     feeds: bool, seen: Geometry, sizes: tuple[int, ...],
 ) -> Recorded:  # fmt: skip
-    """A result that has one element, or a few, for each row. seen: with the walk's dimensions."""
+    """A result with one element, or a few, for each row. seen: its geometry with the walk's
+    dimensions."""
     made = contiguous_geometry(sizes, seen.dtype)
     layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
     one = Entry(entry.rule, layout, entry.kinds, entry.block, entry.real, entry.run)
@@ -259,7 +260,7 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
     layout = Layout(place, shape.dtype, (Output(result),))
     made = Entry(Rule("softmax", loop, None), layout, kinds, block, real, run)
     feeds = _is_read_on(shape, (axis,), place)
-    if place.type == "cuda":  # a kernel reads such rows again: see cuda/rows.py
+    if place.type == "cuda":  # a kernel reads these rows again: see cuda/rows.py
         feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
     what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
     return Made([what], tuple(range(len(inputs))))

@@ -1,1 +1,1 @@
-"""What operators of a block of `gt.fuse` leave instead of running: see recording.py."""
+"""Recording of operators in a block of `gt.fuse`: see recording.py."""

@@ -1,9 +1,8 @@
-"""The kernel of each operator at the key Fuse: it records, or first runs what it needs.
+"""The kernel of each operator at the key Fuse: it records the call, or first runs pending operands.
 
-What records is what has a factory's row in `_generated/kernels/` and the tag pointwise. It is the
-operator's own kernel of the CPU, made again by that factory for an operator whose plans record: so
-arguments are checked, dtypes promoted and results laid out by the very code that does it eagerly,
-and errors come where they come then.
+Operators with a kernel factory in `_generated/kernels/` and the tag pointwise are recorded. The
+factory makes the operator's CPU kernel again, for an operator whose plans record. So the same code
+as in eager mode checks arguments, promotes dtypes and lays out results, and raises the same errors.
 """
 
 from __future__ import annotations
@@ -80,18 +79,18 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _is_own(table: Table, place: device) -> bool:
-    """Whether the call would come to our kernel, and not to one that somebody else registered."""
+    """True if the call would reach our kernel and not a user's."""
     backend = keys.highest(backend_select.DENSE_KEYS[place.type])
     kernel, _ = table.slot(backend)
     return kernel is not None and kernel.convention == "native"
 
 
-_OURS = frozenset(("native", "maker", "fallthrough"))  # conventions; those of others have more
-# Memory that nobody has written to: until it is, a result depends on no element.
+_OURS = frozenset(("native", "maker", "fallthrough"))  # conventions; users' kernels have more
+# Uninitialised memory: until it is written, no result depends on its elements.
 _EMPTY = frozenset(
     ("aten::empty_like", "aten::new_empty", "aten::empty.memory_format", "aten::empty_strided")
 )
-# Made of what is recorded, whether the call may come again or not.
+# Composed of recorded operators, replayable or not.
 _IN_PARTS = frozenset(
     ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
 )
@@ -111,7 +110,7 @@ def _below(table: Table) -> Callable[..., Any]:
 
     is_ours = _OURS.issuperset([x.convention for found in operator.kernels.values() for x in found])
     is_random = "nondeterministic_seeded" in operator.tags
-    # Whether what it draws is drawn by operators that fill.
+    # True if its random numbers come from operators that fill.
     is_drawn = is_ours and not operator.qualified_name.startswith("aten::randperm")
     is_empty = operator.qualified_name in _EMPTY
     is_seen = not is_composite and not (is_empty and is_ours)
@@ -178,12 +177,12 @@ def _below(table: Table) -> Callable[..., Any]:
 
 
 def _parts(operator: Operator, key_set: int, *args: Any) -> Any:
-    """What it is made of, as that is recorded."""
+    """Run the operators that it is composed of, which are recorded."""
     return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
 
 
 def _refuse(recorder: Any, operator: Operator) -> None:
-    """Say that an operator was not recorded, to who watches for a replay."""
+    """Report an operator that was not recorded to the replay's trace."""
     if recorder is not None and recorder.trace is not None:
         recorder.trace.refuse(f"runs {operator.short_name} at once")
 
@@ -199,12 +198,12 @@ def _recording(operator: Operator) -> Callable[..., Any]:
 
 
 class _Entry:
-    """Stands for an entry of structured/pointwise.py: what would run is recorded."""
+    """Replaces an entry of structured/pointwise/; records the call instead of running it."""
 
     __slots__ = (
         "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
     )  # fmt: skip
-    # So that kernels leave no short cut, and all the rest to `fresh` and `write`.
+    # So that kernels store no short cut and call only `fresh` and `write`.
     is_fresh, numpy_allocates, block = False, False, 1
 
     def __init__(self, operator: Operator, real: Any) -> None:
@@ -247,7 +246,7 @@ class _Entry:
             self._now(inputs, out).write(out, inputs, params)
 
     def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:
-        """What runs at once, found as eager calls find it: by addresses, on devices."""
+        """The entry to run now, found as in eager calls, on devices by addresses."""
         real = self.real
         if real.plan.device.type == "cpu":
             return real

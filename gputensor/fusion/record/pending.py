@@ -1,7 +1,7 @@
 """A storage whose bytes are still to be computed, by a chain that was recorded.
 
-Every way to a tensor's bytes passes `Storage.data`, once `_data` is found to be None; so this
-property is the one place that runs what is pending, and ordinary storages pay nothing for it.
+Every access to a tensor's bytes goes through `Storage.data` if `_data` is None; so only this
+property runs pending work, and ordinary storages pay nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ...tensor.storage import Storage
 
 
 class Pending(Storage):
-    """`_array` is (recording, number of the step whose result it is); it becomes a Storage with the
-    bytes. What follows from the step fills no slot before: one is made for each operator."""
+    """`_array` is (recording, step number); when run, the object becomes a Storage with the bytes.
+    Other slots stay empty, because one object is made for each operator."""
 
     __slots__ = ()
     _array: Any
@@ -50,7 +50,7 @@ copyreg.pickle(Pending, reduce_storage)
 
 
 def fill(storage: Pending, made: Any) -> None:
-    """Give the storage the memory of a tensor that nobody else holds."""
+    """Give the storage the memory of a tensor without other references."""
     if made._storage is None:
         _settle(storage, None, made._array)
     else:
@@ -61,7 +61,7 @@ _slots = [Storage.__dict__[name].__set__ for name in ("_data", "device", "_nbyte
 
 
 def _settle(storage: Pending, data: Any, array: Any) -> None:
-    """Make it a Storage. No other thread comes between the last two."""
+    """Make it a Storage. No other thread can run between the last two steps."""
     for fill_slot, value in zip(_slots, (data, storage.device, storage._nbytes)):
         fill_slot(storage, value)
     storage.__class__ = Storage  # type: ignore[assignment]

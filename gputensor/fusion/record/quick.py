@@ -1,16 +1,16 @@
-"""From the table straight to the recording, for operators that were recorded before.
+"""Fast path from the table to the recording, for operators that were recorded before.
 
-It stands in a table for calls of plain tensors within a block, in front of the kernels of Autograd
-and of Fuse, which would do nothing for such operands but find out what is recorded. That follows
-from the operands' geometries, and is known here from the call before. Short cuts of the CPU, which
-have looked at the operands, call it themselves. As with short cuts (Note
-[Short cuts]), whatever is registered or put around kernels gives the operator another table.
+It is in a table for calls of plain tensors within a block, in front of the kernels of Autograd and
+Fuse, which would only find the step to record. The step depends only on the operands' geometries
+and is remembered here from the previous call. CPU short cuts, which have checked the operands, call
+it directly. As with short cuts (Note [Short cuts]), any registration or wrapping of kernels gives
+the operator another table.
 
 Note [Recording beside other threads]
-Another thread that looks at a result runs the recording of this one. It closes the recording before
-it collects what is wanted; here, a result is first among those and then asked for whether the
-recording is open still. If it is not, the result may have come too late, and is recorded again. So
-this needs no lock, which would cost a tenth of it.
+A thread that reads a result runs this thread's recording. It first closes the recording and then
+collects the wanted results; this code first adds a result to the wanted ones and then checks that
+the recording is still open. If it is closed, the result may have been missed and is recorded again.
+So no lock is needed, which would add a tenth to the cost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
 from ...dispatch.tls import inference_blocks, keys_now
 from ...makers.rows import bound
-from ...structured import elementwise, pointwise
+from ...structured.pointwise import elementwise
+from ...structured import pointwise
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor, blank
 from .pending import Pending
@@ -35,13 +36,13 @@ from .recording import Recording
 Kernel = Callable[..., Any]
 _BOUND = 1 << 11
 _MAKERS = {elementwise.__name__, pointwise.__name__}
-# In two thirds of the time that `object.__new__` takes.
+# Takes two thirds of the time of `object.__new__`.
 _pending: Callable[[], Pending] = type.__call__.__get__(Pending)
 _LAST = LONGEST - 1
 
 
 def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
-    """What a table gets instead of the kernel it found. plain: the key set without Fuse."""
+    """The function that a table stores instead of its kernel. plain: the key set without Fuse."""
     arguments = table.operator.schema.arguments
     inputs = [n for n, a in enumerate(arguments) if a.type.has_tensor]
     if (
@@ -51,19 +52,19 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
     ):  # fmt: skip
         return kernel
     if len(inputs) == 2:
-        # One of native/ may look at a number before it goes on, as that of pow does.
+        # A kernel of native/ may inspect a number first, as pow's does.
         looks = function.__module__ not in _MAKERS
         return _of_two(kernel, TENSOR_KEYS[place], looks)
     return _of_one(kernel, TENSOR_KEYS[place])
 
 
-# `record` asks whether what comes is what followed last, on the same operands; `first` finds what
-# was ever recorded, and leaves it to be expected. Each `record` is written out, as all operators of
-# a block come by: calls would be a third of it.
+# `record` compares the call to the last successor on the same operands; `first` searches all
+# recorded successors and sets the expected one. Each `record` is written out because every operator
+# of a block runs it: function calls would be a third of its time.
 
 
 def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
-    """Of two inputs, one of which may be a number. looks: the kernel may depend on which one."""
+    """For two inputs, one of which may be a number. looks: the kernel may depend on its value."""
     known: dict[Any, Any] = {}
     mine = object()
 
@@ -124,7 +125,7 @@ def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
         if then is None:
             then = recording.new_state(key, (what, (left, right), ()))
         state, step, said = then
-        if recording.steps:  # of which place it is follows from these
+        if recording.steps:  # these determine its place
             recording.state.expected = (
                 mine, left, right, first_kind, second_kind, *then, what, beside, number,
             )  # fmt: skip
@@ -297,7 +298,7 @@ def _made(recording: Recording, step: int, what: Any, keys: int) -> Tensor | Non
 
 
 def _code(recording: Recording, x: Any, place: Any) -> int:
-    """Of an operand that is not pending, met for the first time; -1 where that is not for here."""
+    """The code of a new operand that is not pending; -1 if this fast path cannot take it."""
     if type(x) is not Tensor:
         return -1 if type(x) is int and not -SMALL < x < SMALL else recording.scalar(x)
     storage = x._get_storage()
@@ -315,9 +316,9 @@ def _told(
     known: dict[Any, Any], key: Any, kernel: Kernel, looks: bool, inputs: tuple[Any, ...],
     key_set: int, *args: Any,
 ) -> Any:  # fmt: skip
-    """Call the kernel, and keep what it has recorded, if that is all that it did."""
+    """Call the kernel, and remember the recorded step if the kernel did nothing else."""
     recorder = current.get()
-    # Of a subclass, as parameters are, nothing follows from its type.
+    # The type of a subclass such as Parameter determines nothing.
     if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
         return kernel(key_set, *args)
     told = recorder.told = []
@@ -329,7 +330,7 @@ def _told(
             numbers = [x for x in inputs if type(x) is not Tensor]
             if len(known) >= _BOUND:
                 known.clear()
-            # A number that was looked at stands for itself, others for all of their type.
+            # An inspected number is keyed by value, other numbers by type.
             number = numbers[0] if (checked or looks) and numbers else None
             known[key] = (what, args[len(inputs) :], params, number)
     return made

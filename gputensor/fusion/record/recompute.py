@@ -1,13 +1,14 @@
-"""`gt.fuse(recompute=True)`: what only backward needs is computed again, where a store moves more.
+"""`gt.fuse(recompute=True)`: values needed only by backward are recomputed if that moves fewer
+bytes.
 
 Note [Computed again]
-A tensor that is saved for backward while it waits is kept by its storage, and this is no reason to
-store it: when its recording runs, what nobody else holds moves on to another one, with the steps
-that lead to it from operands that are in memory. There it waits like any other value. A look at it,
-a write to what it is computed from, and the end of the block store it; and where backward records
-an operator that reads it, its steps are recorded again beside that operator, so that the chain of
-backward computes it. It is `LONGEST` operators at most that are computed again, arithmetic, which
-costs less than memory does, and they read no more than a store and a load move.
+A pending tensor that is saved for backward is held by its storage only, which is no reason to store
+it. When its recording runs, a value without other references moves to another recording, with the
+steps that compute it from operands in memory. There it is pending like any value: reading it,
+writing to its operands, or the end of the block stores it. When backward records an operator that
+reads it, its steps are recorded again with that operator, so that backward's chain computes it. At
+most `LONGEST` arithmetic operators are recomputed, and they read no more bytes than a store and a
+load would move.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .pending import Pending
 from .recording import Recording, lock
 
 LONGEST = 8
-# Arithmetic, by families: what costs less than memory does.
+# Arithmetic operators by family, which cost less than memory traffic.
 _CHEAP: dict[str, frozenset[str]] = {
     "unary": frozenset(
         (
@@ -56,26 +57,27 @@ class _Operand(SavedTensor):
     __slots__ = ("__weakref__",)
 
     def unpack(self, node: Node) -> Any:
-        """It, or what is recorded in its place. Raises: AutogradError if it was written to."""
+        """The saved tensor, or its recomputation. Raises: AutogradError if it was written to."""
         x = super().unpack(node)
         again = _recorded_again(x)
         return x if again is None else seen_from(again, gradient_edge(x))
 
 
 class _Result(SavedResult):
-    """The same of an output."""
+    """A saved output."""
 
     __slots__ = ("__weakref__",)
 
     def unpack(self, node: Node) -> Any:
-        """As that of an operand."""
+        """As for an operand."""
         x = super().unpack(node)
         again = _recorded_again(self.tensor)
         return x if again is None else seen_from(again, (node.whole or node, self.number))
 
 
 def keep(x: Tensor, number: int | None) -> SavedTensor | None:
-    """A keeper of saved.py: None of what does not wait here, or where Python may not run again."""
+    """A keeper of autograd/saved.py; None for tensors that are not pending, or if Python may not
+    run again."""
     now, storage = recorder.current.get(), x._storage
     if now is None or now.trace is not None or type(x) is not Tensor:
         return None
@@ -97,9 +99,9 @@ def keep(x: Tensor, number: int | None) -> SavedTensor | None:
 def split(
     held: Recording, wanted: list[tuple[int, Pending]]
 ) -> tuple[list[tuple[int, Pending]], list[tuple[int, Pending]]]:
-    """What a recording stores of what is wanted, and what it leaves to be computed again."""
+    """Split the wanted values of a recording into values to store and values to recompute."""
     of, counts = _saved_tensors(held)
-    held_elsewhere = set()  # steps, of which several storages may wait for the result
+    held_elsewhere = set()  # steps; several storages may wait for a result
     for number, storage in wanted:
         theirs = of.get(id(storage), [])
         if getrefcount(storage) != _HELD + len(theirs) or any([
@@ -115,7 +117,7 @@ def split(
 
 
 def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
-    """By what tensors nodes hold each storage, and how many nodes hold each of these."""
+    """For each storage, the tensors that nodes hold, with the number of nodes for each."""
     nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
     of: dict[int, list[Tensor]] = {}
     for x in {id(x): x for x in nodes}.values():
@@ -126,7 +128,8 @@ def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[in
 def move_on(
     held: Recording, stores: list[tuple[int, Pending]], leaves: list[tuple[int, Pending]]
 ) -> None:
-    """Let what a recording left wait in another one; what it stored has its bytes."""
+    """Move the remaining pending values of a recording to another one; stored values have their
+    bytes."""
     stored: dict[int, Any] = dict(stores)
     following = Recording(held.recorder, held.steps[leaves[0][0]][0])
     following.is_open = False
@@ -143,7 +146,7 @@ def move_on(
 
 
 def _recorded_again(x: Tensor) -> Tensor | None:
-    """The tensor, as a result of what is being recorded; None where it is not computed again."""
+    """The tensor, recorded again as a pending result; None if it is not recomputed."""
     now, storage = recorder.current.get(), x._storage
     with lock:
         if now is None or type(storage) is not Pending or x._offset:
@@ -158,7 +161,7 @@ def _recorded_again(x: Tensor) -> Tensor | None:
         target = now.open.get(what.at)
         if target is not None and len(target.steps) + len(steps) >= recorder.LONGEST:
             target.run(f"it has {recorder.LONGEST} operators")
-            return _recorded_again(x)  # it may have run what this is computed by
+            return _recorded_again(x)  # it may have run the operands of this one
         if target is None:
             target = now.opened(what)
         made: Tensor = now.made(what, (target, _copied(held, steps, {}, target)))
@@ -237,7 +240,7 @@ def _input(target: Recording, x: Tensor) -> int:
     return target.input(key, storage, x) if code is None else code
 
 
-# What `getrefcount` says in `split` of what a list holds; of a storage there is one in the tuple of
-# `wanted`, and the recording's own.
+# `getrefcount` in `split` of an object that a list holds; for a storage, plus the tuple of `wanted`
+# and the recording's own reference.
 _LISTED = [getrefcount(x) for x in [object()]][0]
 _HELD = _LISTED + 1

@@ -22,16 +22,16 @@ from ..replay.trace import Trace
 
 LONGEST = 64
 
-# Of the innermost block of this thread or task.
+# The recorder of the innermost block of this thread or task.
 current: ContextVar[Recorder | None] = ContextVar("gputensor_fusion", default=None)
 _new = object.__new__
 
 
 class Recorder:
-    """The recordings of a block. open: by device and layout. pending: all that are not run. trace:
-    who watches a call that may be replayed. told: gets what entries record, for quick.py. latest:
-    the open one that quick.py met last. is_alone: see Note [Memory that others share]. running:
-    how many recordings are being run."""
+    """The recordings of a block. open: by device and layout. pending: all that have not run. trace:
+    the trace of a call that may be replayed. told: collects recorded steps for quick.py. latest:
+    the open recording that quick.py used last. is_alone: see Note [Memory that others share].
+    running: the number of recordings being run."""
 
     __slots__ = ("open", "pending", "trace", "told", "latest", "is_alone", "running")
     trace: Trace | None
@@ -48,7 +48,7 @@ class Recorder:
     def record(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> Tensor | None:
-        """A tensor whose elements come later; None where the operator has to run now."""
+        """A pending tensor; None if the operator must run now."""
         if not what.can_wait:
             return None
         with lock:
@@ -81,7 +81,7 @@ class Recorder:
             return made
 
     def made(self, what: Recorded, placed: tuple[Recording, int]) -> Tensor:
-        """The tensor that a step gives."""
+        """The result tensor of a step."""
         recording = placed[0]
         if what.also is not None:
             self._goes_on_at(what, recording)
@@ -94,8 +94,8 @@ class Recorder:
     def record_into(
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> bool:
-        """The same of one that writes to `out`: a new value of what is pending, or the last
-        instruction. False where it has to run now; whoever reads `out` has run then."""
+        """Record an operator that writes to `out`: a new value of a pending tensor, or the last
+        instruction. False if it must run now; the recordings that read `out` have run then."""
         with lock:
             storage = out._get_storage()
             can_wait = what.can_wait and out._geometry is what.geometry
@@ -122,7 +122,7 @@ class Recorder:
     def _last(
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> tuple[Recording, int] | None:
-        """The recording whose last step may write to memory that is there, and that step."""
+        """The recording whose last step may write to existing memory, and that step."""
         recording = self.open.get(what.at)
         storage = out._storage
         if recording is None or storage.is_exposed or not any([
@@ -130,7 +130,7 @@ class Recorder:
             for x in inputs
         ]):  # fmt: skip
             return None
-        # Who takes rows reads its operand again behind what is stored.
+        # An operator over rows reads its operand again after the stores.
         if any([x[0].reduces is not None or x[0].whole is not None for x in recording.steps]):
             return None
         # A block that has written must not be read by the next one.
@@ -144,8 +144,8 @@ class Recorder:
         if recording.reads(storage) and any([
             step.reduces is not None or step.whole is not None for step, _, _ in recording.steps
         ]):  # fmt: skip
-            return None  # what takes rows reads them when it comes to it
-        # A step that was there already may be wanted by others, and has its own place.
+            return None  # operators over rows read them later
+        # An existing step may be wanted elsewhere and has its own place.
         count = len(recording.steps)
         placed = self._placed(what, inputs, params)
         if placed is None or placed[0] is not recording or placed[1] != count:
@@ -161,7 +161,7 @@ class Recorder:
             recording is not None and (what.reduces is not None or what.whole is not None)
             and (recording.has_copies or what.at is not recording.at)
         ):  # fmt: skip
-            recording.close()  # a sum depends on the layout of what it adds up
+            recording.close()  # a sum depends on the layout of its operand
             recording = None
         if recording is None:
             recording = self.opened(what)
@@ -199,7 +199,7 @@ class Recorder:
         return recording, recording.add(what, tuple(codes), beside)
 
     def _goes_on_at(self, what: Recorded, recording: Recording) -> None:
-        """Results of another layout, or of those that rows have, go into a recording, too."""
+        """Let a recording also take results of another layout, or of a layout of rows' results."""
         at = what.also
         if what.reduces is None:
             recording.has_copies = True
@@ -213,7 +213,7 @@ class Recorder:
             recording.others.append(at)
 
     def opened(self, what: Recorded) -> Recording:
-        """A recording for such results."""
+        """A new open recording for results of this place."""
         with lock:
             recording = self.open[what.at] = Recording(self, what)
             if len(self.pending) > 8:
@@ -222,14 +222,14 @@ class Recorder:
             return recording
 
     def _forget_the_dead(self) -> None:
-        """Let go of the operands of recordings that nobody can ask any more."""
+        """Drop recordings whose results have no references left."""
         for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
             del self.pending[recording]
             recording.results = []
 
     def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
-        """Run what reads a storage, but for who is about to write to it. What it is computed by,
-        if it is pending, is not run here."""
+        """Run the recordings that read a storage, except the one about to write to it. The
+        recording that computes it, if it is pending, is not run here."""
         with lock:
             for recording in [*self.pending]:
                 if recording is writer:
@@ -239,7 +239,7 @@ class Recorder:
                     recording.run(reason, is_last=True)
 
     def leave(self, reason: str) -> None:
-        """Run what reads memory that others share, before code of somebody else's runs."""
+        """Run recordings that read shared memory, before foreign code runs."""
         if self.is_alone:
             with lock:
                 for recording in [*self.pending]:
@@ -247,8 +247,8 @@ class Recorder:
                         recording.run(reason, is_last=True)
 
     def run(self, reason: str) -> None:
-        """Run everything, as the block is left. Raises what the first that fails does, again
-        whenever its results are looked at; the others have run."""
+        """Run everything when the block is left. Raises the error of the first failed recording, as
+        each later read of its results does; the others have run."""
         failed = None
         for recording in [*self.pending]:
             if recording.place.type == "cuda":
@@ -261,7 +261,7 @@ class Recorder:
             raise failed
 
     def settle(self, reason: str) -> None:
-        """Run everything where streams meet: see runtime/settling.py. A chain that is being run may
+        """Run everything when streams synchronise: see runtime/settling.py. A running chain may
         record events itself."""
         failed = None
         for recording in [] if self.running else [*self.pending]:
@@ -271,7 +271,7 @@ class Recorder:
             raise failed
 
     def _failure(self, recording: Recording, reason: str, is_last: bool) -> Exception | None:
-        """Run a recording; return what it raises, which it does again where it is looked at."""
+        """Run a recording; return its error, which each read of its results raises again."""
         try:
             recording.run(reason, is_last=is_last)
         except Exception as error:
@@ -281,7 +281,7 @@ class Recorder:
         return None
 
 
-# Integers within this are what any dtype's loop takes.
+# Loops of all dtypes accept integers in this range.
 SMALL = 1 << 24
 
 

@@ -1,26 +1,26 @@
-"""What a thread has recorded and not run yet.
+"""A recording: operators that a thread has recorded and not run yet.
 
 Note [When a recording ends]
-Results of one layout on one device go into one recording, as long as it is open. It is closed, and
-run when somebody needs it, once a value of it is read in another layout, since its values may not
-change any more then. It is run at once when
+Results of one layout on one device go into one recording while it is open. When a value is read in
+another layout, the recording is closed, since its values may not change after that, and runs when
+needed. It is run at once when
 
-- its elements are looked at (pending.py),
-- an operand that it reads is about to be written, or handed out to NumPy or as an address,
-- a recorded operator writes to memory that is there: that is its last instruction,
+- its elements are read (pending.py),
+- an operand that it reads is about to be written, exported to NumPy or exposed as an address,
+- a recorded operator writes to existing memory, as its last instruction,
 - another stream becomes current, or an event is recorded or waited for (runtime/settling.py),
 - it has `LONGEST` instructions, or the block is left.
 
-What nobody can ask for any more, as only the recording holds its storage, is never stored, and what
-only that needed is never computed. (A weak reference to each would cost a tenth of recording it.)
+A value whose storage only the recording references is never stored, and steps needed only for it
+are never run. (A weak reference to each value would add a tenth to the cost of recording.)
 
 Note [Memory that others share]
-Somebody outside may write unseen to the bytes of an operand from NumPy or DLPack, or whose address
-was asked for. It is recorded only in a call of a function whose code shows that nothing but
-tensors is touched (purity.py): then no Python of this thread runs but that function's, and the
-block ends with the call. What an operator writes to such memory, by whichever storage, first runs
-all that reads such memory; so does an operator whose kernel is somebody else's. Other threads,
-signals' handlers and finalisers must not write to the operands meanwhile, as for any block.
+Other code may write to the bytes of an operand that came from NumPy or DLPack or whose address was
+read. Such an operand is recorded only in a call of a function whose code uses only tensors
+(purity.py): then this thread runs no other Python, and the block ends with the call. An operator
+that writes to shared memory, through any storage, first runs all recordings that read shared
+memory; so does an operator with a user's kernel. As in any block, other threads, signal handlers
+and finalisers must not write to the operands meanwhile.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ..running import run_chain
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-# Recordings change under it: other threads may look at what this one recorded.
+# Held while recordings change: other threads may read this thread's results.
 lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
@@ -52,12 +52,11 @@ _NOTHING = (None,) * 11
 
 
 class State:
-    """All that was recorded, by its codes: a node in the tree of what was ever recorded, so that
-    what was recorded before is recorded again by one look for each operator.
+    """The recorded steps, as a node in a tree of everything recorded so far, so that repeated work
+    is recorded with one lookup for each operator.
 
-    then: (operator, operands, params), in one tuple -> what it leads to, the number of the step
-    whose result it is, and that step. expected: what came last, as quick.py knows it. chains: what
-    was made here, by what is stored and the types of scalars.
+    then: (operator, operands, params) -> the next node, the step's number, and the step. expected:
+    the last successor, for quick.py. chains: chains made here, by stores and types of scalars.
     """
 
     __slots__ = ("then", "expected", "chains")
@@ -68,15 +67,15 @@ class State:
         self.chains: dict[Any, tuple[Chain, list[int], list[int]]] = {}
 
 
-# The root of the tree, and how much is in it; a tree that has grown too large is left behind.
+# The root of the tree, and its size; a tree that is too large is replaced by an empty one.
 _root, _count = State(), 0
 _BOUND = 1 << 14
 
 
 class Recording:
-    """A chain that grows. Operands are encoded by what they are: 3 n is input n, 3 n + 1 is what
-    step n gives, 3 n + 2 is scalar n. of: what quick.py knows an operand by, under its code: the
-    storage that it begins, or the number; others are not there."""
+    """A growing chain. Operands are encoded: 3 n is input n, 3 n + 1 is the result of step n, 3 n +
+    2 is scalar n. of: code -> the key of an operand in quick.py: its storage, or the number; other
+    operands are absent."""
 
     __slots__ = (
         "recorder", "at", "place", "inputs", "found", "of", "scalars", "steps", "state", "results",
@@ -95,8 +94,8 @@ class Recording:
     def __init__(self, recorder: Recorder, what: Recorded) -> None:
         self.recorder, self.at, self.place = recorder, what.at, what.device
         self.walk, self.has_copies, self.has_rows = what.walk, False, False
-        # (storage, offset, geometry, ndarray where there is one) of each, and their codes and those
-        # of numbers.
+        # (storage, offset, geometry, ndarray or None) of each input; and the codes of inputs and
+        # numbers.
         self.inputs: list[tuple[Any, ...]] = []
         self.found: dict[Any, int] = {}
         self.of: dict[int, Any] = {}
@@ -105,11 +104,11 @@ class Recording:
         self.state = _root
         self.results: list[Pending] = []
         self.is_open, self.is_run = True, False
-        # What it raised as its block was left: what it reads may have changed since.
+        # The error raised when its block was left: its operands may have changed since.
         self.error: Exception | None = None
-        # Places where it is open as well: of copies to other layouts, and of what a row has.
+        # Further places where it is open: of copies to other layouts, and of rows' results.
         self.others: list[Any] = []
-        # Weak references to what keeps its values for backward alone; see recompute.py.
+        # Weak references to keepers of values needed only by backward; see recompute.py.
         self.saved: list[Any] = []
 
     def scalar(self, value: Any) -> int:
@@ -136,7 +135,7 @@ class Recording:
         return number
 
     def new_state(self, key: Any, step: _Step) -> tuple[State, int, _Step]:
-        """What a step leads to that was never recorded behind these."""
+        """The new node for a step never recorded after these."""
         global _root, _count
         number = self.steps.index(step) if step in self.steps else len(self.steps)
         known = (State(), number, step)
@@ -158,11 +157,11 @@ class Recording:
         return any([x[0] is storage for x in self.inputs])
 
     def reads_exposed(self) -> bool:
-        """Whether it reads memory that others share."""
+        """True if it reads shared memory."""
         return any([x[0].is_exposed for x in self.inputs])
 
     def wanted(self) -> list[tuple[int, Pending]]:
-        """The storages that somebody holds, each with the step whose result it is by now."""
+        """The referenced storages, each with the number of its current step."""
         return [
             (storage._array[1], storage) for storage in self.results
             if getrefcount(storage) > _ALONE
@@ -181,8 +180,8 @@ class Recording:
     def run(
         self, reason: str, into: tuple[int, Tensor] | None = None, is_last: bool = False
     ) -> None:
-        """Compute what is wanted, if that is not done. into: a step, and who takes its result.
-        is_last: what it reads may change, so that nothing is left to be computed again."""
+        """Compute the wanted values, if not done. into: a step and the tensor for its result.
+        is_last: its operands may change, so nothing is left to recompute."""
         with lock:
             if self.is_run:
                 return
@@ -231,7 +230,7 @@ class Recording:
             trace.ran(chain, taken, wanted, scalars, reason, self.steps)
 
     def _run_what_it_reads(self) -> None:
-        """Run the recordings whose values these are, theirs first: no recursion, however many."""
+        """Run the recordings that compute its operands, dependencies first, without recursion."""
         waiting = [self]
         while waiting:
             deeper = [
@@ -251,7 +250,7 @@ class Recording:
         return made
 
     def _known(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
-        """`_chain`, kept for what is recorded alike."""
+        """`_chain`, cached for equal recordings."""
         known = self.state.chains
         key = (stores, tuple([_type(x) for x in self.scalars]))
         found = known.get(key)
@@ -276,7 +275,7 @@ class Recording:
         return tuple(codes)
 
     def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
-        """What the stores need; the inputs and the scalars that it takes, in its order."""
+        """The chain for the stores; its inputs and scalars, in its order."""
         needed = [False] * len(self.steps)
         for number in stores:
             needed[number] = True
@@ -320,18 +319,18 @@ class Recording:
 
 
 def recompute() -> Any:
-    """The module, of blocks that ask for it."""
+    """The module recompute, imported on demand."""
     return import_module(f"{__package__}.recompute")
 
 
-# What `getrefcount` says there of what nobody else holds.
+# `getrefcount` there for an object without other references.
 _ALONE = [getrefcount(x) for x in [object()]][0]
 
 
 def _type(scalar: Any) -> Any:
-    """What a chain knows of a scalar: the type of a number."""
+    """The type of a scalar, as part of the chain."""
     return type(scalar) if type(scalar) in NUMBERS or type(scalar) is Stream else scalar
 
 
-# Chains at one state, for as many choices of what is stored.
+# The maximum number of chains at one node, one for each choice of stores.
 _STORES = 1 << 6

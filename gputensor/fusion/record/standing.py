@@ -1,4 +1,4 @@
-"""What a kernel of native code is made with, so that its plans record instead of running."""
+"""A stand-in operator for kernel factories, whose plans record instead of running."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BOUND = 1 << 11
 class Standing:
     """An operator whose plans are entries that record.
 
-    entry: their class; entry(operator, real) is asked in the place of `real`, the plan's own.
+    entry: their class; entry(operator, real) replaces `real`, the plan's own entry.
     """
 
     __slots__ = ("operator", "table", "short_name")
@@ -30,7 +30,7 @@ class Standing:
 
 
 class _Plans:
-    """The part of a table that kernels ask for plans; no short cuts are left here."""
+    """The part of a table that stores plans; short cuts are not stored here."""
 
     __slots__ = ("operator", "entry", "plans")
     learners: dict[str, Any] = {}

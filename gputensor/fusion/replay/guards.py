@@ -1,8 +1,7 @@
-"""What stands around a call of few elements, written out for it as one Python function.
+"""The code around a small call, generated as one Python function.
 
-It asks whether a call is like the one that was traced, by `is` alone, hands the arrays on, and
-makes tensors of what comes back. Asked in a loop, and found in dictionaries, that took a third as
-long as eight of NumPy's loops take.
+It checks with `is` that a call matches the traced one, passes the arrays on, and makes tensors of
+the results. With loops and dictionaries this took a third as long as eight NumPy loops.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ Replay = Callable[[Any], Any]
 
 
 def is_unrecorded(x: Tensor) -> bool:
-    """Whether autograd records nothing for an operand."""
+    """True if autograd records nothing for an operand."""
     return is_plain(x) or grad_mode.get() != DEFAULT
 
 
 class Call:
-    """A traced call, as functions that return what it returned, or None where it has to run.
+    """A traced call, as functions that return its result, or None if the Python must run.
 
-    run(values): of all that a plan is found by, which has been found to be the same. quick(args):
-    of what a call is given, which asks all of that itself.
+    run(values): for values whose plan key was found equal. quick(args): for a call's arguments;
+    checks everything itself.
     """
 
     __slots__ = ("run", "quick")
@@ -96,8 +95,7 @@ class Call:
 
 
 def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
-    """Whether the thread, the dispatcher and what a function reads from outside are as they
-    were."""
+    """A condition: the thread, the dispatcher and the function's outside values are unchanged."""
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers", f"len(values) != {count}"]
     for n, (found, name, value) in enumerate(outside.attributes):
@@ -111,7 +109,7 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 
 def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
-    """Whether it is of another kind than it was, or autograd knows more of it."""
+    """A condition: the tensor is of another kind, or autograd records for it."""
     names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
     return (
         f"x{n}._keys is not k{n} and x{n}._keys != k{n} or x{n}._device is not p{n}"
@@ -133,7 +131,7 @@ def _tensor(n: int, trace: Trace, names: dict[str, Any]) -> list[str]:
 
 
 def _expression(made: Any, places: list[int], names: dict[str, Any]) -> str:
-    """What the call returns. See `Trace.result`."""
+    """An expression for the call's result. See `Trace.result`."""
     kind = type(made)
     if kind is int:
         return f"x{places[made]}" if made < len(places) else f"t{made}"

@@ -1,21 +1,20 @@
-"""What a function may do so that its Python need not run again, read from its code.
+"""Analysis of a function's bytecode: may a call skip its Python?
 
 Note [What is replayed]
-A call is replayed where running the function's Python could tell nobody anything new. Two things
-say so. This module reads the code: within it there are only tensors, numbers, strings, tuples and
-lists of these, and nothing is done with them but Python's operators, methods named like operators
-of ours or like a property of layout, and calls of such functions, of a few of Python's own, and of
-functions whose code is like that as well. Nothing is stored but in local variables. What is read
-from outside, globals, cells, attributes of modules and defaults, is either a tensor, then it is one
-more input, or compared by identity in every call. Every instruction that is not known to be
-harmless refuses, so a Python with others replays less and nothing wrong. `is` and `in` are not
-known: which operands are one object is no part of what a replay is found by. Neither is `%` beside
-a text, which may print a tensor.
+A call is replayed if running the function's Python could have no other effect. Two analyses decide
+it. This module reads the bytecode: the function uses only tensors, numbers, strings, and tuples and
+lists of these; it applies only Python's operators, methods with names of our operators or layout
+properties, our functions, a few builtins, and functions that satisfy the same rules. It stores only
+to local variables. A value read from outside (global, cell, module attribute, default) is either a
+tensor, which is one more input, or is compared by identity in every call. Any unknown instruction
+rejects the function, so a Python with new instructions replays less but never wrongly. `is` and
+`in` are rejected, because identity of operands is no part of a replay's key; so is `%` on a string,
+which may print a tensor.
 
-And trace.py watches the operators of one call: they were recorded, or gave tensors that follow from
-what they took; nobody looked at a value, every operand is an input or was made here, and no memory
-was written to that was there. Whether a branch was taken then follows from what replays are found
-by: geometries, dtypes, devices, and the values of all that is no tensor.
+trace.py watches the operators of one call: each was recorded, or is a function of its operands; no
+value was read, every operand is an input or was made in the call, and no existing memory was
+written. Then branches depend only on the replay's key: geometries, dtypes, devices, and the values
+of all non-tensors.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from ...dispatch import dispatcher
 from ...structured.generator import Generator
 from ...tensor.tensor import Conversions, Tensor, patched
 
-# Of Python 3.11 to 3.14. What begins or ends a call, moves values, or jumps.
+# Instructions of Python 3.11 to 3.14 that begin or end a call, move values, or jump.
 _HARMLESS = frozenset(
     """BINARY_OP BINARY_SLICE BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_SLICE BUILD_TUPLE
     CACHE CALL CALL_KW COMPARE_OP COPY COPY_FREE_VARS END_FOR EXTENDED_ARG FOR_ITER GET_ITER
@@ -51,7 +50,7 @@ _HARMLESS = frozenset(
     UNPACK_SEQUENCE""".split()
 )
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-# Of a tensor: what follows from its geometry, dtype and device.
+# Attributes of a tensor that depend only on its geometry, dtype and device.
 _LAYOUT = frozenset(
     """T device dim dtype element_size is_complex is_contiguous is_cpu is_cuda is_floating_point
     itemsize mT nbytes ndim ndimension nelement numel shape size stride to type_as""".split()
@@ -63,7 +62,7 @@ _CALLED: tuple[Any, ...] = (
 )  # fmt: skip
 CONSTANTS = (
     bool, int, float, str, type(None), dtype, device, memory_format, Size, type(Ellipsis),
-    Generator,  # only operators draw from it, and they are seen
+    Generator,  # only operators draw from it, and these are traced
 )  # fmt: skip
 # Functions whose code runs after the call.
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -72,13 +71,13 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Impure(Exception):
-    """Why a function is not replayed: a clause whose subject is the function."""
+    """The reason why a function is not replayed: a clause with the function as its subject."""
 
 
 class Outside:
-    """What a function reads from outside. code, defaults, named: its own; is_closed: that is all.
-    tensors: (where, name) of each; where is a dict, or a cell. items, attributes: (where, name,
-    what was found there), of dicts and of objects."""
+    """Values that a function reads from outside. code, defaults, named: its own; is_closed: there
+    are no others. tensors: (where, name) of each; where is a dict or a cell. items, attributes:
+    (where, name, value), of dicts and of objects."""
 
     __slots__ = (
         "code", "defaults", "named", "is_closed", "tensors", "items", "attributes", "formats",
@@ -86,7 +85,7 @@ class Outside:
     )  # fmt: skip
 
     def __init__(self, function: FunctionType) -> None:
-        self.formats = False  # whether it would print what stands behind a text
+        self.formats = False  # True if it may format its operand into a string
         self.tensors: list[tuple[Any, str]] = []
         self.items: list[tuple[dict[str, Any], str, Any]] = []
         self.attributes: list[tuple[Any, str, Any]] = []
@@ -113,7 +112,7 @@ class Outside:
         return True
 
     def given(self) -> list[Any]:
-        """The tensors that it reads now; whatever has taken the place of one."""
+        """The current values at the places of the tensors it reads."""
         return [x.get(name) if type(x) is dict else attribute(x, name) for x, name in self.tensors]
 
     # --- reading code -----------------------------------------------------------------------------
@@ -139,7 +138,7 @@ class Outside:
 
     def _walk(self, function: FunctionType, code: CodeType) -> None:
         line: int | None = None
-        module: ModuleType | None = None  # that the last instruction left on the stack
+        module: ModuleType | None = None  # left on the stack by the last instruction
         called = ""
         cells = dict(zip(code.co_freevars, function.__closure__ or ()))
         for step in dis.get_instructions(code):
@@ -188,7 +187,8 @@ class Outside:
     def _take(
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
     ) -> ModuleType | None:
-        """Note what is read, and where. Returns it if it is a module, whose attribute is meant."""
+        """Record a read value and its place. Return it if it is a module, whose attribute is read
+        next."""
         if type(found) is Tensor:
             if not any([x is where and said == name for x, said in self.tensors]):
                 self.tensors.append((where, name))
@@ -203,7 +203,7 @@ class Outside:
             if (found.__module__ or "").partition(".")[0] != _PACKAGE:
                 self._read(found)
                 return None
-            # Losses warn of sizes, and a warning would be left out.
+            # Losses warn about sizes, and a replay would skip the warning.
             if _is_operator(found.__name__) and not found.__module__.endswith(".loss"):
                 return None
         elif is_constant(found) or isinstance(found, BuiltinFunctionType) and (
@@ -222,7 +222,7 @@ def attribute(found: Any, name: str) -> Any:
 
 
 def _is_replaced(name: str) -> bool:
-    """Whether Tensor has another attribute of this name than ours."""
+    """True if this attribute of Tensor was replaced by a user."""
     if name not in patched:
         return False
     now = vars(Tensor).get(name)
@@ -233,7 +233,7 @@ def _inherited(name: str) -> Any:
     return next((vars(base)[name] for base in Tensor.__mro__[1:] if name in vars(base)), None)
 
 
-# What users may not know by Python's name for it.
+# Instructions described in words instead of Python's names.
 _SAID = {
     "STORE_ATTR": "a write to an attribute", "STORE_SUBSCR": "a write to an item",
     "STORE_GLOBAL": "a write to a global", "STORE_DEREF": "a variable that a function shares",
@@ -250,7 +250,7 @@ def _at(code: CodeType, line: int | None) -> str:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether nothing can change a value that stays the same object."""
+    """True for an immutable value."""
     return type(value) in CONSTANTS or type(value) is tuple and all([is_constant(x) for x in value])
 
 
@@ -259,12 +259,12 @@ def _has_text(value: Any) -> bool:
 
 
 _known: dict[str, bool] = {}
-# Of operators that write elements, and change nothing else of their operand.
+# Operators that write elements and change nothing else of their operand.
 _WRITES = frozenset(("pointwise", "nondeterministic_seeded"))
 
 
 def _is_operator(name: str) -> bool:
-    """Whether all that a function of ours of this name does goes through operators."""
+    """True if our function of this name does all its work through operators."""
     found = _known.get(name)
     if found is None:
         named = dispatcher.overloads(f"aten::{name}")

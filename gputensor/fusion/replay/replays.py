@@ -1,10 +1,10 @@
-"""Calls of a fused function that run none of its Python. See Note [What is replayed].
+"""Replays: calls of a fused function without its Python. See Note [What is replayed].
 
-What a replay is found by: the geometry of each tensor, given or read from outside, and the type and
-the value of everything else. It asks that the tensors lie where they lay, that their keys are the
-plain ones, that autograd has nothing to record, that the thread's state is that outside of every
-block, and that nothing was registered since: so a kernel, a trace, a profile, a mode or another
-default dtype between two calls leads back to the Python.
+The key of a replay: the geometry of each tensor, given or read from outside, and the type and value
+of everything else. A replay also requires that the tensors are on the same devices, that their keys
+are the plain ones, that autograd records nothing, that the thread is outside of every block, and
+that nothing was registered since. So a kernel, a trace, a profile, a mode or another default dtype
+between two calls makes the Python run again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .trace import Step, Taken, Trace, Unlike
 
 # Plans of a function, for as many numbers and geometries; all are dropped then.
 _BOUND = 1 << 7
-# Calls in a row that could not be replayed, until a function is left alone.
+# Consecutive calls without a replay after which a function is no longer traced.
 _TRIES = 1 << 5
 _state, _PLAIN, _generation = tls.state, tls.PLAIN, dispatcher.generation
 _watchers = running.watchers
@@ -39,8 +39,9 @@ _NEVER = object()
 
 
 class Plan:
-    """A call without its Python. run(values): what it returns, or None where it has to run; quick:
-    see guards.py. outside: what the function read; generation: of the dispatcher's then."""
+    """A replayable call. run(values): its result, or None if the Python must run; quick: see
+    guards.py. outside: the values read by the function; generation: the dispatcher's at the
+    time."""
 
     __slots__ = ("run", "quick", "_trace", "_made", "_places", "_found")
 
@@ -57,7 +58,7 @@ class Plan:
         self.quick: Callable[[Any], Any] = _never
 
     def _first(self, values: Any) -> Any:
-        """Most calls come once: what runs the plan is made when it comes again."""
+        """Most calls occur once, so the plan's function is made at the second call."""
         wanted = sorted(n for n in _all_numbers(self._made) if n >= self._trace.n_given)
         call = small.compiled(self._trace, wanted)
         if call is None:
@@ -75,7 +76,7 @@ class Plan:
         # A kernel of a graph gets a place in a stream from the capture.
         on_devices = any([generator.device.type != CPU.type for _, generator, _ in draws])
         steps, needed = [], set(_all_numbers(made))
-        for step in reversed(trace.steps):  # what nobody takes any more is let go of
+        for step in reversed(trace.steps):  # drop values after their last use
             last = [n for n in {*step.takes, *step.makes} if n not in needed]
             needed.update(step.takes)
             run = _of_chain(step, trace) if step.operator is None else _of_operator(step)
@@ -126,7 +127,7 @@ def _of_chain(step: Step, trace: Trace) -> Callable[..., list[Tensor]]:
                 scalars[n] = streams[number]
         run([tensors[n] for n in takes], outputs, scalars)
         for x, version in zip(outputs, versions):
-            if version or x._storage is not None:  # what ran may have counted writes
+            if version or x._storage is not None:  # the steps may have counted writes
                 x._get_storage().version = version
         return outputs
 
@@ -134,8 +135,8 @@ def _of_chain(step: Step, trace: Trace) -> Callable[..., list[Tensor]]:
 
 
 def _of_operator(step: Step) -> Callable[..., Any]:
-    """A call of an operator as the public function calls it; None where it gives something else
-    than it gave, as what follows was made for that."""
+    """Call an operator as its public function does; None if the result differs in kind from the
+    traced one, for which the later steps were made."""
     operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
     include, keep = _PLAIN
     assert operator is not None
@@ -164,7 +165,7 @@ def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
 
 
 def _all_numbers(made: Any) -> set[int]:
-    """Of the tensors that a result has."""
+    """Numbers of a result's tensors."""
     if type(made) is int:
         return {made}
     parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
@@ -172,11 +173,11 @@ def _all_numbers(made: Any) -> set[int]:
 
 
 def _never(args: Any) -> None:
-    """Of a plan that is found by more than `is` tells."""
+    """`quick` of a plan whose key needs more than identity checks."""
 
 
 def _built(made: Any, tensors: Any) -> Any:
-    """What the call returns. See `Trace.result`."""
+    """Build the call's result. See `Trace.result`."""
     kind = type(made)
     if kind is int:
         return tensors[made]
@@ -188,8 +189,8 @@ def _built(made: Any, tensors: Any) -> Any:
 
 
 class Replays:
-    """A function within `gt.fuse`, and its plans. why: what keeps the last call that ran the Python
-    from being replayed when it comes again: a clause after "it"; None where nothing does."""
+    """A function in `gt.fuse`, and its plans. why: the reason, a clause after "it", why the last
+    call that ran the Python cannot be replayed; None if it can."""
 
     __slots__ = (
         "function", "outside", "plans", "generation", "why", "last", "_code", "_tries",
@@ -202,7 +203,7 @@ class Replays:
         self.outside, self.why, self._code, self._tries = None, None, None, 0
         self.plans: dict[Any, Plan] = {}
         self.generation = -1
-        # Of the plan that was last found: most functions are called alike again.
+        # Of the last plan used: most calls repeat.
         self.last: list[Callable[[Any], Any]] = [_never]
 
     def fused(self) -> Callable[..., Any]:
@@ -215,7 +216,7 @@ class Replays:
                 return found(args, kwargs)
             return made
 
-        fused._replays = self  # type: ignore[attr-defined]
+        vars(fused)["_replays"] = self
         return fused
 
     def found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -271,8 +272,7 @@ class Replays:
         return result
 
     def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """(what a plan is found by, a trace, all that is given, what is read); None where none is
-        kept."""
+        """(the plan's key, a trace, the arguments, outside values); None if no plan is kept."""
         if _state.get() is not _PLAIN:
             self.why = "is called within a block that changes what operators do"
             return None
@@ -302,7 +302,7 @@ class Replays:
         return (key, *kwargs) if kwargs else key, trace, values, outside
 
     def _look_outside(self) -> Outside | None:
-        """What the function reads from outside; None, and `why`, where that may be anything."""
+        """The function's outside values; None, and `why` is set, if they are unknown."""
         self.why = None
         if self.outside is not None and self.outside.is_as_it_was():
             return self.outside
@@ -324,8 +324,7 @@ def _unlike(x: Tensor) -> str | None:
 
 
 def _key(value: Any) -> Any:
-    """What stands for a value that is no tensor: equal for those that are the same. Nothing is
-    found by what may change."""
+    """The key of a non-tensor value: equal for equal values. Mutable values have no key."""
     kind = type(value)
     if kind is float and not value:
         return str(value)  # of either sign
@@ -335,8 +334,8 @@ def _key(value: Any) -> Any:
 
 
 def replays_of(function: Callable[..., Any]) -> Replays | None:
-    """Those that a fused function has, new ones of a plain one; None of what is called in parts,
-    or is no function of Python."""
+    """The replays of a fused function, or new ones for a plain function; None for generators,
+    coroutines and callables that are no Python function."""
     found: Replays | None = getattr(function, "_replays", None)
     if found is None and type(function) is FunctionType and not function.__code__.co_flags & LATER:
         found = Replays(function)

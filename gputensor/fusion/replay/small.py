@@ -1,10 +1,9 @@
 """A traced call over few elements on the CPU, as one Python function of arrays.
 
-The loops that the operators run alone, one after the other. For results of some microseconds' work:
-what stands around the loops is all that can be saved. NumPy allocates where it would for the
-operators alone, but a ufunc writes to the memory of a result that nobody reads any more, and a
-number is an array that was made once: both take a tenth of what is left. A chain that is
-one program of the library is one call.
+It runs the operators' own loops one after the other. For a few microseconds of work, only the cost
+around the loops can be saved. NumPy allocates as for the operators alone, but a ufunc reuses the
+memory of a result that is no longer needed, and numbers are arrays made once; both save a tenth of
+the remaining time. A chain that is one program of the library is one call.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ Arrays = Callable[..., Any]
 
 
 def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
-    """What takes the arrays of the trace's tensors and gives those with these numbers, a tuple
-    unless it is one; behind the arrays it gets the streams of the trace's draws. None where a chain
-    or a generator is of another device, or a chain of more elements than NumPy's own memory is used
-    for."""
+    """A function from the arrays of the trace's tensors, followed by the streams of its draws, to
+    the arrays with these numbers, a tuple unless it is one. None if a chain or generator is on
+    another device, or a chain has too many elements for NumPy's own allocation."""
     if any([generator.device.type != CPU.type for _, generator, _ in trace.draws]):
         return None
     names: dict[str, Any] = {"empty": np.empty}
@@ -48,13 +46,13 @@ def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
     made = ", ".join([f"v{n}" for n in wanted])
     lines = [f"def call({given}):", *lines, f"return {made}" if wanted else "return ()"]
     source = "\n    ".join(lines)
-    exec(source, names)  # of names that stand above, and numbers
+    exec(source, names)  # made of the names above, and numbers
     found: Arrays = names["call"]
     return found
 
 
 def taken(trace: Trace) -> list[int]:
-    """Of the tensors that a call is given, those that its chains read."""
+    """The given tensors that the call's chains read."""
     return sorted({n for step in trace.steps for n in step.takes if n < trace.n_given})
 
 
@@ -64,7 +62,7 @@ def streams(trace: Trace) -> list[str]:
 
 
 class _Writer:
-    """Writes a chain's statements. prefix: of the names of what is its own. names: gets what these
+    """Writes a chain's statements. prefix: of its own names. names: receives the objects that names
     stand for. drawn: see `Trace.drawn`."""
 
     def __init__(
@@ -72,11 +70,11 @@ class _Writer:
     ) -> None:
         self.chain, self.step, self.prefix, self.names = chain, step, prefix, names
         self.drawn = drawn
-        self.values = [f"v{n}" for n in step.takes]  # the name of each value's array
-        # Where each value is read last, and names of arrays that are free, by what they hold.
+        self.values = [f"v{n}" for n in step.takes]  # each value's array
+        # The last reader of each value, and the names of free arrays by their geometry.
         self.last = {x: n for n, one in enumerate(chain.instructions) for x in one.operands}
         self.free: dict[Geometry, list[str]] = {}
-        self.own: set[int] = set()  # values whose memory was made here, for them alone
+        self.own: set[int] = set()  # values with memory allocated here for them alone
 
     def lines(self) -> list[str]:
         chain, step = self.chain, self.step
@@ -126,7 +124,7 @@ class _Writer:
             values[x] if x >= 0 else self._number(x, instruction) for x in instruction.operands
         ]
         given += [self._number(x, instruction) for x in instruction.params]
-        if is_ufunc and what.geometry.numel > 1:  # of one alone, NumPy takes another way
+        if is_ufunc and what.geometry.numel > 1:  # for a single one, NumPy uses another loop
             for x in {*instruction.operands}:
                 if x in self.own and self.last[x] == n:
                     self.free.setdefault(self.chain.geometry(x), []).append(values[x])
@@ -169,7 +167,7 @@ class _Writer:
         return name
 
 
-# NumPy rounds a number to the dtype of an array that it stands beside.
+# NumPy rounds a number to the dtype of the other operand.
 _FLOATS, _INTS = (float32, float64), (int32, int64)
 
 
@@ -189,6 +187,6 @@ def _results(what: Any, count: int, *given: Any) -> Any:
 
 
 def _allocates(what: Any) -> bool:
-    """Whether the loop makes the result when the operator runs alone."""
+    """True if the loop allocates the result when the operator runs alone."""
     writes = any([x.is_write for x in what.operator.schema.arguments])
     return not writes and getattr(what.entry, "numpy_allocates", False)

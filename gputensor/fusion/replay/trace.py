@@ -1,8 +1,8 @@
-"""What the operators of one call were, noted so that a like call runs them without its Python.
+"""Trace of one call's operators, so that a similar call can run them without its Python.
 
-A call is made of chains, and of operators that are no part of one: reductions, views, products.
-Nothing of them writes to memory that is there, so any order will do in which each has what it
-takes. Tensors have numbers: those that a call is given come first, then what is made.
+A call consists of chains and of other operators: reductions, views, products. None of them writes
+to existing memory, so any order that respects dependencies is valid. Tensors are numbered: first
+the given ones, then the results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...tensor.tensor import Tensor
 from ..chain import Chain, Stream
 from .purity import is_constant
 
-# Of operators that would do something else the next time, or something beside.
+# Tags of operators whose next call may differ, or that have side effects.
 _TAGS = frozenset(
     """nondeterministic_seeded data_dependent_output dynamic_output_shape inplace_view
     maybe_aliasing_or_mutating""".split()
@@ -29,7 +29,7 @@ _TAGS = frozenset(
 
 
 class Unlike(Exception):
-    """A call cannot be replayed: a clause whose subject is the call."""
+    """A call cannot be replayed; the text is a clause with the call as its subject."""
 
 
 class Taken:
@@ -62,8 +62,8 @@ class Step:
 
 
 class Trace:
-    """Watches one call. why: what keeps it from being replayed, None as long as nothing does.
-    draws: in their order, the stream that a call got, the generator, and how many numbers."""
+    """Watches one call. why: the reason against a replay, or None. draws: in order, the stream, the
+    generator and the number of random numbers."""
 
     __slots__ = (
         "tensors", "n_given", "steps", "why", "geometries", "versions", "draws", "_found", "_held",
@@ -79,14 +79,14 @@ class Trace:
         self._found: dict[Any, int] = {}
         self._held: list[Any] = []  # storages, so that nothing takes the place of one
         self._called: list[Tensor] = []
-        self._views: dict[int, Tensor] = {}  # what each operator made first
+        self._views: dict[int, Tensor] = {}  # the first result of each operator
         self._again: list[Tensor] = []  # views that are like what is there: another x.t() of an x
         self._read: list[Any] = []  # storages of operands that may have no number
         self._within = 0  # how many operators that are no part of a chain are running
         for number, x in enumerate(tensors):
             self._held.append(x._get_storage())
             self._found[_place(x)] = number
-        # Of each tensor that a chain makes.
+        # For each tensor that a chain makes.
         self.geometries: dict[int, Geometry] = {}
         self.versions: dict[int, int] = {}
         if len(self._found) < len(tensors):
@@ -95,7 +95,7 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            self._let_go()  # so that nothing is computed for this alone
+            self._let_go()  # so that this reference causes no computation
 
     def _let_go(self) -> None:
         self._found, self._held, self._called, self._read = {}, [], [], []
@@ -105,8 +105,7 @@ class Trace:
         self, chain: Chain, inputs: list[tuple[Any, ...]], wanted: list[tuple[int, Any]],
         scalars: list[Any], reason: str, recorded: list[Any],
     ) -> None:  # fmt: skip
-        """Told of each chain that has run. recorded: all of its recording, also what nobody
-        needed."""
+        """Called after each chain. recorded: its whole recording, including unneeded steps."""
         if self.why is not None:
             return
         if not reason.startswith(("the block is left", "it has", "another chain")) and (
@@ -132,7 +131,7 @@ class Trace:
             self.steps.append(Step(chain, None, takes, tuple(makes), scalars))
 
     def _forget(self, number: int) -> None:
-        """Leave out the view that has a number, which is like what it is a view of."""
+        """Replace a numbered view that equals its base by the base."""
         for step in self.steps:
             if step.operator is not None and step.makes == (number,):
                 self.steps.remove(step)
@@ -196,10 +195,9 @@ class Trace:
     # --- when the call is over --------------------------------------------------------------------
 
     def result(self, found: Any) -> Any:
-        """What tells how to make what the call returned, once its chains have run. Raises Unlike.
+        """A description of the call's result, after its chains have run. Raises Unlike.
 
-        A number, for a tensor; (what makes it, of each part); a dict; anything else in a list of
-        one.
+        A number for a tensor; (constructor, parts); a dict; any other value in a list of one.
         """
         if found is None:
             raise Unlike("returns nothing")
@@ -212,7 +210,7 @@ class Trace:
         return made
 
     def _order(self) -> None:
-        """Put each step behind what it takes: views are noted before their base is computed."""
+        """Sort the steps by dependencies: views are recorded before their base is computed."""
         there = set(range(self.n_given))
         waiting, self.steps = self.steps, []
         for step in waiting:

@@ -13,6 +13,8 @@ Sizes = tuple[int, ...]
 _ONES = (1, 1, 0, 1)  # kernel, step, pad and gap
 _max_pool = library.function("pool_windows", "max_pool")
 _avg_pool = library.function("pool_windows", "avg_pool")
+_adaptive_avg_pool = library.function("pool_windows", "adaptive_avg_pool")
+_max_pool_backward = library.function("pool_windows", "max_pool_backward")
 _line = library.function("pool_windows", "line")
 
 
@@ -31,6 +33,22 @@ def avg_pool(
     arrays = [of_volumes(array, len(windows[0])) for array in (x, out)]
     numbers = (*in_volumes(windows, _ONES), int(include_pad), divisor)
     return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
+
+
+def adaptive_avg_pool(x: np.ndarray, out: np.ndarray, count: int) -> bool:
+    """Write the means of as many windows as `out` has elements in its last `count` dimensions."""
+    arrays = [of_volumes(array, count) for array in (x, out)]
+    return x.flags.aligned and _adaptive_avg_pool(*arrays) == 0
+
+
+def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> bool:
+    """Write planes, into which each element of a plane of `grad` is added at its place. Returns:
+    whether it is done; not where a place is none, whatever `out` holds then."""
+    arrays = (grad, places, out)
+    if not all([x.flags.c_contiguous and x.flags.aligned for x in arrays]):
+        return False
+    done: bool = _max_pool_backward(*arrays) == 0
+    return done
 
 
 def of_volumes(x: np.ndarray, count: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,20 @@ from .library import function
 
 def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: float = 1.0) -> None:
     _fill("uniform", dst, seed, offset, float(low), float(high))
+
+
+def standard(op: str, of: np.dtype) -> Callable[[np.ndarray, int, int], None]:
+    found, otherwise = function("random", f"{op} {of_ours(of).short}"), numpys.standard(op, of)
+    if found is None:
+        return otherwise
+
+    def fill(dst: np.ndarray, seed: int, offset: int) -> None:
+        if offset > _LAST:
+            otherwise(dst, seed, offset)
+        else:
+            found(dst, _signed(seed), offset, 0.0, 1.0)
+
+    return fill
 
 
 def normal(dst: np.ndarray, seed: int, offset: int, mean: float, std: float) -> None:

@@ -69,7 +69,7 @@ def _clipped(x: Any, low: Any, high: Any) -> Any:
 
 
 def _six(x: Any) -> Any:
-    """From 0 to 6 where x goes from -3 to 3."""
+    """x + 3 clamped to [0, 6]."""
     made = np.add(x, 3)
     np.maximum(made, 0, out=made)
     return np.minimum(made, 6, out=made)
@@ -104,7 +104,7 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     above = x if scale == 1 else x * scale
     if 0 <= factor < math.inf and 0 < input_scale < math.inf:
         return negative(x, below, above, below)
-    return where(x < 0, below, above, below)  # else -0.0 is not the same in both
+    return where(x < 0, below, above, below)  # otherwise -0.0 differs between the two
 
 
 def _mish(x: Any) -> Any:
@@ -135,7 +135,7 @@ def _elu_backward(
 
 
 def _softshrink(x: Any, by: Any) -> Any:
-    """What is near zero becomes a zero of its own sign."""
+    """Elements near zero become a zero of their own sign."""
     made = _clipped(x, -by, by)
     np.subtract(x, made, made)
     return signed(made, x)

@@ -40,7 +40,7 @@ def _select(
 
 
 def _known(x: np.ndarray) -> np.ndarray:
-    """bf16 is searched as f32, which keeps its order: not all ml_dtypes types know NaN there."""
+    """bf16 is searched as f32, with the same order: some ml_dtypes types ignore NaN there."""
     if x.dtype.kind == "V":
         x = x.astype(np.float32)
     return x if x.ndim else x.reshape(1)

@@ -96,7 +96,7 @@ def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
     subtract = partial(np.subtract, signature=signature, casting="unsafe")
     divide = partial(ufunc, signature=signature, casting="unsafe")
 
-    # what is left after taking off C's remainder divides exactly, so floor is truncation
+    # after subtracting C's remainder the division is exact, so floor equals truncation
     def loop(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         return divide(subtract(a, remainder(a, b)), b, out)
 
@@ -115,8 +115,8 @@ def _whole_quotient(a: Any, b: Any) -> Any:
 
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """An integer division `loop` that raises where NumPy would warn and give 0. A number counts as
-    what it wraps to. Marked, as fusion may not put off an error."""
+    """An integer division `loop` that raises where NumPy would warn and return 0. A number is
+    wrapped first. The loop is marked, since fusion may not delay an error."""
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
@@ -165,7 +165,7 @@ def _floating_fmod(a: Any, b: Any) -> Any:
 
 
 def _floating_floor_divide(a: Any, b: Any) -> Any:
-    """With an infinite operand the quotient, as the array API has it, and not NaN or -1."""
+    """For an infinite operand the quotient, as in the array API, not NaN or -1."""
     if np.size(a) + np.size(b) >= _MANY_QUOTIENTS and np.result_type(a, b) == np.float32:
         # A quotient of f32 that is no whole number is further from one than f64 rounds.
         exact = np.divide(a, b, dtype=np.float64)
@@ -287,7 +287,7 @@ def _pow(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: 
 
 
 def _integer_power(a: Any, b: Any) -> Any:
-    """Negative exponents give 0 but for 1 and -1, where NumPy refuses them."""
+    """Negative exponents, which NumPy rejects, give 0 except for bases 1 and -1."""
     negative = b < 0
     if not np.any(negative):
         return np.power(a, b)

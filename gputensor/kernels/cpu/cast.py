@@ -36,13 +36,13 @@ _TWO_63 = 2.0**63
 _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
 _HALF = (float16, bfloat16)
-# Of f16: elements from which on bits are quicker; what stays of a shifted word; 2 to the difference
-# of the biases; twice the bits of infinity.
+# For f16: the size from which bit operations are faster; the mask of a shifted word; 2 to the
+# difference of the biases; twice the bits of infinity.
 _MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112), 0xF800
 
 
 def converter(src: dtype, dst: dtype) -> Converter | None:
-    """What takes a `src` array to one of `dst`; None where an unsafe NumPy cast does."""
+    """A function that converts a `src` array to `dst`; None if NumPy's unsafe cast does it."""
     return _CONVERTERS[src.np, dst.np]
 
 
@@ -75,7 +75,8 @@ def number(value: complex, to: np.dtype) -> Any:
 
 
 def readable(array: np.ndarray) -> np.ndarray:
-    """An array whose elements Python can read: of complex32 a copy in complex64, else itself."""
+    """An array with elements that Python can read: a complex64 copy for complex32, or the array
+    itself."""
     is_opaque = array.dtype == complex32.np
     return _from_complex32(array, complex64.np) if is_opaque else array
 
@@ -120,7 +121,7 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """In range, C's cast. Out of range that is undefined, so such values are set by hand."""
+    """C's cast in range; out of range that is undefined, so these values are set explicitly."""
     if array.size == 0:
         return np.empty_like(array, to)
     # NaN if there is one.

@@ -1,6 +1,6 @@
-"""Convolutions: where the library runs, its loops; else products that native/conv.py composes.
+"""Convolutions: the library's loops, or products composed by native/conv.py without the library.
 
-The functions here stand in for the library's: they do nothing and say so.
+The functions here replace the library's: they return False and do nothing.
 """
 
 from __future__ import annotations

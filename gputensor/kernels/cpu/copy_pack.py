@@ -35,7 +35,7 @@ def _pack(dst: np.ndarray, src: np.ndarray, by: np.ndarray, plus: np.ndarray) ->
 
 
 def _quantised(x: np.ndarray, of: np.dtype) -> np.ndarray:
-    """Of 32 and 64 bits no float has the largest value, but all have the first above."""
+    """No float equals the largest 32- or 64-bit integer, but floats have the next power of two."""
     limits = np.iinfo(of)
     rounded = np.rint(x)
     above, least = 2.0 ** (8 * of.itemsize - (of.kind == "i")), float(limits.min)

@@ -1,6 +1,6 @@
 """dst made of pieces of others: pad, roll, cat.                                    family: pieces
 
-Shapes   any strides; dst shares no memory with what it is made of.
+Shapes   any strides; dst shares no memory with its sources.
 Types    the same dtype; bytes are moved.
 Order    each element by itself.
 """
@@ -22,7 +22,7 @@ class Piece(NamedTuple):
     step: int
 
 
-# Of each dimension.
+# The slice of each dimension.
 Pieces = tuple[tuple[Piece, ...], ...]
 
 
@@ -53,8 +53,8 @@ _SMALL = 1 << 18
 
 
 def join(dst: np.ndarray, sources: list[np.ndarray], dim: int) -> bool:
-    """Write arrays one behind the other along `dim` into `dst`. Returns: False where a copy of each
-    is faster; nothing is written then."""
+    """Concatenate arrays along `dim` into `dst`. Returns False, with nothing written, if separate
+    copies are faster."""
     if dst.nbytes > _SMALL:
         return False
     np.concatenate(sources, dim, dst)

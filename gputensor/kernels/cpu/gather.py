@@ -46,7 +46,7 @@ def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: boo
 
 
 def key(x: np.ndarray, indices: Indices, led: Sequence[int], begin: int | None) -> tuple[Any, ...]:
-    """What NumPy indexes x with."""
+    """The index of x for NumPy."""
     made: list[Any] = [slice(None)] * x.ndim
     if begin is None:
         made = list(np.ogrid[tuple([slice(n) for n in indices[0].shape])])

@@ -1,4 +1,4 @@
-"""How often values occur, or the sums of their weights.                          family: histogram
+"""Counts of values, or the sums of their weights.                                family: histogram
 
 Types    counts are int64, sums float64.
 Order    weights are added in the order of the elements.
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray:
-    """Of integers that are not negative and below bins; weights are float64."""
+    """Counts of integers in [0, bins); weights are float64."""
     found: np.ndarray = np.bincount(x.astype(np.int64), weights, bins)
     return found if weights is not None else found.astype(np.int64)
 
@@ -20,5 +20,5 @@ def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray
 def points(
     x: np.ndarray, weights: np.ndarray | None, even: bool, edges: Sequence[np.ndarray]
 ) -> np.ndarray | None:
-    """Of points (n, edges) among edges, one dimension a bin; None where the caller's way serves."""
+    """Bins of points (n, edges); None if the caller's general code must do it."""
     return None

@@ -16,7 +16,7 @@ import numpy as np
 from .cast import number
 
 _BLAS = frozenset("fdFD")
-# Of two matrices of a type that BLAS has: a new row-major array.
+# The product of two matrices of a BLAS type, as a new row-major array.
 dot = np.ndarray.dot
 
 
@@ -56,7 +56,7 @@ def addmm(
 
 
 def added(self: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """self + a @ b as a new array, for what BLAS multiplies."""
+    """self + a @ b as a new array, for BLAS types."""
     made: np.ndarray = dot(a, b)
     np.add(made, self, made)
     return made
@@ -67,7 +67,7 @@ _MANY = 16
 
 
 def _integers(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """By BLAS in f64, which is exact where no sum reaches 2**53; else NumPy's loops."""
+    """By BLAS in f64, exact if no sum reaches 2**53; otherwise by NumPy's loops."""
     if a.dtype.kind == "b" or a.size * b.shape[-1] <= _MANY * (a.size + b.size):
         return np.matmul(a, b, out)
     if _magnitude(a) * _magnitude(b) * a.shape[-1] >= 1 << 53:
@@ -81,14 +81,14 @@ def _magnitude(x: np.ndarray) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
-# Bytes of a result from which on it costs more that `dot` fills it with zeros first, in one thread,
-# than that `matmul` looks at more; of large ones whose pages are new, a sixth of all.
+# Results of at least this many bytes use `matmul`, which checks more, instead of `dot`, which first
+# fills the result with zeros in one thread: a sixth of the time for large results in new pages.
 _LARGE = 1 << 18
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """BLAS, whose result is row-major: a column-major `out` takes the transposed product. Several
-    products are NumPy's matmul, which copies what BLAS cannot take."""
+    """BLAS writes row-major results: a column-major `out` gets the transposed product. Batches use
+    NumPy's matmul, which copies operands that BLAS cannot take."""
     if a.ndim > 2:
         return np.matmul(a, b, out)
     if out.flags.c_contiguous:

@@ -78,7 +78,7 @@ def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
     mean: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """The variance and the mean. mean: None where nobody wants it."""
+    """The variance and the mean. mean: None if not requested."""
     x = wide(x)
     middle = sum_in_blocks(x, axes, x.dtype, None, True)
     middle = np.true_divide(middle, x.size / middle.size)

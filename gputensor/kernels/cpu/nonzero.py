@@ -1,6 +1,6 @@
-"""Where elements are not zero, and what masks pick, in row-major order.             family: nonzero
+"""Indices of nonzero elements, and masked elements, in row-major order.             family: nonzero
 
-Types    NaN is not zero; what masks pick is moved as it is.
+Types    NaN is not zero; masked elements are moved unchanged.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def nonzero_count(x: np.ndarray) -> int:
 
 
 def selected(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The elements where a mask of x's sizes holds."""
+    """The elements where a mask of x's sizes is true."""
     found: np.ndarray = x.reshape(-1).compress(mask.reshape(-1))
     return found
 
 
 def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
-    """Write values, of one dimension, to the places where the mask holds, in their order. Returns
-    how many places there are; where there are fewer values nothing is written."""
+    """Write 1-d values, in order, where the mask is true. Returns the number of places; with fewer
+    values nothing is written."""
     count = nonzero_count(mask)
     if count <= values.size:
         x[mask] = values[:count]

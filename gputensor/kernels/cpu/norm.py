@@ -18,7 +18,7 @@ def normalized(
     x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
     rstd: np.ndarray,
 ) -> None:  # fmt: skip
-    """Of x (R, …) over all dimensions but the first; scale and shift (R or 1, …) or None."""
+    """Normalize x (R, …) over all dimensions but the first; scale and shift (R or 1, …) or None."""
     found, middle, _, one_by = _normal(x, tuple(range(1, x.ndim)), eps)
     out[...] = _affine(found, scale, shift)
     mean[...] = middle.reshape(mean.shape)
@@ -29,7 +29,7 @@ def normalized_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
     of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """Of x (R, n); weight (n) or None, and None for a gradient that nobody wants."""
+    """Gradients for x (R, n); weight (n) or None; None for an unrequested gradient."""
     statistics = mean[:, None], rstd[:, None]
     _backward(grad, x, *statistics, weight, 1, 0, of_x, of_weight, of_bias)
 
@@ -38,7 +38,7 @@ def grouped_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
     of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """The same of x (N, G, D, S), normalised over D and S; mean and rstd (N G), weight (G D)."""
+    """Gradients for x (N, G, D, S), normalised over D and S; mean and rstd (N G), weight (G D)."""
     sizes = (*x.shape[:2], 1, 1)
     statistics = mean.reshape(sizes), rstd.reshape(sizes)
     weight = None if weight is None else weight.reshape(*x.shape[1:3], 1)
@@ -49,7 +49,7 @@ def channels_normalized(
     x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
     variance: np.ndarray, rstd: np.ndarray,
 ) -> None:  # fmt: skip
-    """Of x (N, C, S) over all dimensions but C; scale, shift and the statistics (C)."""
+    """Normalize x (N, C, S) over all dimensions but C; scale, shift and the statistics (C)."""
     found, *statistics = _normal(x, (0, 2), eps)
     out[...] = _affine(found, _along(scale), _along(shift))
     for to, of in zip((mean, variance, rstd), statistics):
@@ -60,7 +60,7 @@ def channels_scaled(
     x: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps: float, scale: Any, shift: Any,
     out: np.ndarray,
 ) -> None:  # fmt: skip
-    """The same by statistics that are given."""
+    """Normalize by given statistics."""
     found = (wide(x) - _along(mean)) / np.sqrt(_along(variance) + eps)
     out[...] = _affine(found, _along(scale), _along(shift))
 
@@ -69,7 +69,8 @@ def channels_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any,
     are_found: bool, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """As `normalized_backward`. are_found: mean and rstd are those of x, not given ones."""
+    """`normalized_backward` for channels. are_found: mean and rstd are those of x, not given
+    ones."""
     axes = (0, 2) if are_found else ()
     statistics = _along(mean), _along(rstd)
     _backward(grad, x, *statistics, _along(weight), axes, (0, 2), of_x, of_weight, of_bias)
@@ -113,7 +114,7 @@ def _backward(
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """In the dtype that is computed in."""
+    """Cast to the dtype of the computation."""
     if x.dtype.itemsize > 2:
         return x
     return cast.widened(x) if x.dtype == np.float16 else x.astype(np.float32)

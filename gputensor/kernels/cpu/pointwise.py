@@ -1,4 +1,4 @@
-"""How a ufunc becomes the loop of one plan: bare if it can be, else wrapped for numbers and casts.
+"""Loops of plans from ufuncs: the bare ufunc if possible, otherwise wrapped for numbers and casts.
 
 Shared by the pointwise families; it knows no operator. The loops it returns take the operands
 positionally and then `out`, positionally too or by name.
@@ -38,7 +38,8 @@ def typed(
 def arithmetic(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """A ufunc whose result has the common dtype; a number beside f16 or bf16 enters as f32. Source:
+    """A ufunc whose result has the common dtype; a number with f16 or bf16 operands is an f32.
+    Source:
     aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec."""
     position = number_position(inputs)
     if position is None:
@@ -51,7 +52,7 @@ def arithmetic(
 def through_float32(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """As `arithmetic`, but with f16 and bf16 arrays computed in f32 and rounded once."""
+    """`arithmetic` with f16 and bf16 arrays computed in f32 and rounded once."""
     if common in _HALF:
         if all(i is common or isinstance(i, type) for i in inputs):
             return rounded_from_float32(ufunc, common)
@@ -65,7 +66,7 @@ _MANY = 512
 
 
 def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop:
-    """What does the same as `loop` for a large operand of 16-bit elements, or the loop itself."""
+    """A faster equivalent of `loop` for a large 16-bit operand, or `loop` itself."""
     arrays = [place for place, given in enumerate(inputs) if not isinstance(given, type)]
     if len(arrays) == 1 and numel >= table.FROM and out.itemsize <= 8:
         given = inputs[arrays[0]]
@@ -81,8 +82,8 @@ def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop
 
 
 def _has_vectors(ufunc: np.ufunc) -> bool:
-    """Whether NumPy's loop of f16 takes less than a look-up: 0.1 to 0.4 ns on a CPU with
-    AVX512-FP16, but for three functions."""
+    """True if NumPy's f16 loop is faster than a look-up: 0.1 to 0.4 ns on a CPU with AVX512-FP16,
+    except for three functions."""
     if ufunc in (np.absolute, np.arccosh, np.arcsinh, np.cos):
         return ufunc is np.absolute
     name = ufunc.__name__
@@ -169,7 +170,7 @@ def number_position(inputs: Sequence[Input]) -> int | None:
 
 
 def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
-    """A two-operand `loop` whose number at `position` is brought into the range of `common`.
+    """A two-operand `loop` whose number at `position` is wrapped to the range of `common`.
 
     Floating and complex types take Python numbers as they are; NumPy rejects integers out of range.
     """
@@ -197,8 +198,8 @@ def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
 def through_complex64(
     bind: Callable[..., Loop], op: str, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """What `bind` gives for complex64 in place of complex32, with `out` rounded once; `out` is
-    always given. Numbers are rounded to complex32 first, as PyTorch's are."""
+    """The loop of `bind` for complex64, used for complex32 with `out` rounded once; `out` is always
+    given. Numbers are rounded to complex32 first, as PyTorch's are."""
     is_common = common is complex32
     wide = [_wide(complex if is_common and isinstance(x, type) else x) for x in inputs]
     loop, result = bind(op, tuple(wide), _wide(common), _wide(out)), _wide(out).np
@@ -232,8 +233,8 @@ def computed(
     """The loop `(*inputs, *params, out)` of a function over arrays, for families that are not hot.
 
     The function gets all inputs in the common dtype, f16 and bf16 in f32, and numbers and params as
-    scalars of that dtype; it gives a new array, which is rounded once. What has no dimensions comes
-    with one, so that a ufunc's result is an array. `out` is always given, None where NumPy may
+    scalars of that dtype; it returns a new array, which is rounded once. 0-d arrays are passed with
+    one dimension, so that a ufunc's result is an array. `out` is always given; None lets NumPy
     allocate.
     """
     compute, to = (float32 if common in _HALF else common).np, common.np
@@ -248,8 +249,8 @@ def computed(
     is_direct = takes_out and out is common and to is compute
 
     def bare(count: int, numbers: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """What the loop does of `count` arrays, and then these numbers, where NumPy may allocate,
-        but for the dtype of what comes out."""
+        """The loop for `count` arrays followed by numbers, with NumPy's allocation and without the
+        final cast."""
         if enters[:count] != [None] * count:
             return loop, (*numbers, None)
         while len(enters) < count + len(numbers):
@@ -275,12 +276,13 @@ def computed(
         cast.convert_into(out, made)
         return out
 
-    loop.bare = bare  # type: ignore[attr-defined]
+    vars(loop)["bare"] = bare
     return loop
 
 
 def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
-    """What makes scalars of numbers; the last one is kept, as calls repeat their numbers."""
+    """A function that converts numbers to scalars; the last one is cached, since calls repeat
+    numbers."""
     last: tuple[Any, Any] = (None, None)
 
     def enter(x: Any) -> Any:
@@ -295,7 +297,8 @@ def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
 
 
 def entered_in(x: np.ndarray, common: np.dtype, compute: np.dtype) -> np.ndarray:
-    """An input as what is computed in; an array of another dtype is rounded to the common one."""
+    """An input in the dtype of the computation; an array of another dtype is first rounded to the
+    common dtype."""
     entered = cast.convert(x, common)
     if entered.dtype == float16.np and compute == float32.np:
         return cast.widened(entered)

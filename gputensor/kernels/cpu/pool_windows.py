@@ -1,6 +1,6 @@
-"""Windows of images: where the library runs, its loops; else array functions of native/.
+"""Windows of images: the library's loops, or array functions of native/ without the library.
 
-The functions here stand in for the library's: they do nothing and say so.
+The functions here replace the library's: they return False and do nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,17 @@ def avg_pool(
     x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
 ) -> bool:
     """Write the means of windows; divisor: 0 where it is how many elements count."""
+    return False
+
+
+def adaptive_avg_pool(x: np.ndarray, out: np.ndarray, count: int) -> bool:
+    """Write the means of as many windows as `out` has elements in its last `count` dimensions."""
+    return False
+
+
+def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> bool:
+    """Write planes, into which each element of a plane of `grad` is added at its place. Returns:
+    whether it is done; not where a place is none, whatever `out` holds then."""
     return False
 
 

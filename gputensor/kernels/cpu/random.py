@@ -1,6 +1,6 @@
 """dst[i] = a random number from Philox4x64-10.                                       family: random
 
-Order    element i, counted row-major whatever the strides, is lane i % 4 of the block with counter
+Order    element i, counted row-major for any strides, is lane i % 4 of the block with counter
          (offset + i // 4, 0, 0, 0) and key (seed mod 2^64, 0); a complex element i is the real
          elements 2i and 2i + 1. A call uses ceil(n / 4) counters. Equal bits on every device where
          no logarithm, root or angle is taken; there each device has its own last bits.
@@ -45,8 +45,15 @@ def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: flo
     _fill(dst, seed, offset, make)
 
 
+def standard(op: str, of: np.dtype) -> Callable[[np.ndarray, int, int], None]:
+    """fill(dst, seed, offset) of row-major arrays of one real dtype. op: `uniform`, of [0, 1), or
+    `normal`, of mean 0 and deviation 1."""
+    loop: Callable[..., None] = uniform if op == "uniform" else normal
+    return lambda dst, seed, offset: loop(dst, seed, offset, 0.0, 1.0)
+
+
 def normal(dst: np.ndarray, seed: int, offset: int, mean: float, std: float) -> None:
-    """Of a complex `dst` the parts have these, each."""
+    """mean and std of each part, if `dst` is complex."""
     _fill(dst, seed, offset, lambda words, of: _normals(words, of, mean, std))
 
 

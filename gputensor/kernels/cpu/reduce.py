@@ -20,12 +20,12 @@ from . import cast
 # (array, axes, dtype, out, keepdims), as np.ufunc.reduce, so that a bare one can be a loop.
 Loop = Callable[..., Any]
 
-# Additions in a row before a chain is cut: its error bound is this many halves of an ulp of the sum
-# of magnitudes, and log2 of the rest.
+# The number of consecutive additions before a chain is split: the error bound is this many half
+# ulps of the sum of magnitudes, plus log2 of the number of chains.
 CHAIN = 256
 # Elements that NumPy casts at a time, and within which it sums pairwise (np.getbufsize()).
 _BUFFER = 8192
-# NumPy's stubs know the arguments behind the array by name alone, which costs a dict a call.
+# NumPy's type stubs accept the arguments after the array only by name, which costs a dict a call.
 _add: Callable[..., Any] = np.add.reduce
 
 LOOPS: dict[str, Loop] = {
@@ -41,8 +41,8 @@ OPS = (*LOOPS, "mean", "nansum", "prod", "sum")
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
     """The loop `(array, axes, None, out, keepdims)`; `axes` None or a tuple, `out` an ndarray.
 
-    With `numel`, the elements of the input where the caller knows them, a small sum is the bare
-    ufunc. Without an `out` a full reduction gives a NumPy scalar, and others NumPy's layout.
+    With `numel`, the number of elements if known, a small sum is the bare ufunc. Without an `out` a
+    full reduction returns a NumPy scalar, and others NumPy's layout.
     """
     if given is complex32:  # any and all
         wide = bind(op, complex64, complex64, out, numel)
@@ -55,7 +55,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
         loop = bind(op, given.to_real, compute, out, numel)  # NumPy would warn at each call
         return lambda array, *args: loop(array.real, *args)
     if given.category == FLOATING and compute.category == INTEGER:
-        whole = bind(op, compute, compute, out, numel)  # C's cast says nothing of NaN
+        whole = bind(op, compute, compute, out, numel)  # C's cast is undefined for NaN
         return lambda array, *args: whole(cast.convert(array, compute.np), *args)
     if op == "mean":
         return _mean(compute.np, out.np)

@@ -50,7 +50,7 @@ def logcumsumexp(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def _log_add_exp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of complex numbers; the one of the larger real part is taken off first."""
+    """logaddexp of complex numbers; the one with the larger real part is subtracted first."""
     swaps = (a.real > b.real) | np.isnan(a)
     low, high = np.where(swaps, b, a), np.where(swaps, a, b)
     gone = np.isneginf(low.real) & np.isneginf(high.real)

@@ -1,4 +1,4 @@
-"""Where elements belong in sorted sequences.                                         family: search
+"""Indices of elements in sorted sequences.                                           family: search
 
 Shapes   sequence (n) for all, or (..., n) and x (..., m).
 """
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def places(sequence: np.ndarray, x: np.ndarray, right: bool, out_int32: bool) -> np.ndarray | None:
-    """None for what NumPy has no function for: rows, and sequences that end with NaN."""
+    """None if NumPy has no function for it: rows, and sequences that end with NaN."""
     if sequence.ndim > 1 or not sequence.size or sequence[-1] != sequence[-1]:
         return None
     found: np.ndarray = sequence.searchsorted(x, "right" if right else "left")

@@ -16,7 +16,7 @@ _FROM = 2048
 
 
 def where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
-    """`np.where(condition, a, b)`, written to `out` where there is one, whose dtype it must have.
+    """`np.where(condition, a, b)`, written to `out` if given, which must have its dtype.
 
     The condition is an array of bool. `out` may be `a` or `b`.
     """
@@ -37,7 +37,7 @@ def where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
 
 
 def zeroed(condition: Any, x: np.ndarray) -> Any:
-    """Zeros where the condition, an array of bool, holds, and `x` elsewhere."""
+    """Zeros where the bool array `condition` is true, and `x` elsewhere."""
     lane = _LANES.get(x.itemsize)
     if condition.size < _FROM or lane is None:
         return np.where(condition, x.dtype.type(0), x)
@@ -59,7 +59,7 @@ def negative(x: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Any:
 
 
 def signed(made: np.ndarray, x: np.ndarray) -> Any:
-    """`made`, whose elements have the signs of `x` but for zeros, with the signs of those too."""
+    """`made` with the signs of `x` also for its zeros."""
     lane = _LANES[x.itemsize]
     bits = np.bitwise_and(x.view(lane), np.iinfo(lane).min)
     return np.bitwise_or(bits, made.view(lane), bits).view(x.dtype)

@@ -39,7 +39,7 @@ def log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: n
 
 
 def _rows(x: np.ndarray) -> np.ndarray:
-    """In the dtype that is computed in; a 0-d operand as a row of one element."""
+    """Cast to the dtype of the computation; a 0-d operand becomes a row of one element."""
     return np.atleast_1d(wide(x))
 
 

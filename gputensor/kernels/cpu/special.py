@@ -30,7 +30,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     function = LOOPS[op]
 
     def in_their_order(*given: Any) -> Any:
-        """NumPy's `where` gives rows; what the loop allocates lies as the inputs do."""
+        """NumPy's `where` returns row-major arrays; the loop's own allocation has the inputs'
+        layout."""
         made = np.asarray(function(*given))
         if made.ndim < 2:
             return made
@@ -60,7 +61,7 @@ def _airy_ai(x: Any) -> Any:
     return where(np.isfinite(x), _airy(x)[0], np.nan)
 
 
-# What is rare, poles and infinities, has passes of its own, which are left out where there is none.
+# Poles and infinities are rare and handled in separate passes, skipped if there are none.
 
 
 def _digamma(x: Any) -> Any:
@@ -77,8 +78,8 @@ def _lgamma(x: Any) -> Any:
 
 
 def _igammac(a: Any, x: Any) -> Any:
-    """What igamma leaves, where the difference has the bits: SciPy's own sums a series for the
-    logarithm of gamma there, which takes a microsecond."""
+    """1 - igamma, where the difference is accurate: SciPy's gammaincc sums a series there, which
+    takes a microsecond."""
     from scipy import special
 
     a, x = np.broadcast_arrays(a, x)
@@ -162,9 +163,10 @@ def _times_log(log: Any) -> Callable[..., Any]:
 def _polynomial(
     first: Callable[[Any], Any], step: Step, is_shifted: bool = False
 ) -> Callable[..., Any]:
-    """p_n(x), n being cut to a whole number; 0 of negative n and infinite n, NaN beyond _HIGHEST.
+    """p_n(x), with n truncated to a whole number; 0 for negative and infinite n, NaN beyond
+    _HIGHEST.
 
-    p_0 is 1, p_1 is `first`. In f64, as on CUDA: beside a zero little is left of f32.
+    p_0 is 1, p_1 is `first`. Computed in f64, as on CUDA: near a zero f32 loses its digits.
     """
 
     def of(x: Any, n: Any) -> Any:

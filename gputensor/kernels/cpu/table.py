@@ -1,7 +1,7 @@
-"""Functions of one 16-bit array by a table of all their answers.
+"""Functions of one 16-bit array by a table of all results.
 
 NumPy and ml_dtypes cast f16 and bf16 one element at a time, 3 ns a result at least; a look-up takes
-0.6 ns whatever the function, and the table of 65,536 answers costs as much as so many elements.
+0.6 ns for any function, and the table costs as much as computing 65,536 elements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 def looked_up(loop: Loop, place: int, given: np.dtype, result: np.dtype) -> Loop:
     """`loop(*values, out)`, whose one array is `values[place]`, of dtype `given`.
 
-    The table of the last numbers beside the array is kept.
+    The table for the last numeric arguments is cached.
     """
     lane = _UNSIGNED[result.itemsize]
     kept: dict[Any, np.ndarray] = {}

@@ -29,19 +29,20 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    share = weight - (~near).astype(weight.dtype)  # of what is nearer the end, below 0
+    share = weight - (~near).astype(weight.dtype)  # relative to the nearer end, negative
     return where(near, start, end) + share * length
 
 
 def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
-    """Of complex numbers each part; the scalars are real."""
+    """Apply to each part of complex numbers; the scalars are real."""
     if np.isfinite(x).all():
         return x.copy("K")
     return np.nan_to_num(x, nan=nan.real, posinf=high.real, neginf=low.real)
 
 
 def _is_one(value: Any) -> bool:
-    """True of what a product may leave out; of complex numbers it makes NaN of infinities."""
+    """True for a factor of 1, which may be left out; with complex numbers it would make NaN of
+    infinities."""
     return bool(value == 1) and value.dtype.kind != "c"
 
 

@@ -25,7 +25,7 @@ def lower(x: np.ndarray, out: np.ndarray, shift: int) -> None:
 
 
 def upper(x: np.ndarray, out: np.ndarray, shift: int) -> None:
-    """Keeps what stands from place r + shift on in row r."""
+    """Keep the elements from index r + shift on in row r."""
     (rows, columns), zero = x.shape[-2:], np.zeros((), x.dtype)
     first = min(max(1 - shift, 0), rows)
     last = min(max(columns - shift, first), rows)

@@ -76,7 +76,7 @@ def _is_positive_infinity(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """NumPy's of complex numbers loses what exp has of infinities, NaN and zeros."""
+    """NumPy's complex expm1 handles infinities, NaN and zeros differently from exp."""
     found = np.expm1(x, out)
     if x.dtype.kind == "c":
         is_special = ~np.isfinite(x) | (x == 0)
@@ -188,7 +188,7 @@ _negative = _around_stride_fault(np.negative)
 
 
 def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """What conjugation is for real numbers."""
+    """Conjugation of real numbers."""
     if out is None:
         return x.copy("K")
     np.copyto(out, x)
@@ -196,7 +196,7 @@ def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 
 def _always(answer: bool) -> Loop:
-    """What a question about infinities and NaN is told of integers; `out` may be of any dtype."""
+    """The constant result of isnan and similar for integers; `out` may have any dtype."""
 
     def loop(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
@@ -260,7 +260,7 @@ OPS = (*LOOPS, "relu")
 _OF_INTEGERS = {
     "isfinite": True, "isinf": False, "isnan": False, "isneginf": False, "isposinf": False,
 }  # fmt: skip
-# Loops that copy what is below a category.
+# Loops that copy operands below a category.
 _COPIES = {
     "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
     "sgn": INTEGER, "sign": INTEGER, "trunc": FLOATING,

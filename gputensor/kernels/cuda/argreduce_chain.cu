@@ -11,17 +11,7 @@
 #ifndef OP
 #define OP argmax
 #endif
-#ifndef CHAIN
-#define CHAIN chain_functor
-#endif
-#ifndef TYPES
-#define TYPES f32, f32
-#endif
-#ifndef NUMBERS
-#define NUMBERS 1
-#endif
-#include "defaults.cuh"
-#include "operand_defines.cuh"
+#include "chain_head.cuh"
 
 // argreduce_chain_launch.py packs it. data: indices; values, or null; indices to look at, or null;
 // inputs. along_bytes: from one element of a row to the next.
@@ -34,12 +24,6 @@ struct argreduce_chain_params {
   dimension<2 + inputs> dim[DIMS];
 };
 
-struct searched_body {
-  const argreduce_chain_params& p;
-  template <int J, class T> DEVICE T read(T x) const { return x; }
-  template <class... X> DEVICE auto of(X... x) const { return op::CHAIN::of(p.value, x...); }
-};
-
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 argreduce_chain(const __grid_constant__ argreduce_chain_params p) {
   constexpr int N = operands::count;
@@ -48,7 +32,7 @@ argreduce_chain(const __grid_constant__ argreduce_chain_params p) {
   const argreduce_place at = argreduce_locate(p.walk);
   i64 offset[1 + N] = {};
   argreduce_begin(p.walk, p.dim, at.row, offset);
-  const searched_body body{p};
+  const chain_body<op::CHAIN, argreduce_chain_params> body{p};
   const auto read = [&](i64 i) {
     const i64 inner[N] = {};
     all_inputs<operands, 1, 1> one;

@@ -1,6 +1,6 @@
-"""Launches of chains whose extremes are looked for: one kernel that computes what it compares.
+"""Launches of chains that end in argmax, argmin, max or min: one kernel computes and compares.
 
-How rows are shared and cut is argreduce_launch.py's.
+argreduce_launch.py divides rows among threads and segments.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ENTRY = "argreduce_chain"
 
 
 class ChainArgReduce:
-    """The launch, and the one over its segments' indices, where there are several.
+    """The launch, and a second launch over the segments' indices, if there are several segments.
 
-    plain: the search among what the chain gives. walks: strides in bytes of the indices, the values
-    and the inputs over the rows; along: of the inputs from one element of a row to the next.
+    plain: the search over the chain's result. walks: strides in bytes of the indices, the values
+    and the inputs over the rows; along: strides of the inputs along a row.
     """
 
     __slots__ = ("plain", "first", "last")
@@ -75,8 +75,8 @@ def bind(
     plain: Any, body: Body, packing: list[Packer], shape: Sizes, n_reduced: int,
     strides: list[Sizes],
 ) -> ChainArgReduce | None:  # fmt: skip
-    """See ChainArgReduce; None where one kernel cannot take so many operands. strides: of indices,
-    values and inputs over `shape`, of which the first n_reduced dimensions are searched."""
+    """See ChainArgReduce; None if one kernel cannot take all operands. strides: of indices, values
+    and inputs over `shape`, whose first n_reduced dimensions are searched."""
     if type(plain) is not ArgReduce or n_reduced > 1:
         return None
     kept, count, dims = shape[n_reduced:], len(strides), variants.FEW_DIMS

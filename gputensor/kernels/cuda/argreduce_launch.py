@@ -14,8 +14,8 @@ from .division import divider
 from .launch import THREADS, Operands
 from .softmax_launch import ADJACENT, PER_LANE, bits_for
 
-# Elements of a row that are worth a segment of their own, and blocks that fill every GPU, as
-# reduce_launch's do.
+# The minimum elements of a segment of a row, and the number of blocks that fills any GPU, as in
+# reduce_launch.
 _PER_SEGMENT = 1 << 14
 _BLOCKS = 1024
 _HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
@@ -24,8 +24,8 @@ _HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
 def bind(family: str, op: str, layout: Any) -> Any:
     """callable(device_index, pointers) over the plan of a reduction of one dimension.
 
-    Pointers: the indices, as the plan's output lies; of max and min the values, in the same order;
-    in.
+    Pointers: the indices, in the plan's output layout; for max and min the values, in the same
+    order; the input.
     """
     n = layout.n_reduced
     strides: list[Sizes] = [s or () for s in layout.stride_bytes]
@@ -43,7 +43,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def _values(indices: Sizes, types: Any) -> Sizes:
-    """Strides of the values that lie in the order of the indices."""
+    """Strides of the values, in the order of the indices."""
     to, of = types
     return tuple([by // to.itemsize * of.itemsize for by in indices])
 
@@ -81,7 +81,7 @@ class ArgReduce:
         if self.segments == 1:
             self._launch(device_index, out, values, x, 0, self.count, self.count, 1)
             return
-        # Dropped when this returns: memory comes back to its own stream only, behind the launches.
+        # Dropped on return: the memory is reused only on its own stream, after the launches.
         workspace = runtime.cuda().allocate(self.rows * self.segments * 8, device_index)
         parts, segments = workspace.ptr, self.segments
         self._launch(device_index, parts, 0, x, 0, self.count, self.per_segment, segments)
@@ -104,7 +104,7 @@ class ArgReduce:
 
 
 def walk_of(of: ArgReduce, count: int, per_segment: int, segments: int) -> bytes:
-    """`argreduce_walk` of a launch over so many elements of each row."""
+    """`argreduce_walk` of a launch over this number of elements of each row."""
     return _WALK(
         of.rows, count, per_segment, of.lane_bits, of.slot_bits, of.is_adjacent, segments > 1,
         of.ndim, *divider(segments),

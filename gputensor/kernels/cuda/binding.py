@@ -1,8 +1,8 @@
-"""From a family, an op and a layout to what launches it: the one way into the CUDA kernels.
+"""Binding of a family, an op and a layout to a launch; all CUDA kernels are called through it.
 
 A layout is an iterator Plan, or anything with `shape` and `stride_bytes` (coalesced, index 0
 fastest, None for an operand that is a number), `dtypes` (outputs first) and `common_dtype`.
-A family's launch arithmetic is imported when it is first bound.
+A family's launch arithmetic is imported at its first binding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...core import errors
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """What runs `op` over `layout`: callable(device_index, operands, scalars=()).
+    """Bind `op` to `layout`: callable(device_index, operands, scalars=()).
 
     operands: a pointer each, outputs first; a Python number where stride_bytes is None.
     scalars: add, sub (alpha) · threshold_backward (threshold) · nll_loss (ignore_index) ·
@@ -26,8 +26,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
     random (seed, counter of the first element, the distribution's two parameters).
     copy also has op "pack": operands (dst, src, scale, bias), the last two each a pointer to f32 or
     up to 16 numbers, one a channel; stride_bytes[2] is the stride of a table of f32 by channel.
-    range and random count a layout's elements with dimension 0 fastest, so theirs must not have
-    been reordered: for `eye` dimension 0 is the column.
+    range and random number a layout's elements with dimension 0 fastest, so their layouts must not
+    be reordered: for `eye` dimension 0 is the column.
     """
     bind_op = getattr(launches(family, op), "bind", None)
     if bind_op is None:
@@ -37,7 +37,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 @cache
 def launches(family: str, op: str = "") -> ModuleType:
-    """The launch arithmetic of a family: `<family>_launch.py`, or what pointwise families share."""
+    """The launch arithmetic of a family: `<family>_launch.py`, or that of pointwise families."""
     if family not in LOOPS:
         raise errors.no_stub(family, op, "cuda")
     own = f"{family}_launch"

@@ -20,29 +20,13 @@ struct chain {
 #ifndef OP
 #define OP chain
 #endif
-#ifndef TYPES
-#define TYPES f32, f32
-#endif
-#ifndef NUMBERS
-#define NUMBERS 1
-#endif
-#include "defaults.cuh"
-#include "operand_defines.cuh"
-
-template <class P> struct chain_body {
-  const P& p;
-  template <int J, class T> DEVICE T read(T x) const { return x; }
-  template <int J, class F = op::OP> DEVICE auto drawn(u64 block, int lane) const {
-    return F::template drawn<J>(p.value, block, lane);
-  }
-  template <class... X> DEVICE auto of(X... x) const { return op::OP::of(p.value, x...); }
-};
+#include "chain_head.cuh"
 
 #if HAS_LAYOUT(STRIDED)
 typedef chain_params<operands::count, NUMBERS, DIMS> strided_call;
 extern "C" __global__ void __launch_bounds__(THREADS)
 chain_strided(const __grid_constant__ strided_call p) {
-  walk_strided<operands>(p, chain_body<strided_call>{p});
+  walk_strided<operands>(p, chain_body<op::OP, strided_call>{p});
 }
 #endif
 
@@ -50,7 +34,7 @@ chain_strided(const __grid_constant__ strided_call p) {
 typedef rows_params<operands::count, NUMBERS, DIMS> rows_call;
 extern "C" __global__ void __launch_bounds__(THREADS)
 chain_rows(const __grid_constant__ rows_call p) {
-  walk_rows<operands>(p, chain_body<rows_call>{p});
+  walk_rows<operands>(p, chain_body<op::OP, rows_call>{p});
 }
 #endif
 
@@ -59,6 +43,6 @@ typedef turned_params<operands::count, NUMBERS, DIMS> turned_call;
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 chain_turned(const __grid_constant__ turned_call p) {
   __shared__ uint4 shared[TILE_CELLS<operands>];
-  walk_tiles<operands>(p, chain_body<turned_call>{p}, shared);
+  walk_tiles<operands>(p, chain_body<op::OP, turned_call>{p}, shared);
 }
 #endif

@@ -1,7 +1,7 @@
 """Launches of chains: many operators on one layout as one kernel.
 
-A layout is planned as that of an operator (pointwise_plan.py), but for the number of outputs and
-inputs; operands are tensors alone, as numbers are scalars of the call.
+A layout is planned as an operator's (pointwise_plan.py), with any number of outputs and inputs;
+operands are only tensors, since numbers are scalars of the call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import (
 )  # fmt: skip
 from .chain_source import Body, Step
 
-# What a kernel of any GPU may be given.
+# The limit of a kernel's parameters on any GPU.
 MAX_PARAMS_BYTES = 4096
 
 # (slot, ~index into the scalars of the call, packer); see launch.Launch.
@@ -25,8 +25,8 @@ Packer = tuple[int, int, Any]
 
 
 def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
-    """How the slots of a step are filled: as those of its operator alone. sources: of each slot,
-    in the order of the step's numbers, the scalar of the call that it takes."""
+    """Packers of a step's slots, as for its operator alone. sources: the call's scalar for each
+    slot, in the order of the step's numbers."""
     if step.family in ("copy", "softmax"):
         return []
     slots = [~n for n in step.inputs if n < 0] + list(step.scalars)
@@ -39,7 +39,7 @@ def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
 
 
 def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
-    """The same of random numbers; source: the call's (seed, counter, first, second)."""
+    """Packers of random numbers; source: the call's (seed, counter, first, second)."""
     pair = random_launch.packer(op)
     return [
         (slot, ~source, lambda stream: numbers.pair(stream[0], stream[1])),
@@ -48,8 +48,8 @@ def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
 
 
 def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
-    """What runs a chain over a layout: callable(device_index, pointers, scalars); None where its
-    parameters are too long. layout: as pointwise_launch takes it, without numbers."""
+    """Bind a chain to a layout: callable(device_index, pointers, scalars); None if its parameters
+    are too long. layout: as in pointwise_launch, without numbers."""
     shape, strides = layout.shape or (1,), [s or (0,) for s in layout.stride_bytes]
     if launch.product(shape) == 0:
         return launch.EmptyLaunch()
@@ -108,6 +108,6 @@ def _strided(
 
 
 def _params_bytes(operands: int, values: int) -> int:
-    """Of the longest parameters."""
+    """The size of the longest parameters."""
     dims = variants.FEW_DIMS * (16 + 8 * operands)
     return 8 * operands + 16 * values + 24 * operands + 64 + dims

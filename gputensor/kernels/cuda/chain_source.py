@@ -1,10 +1,9 @@
-"""The text of a chain: CUDA C that calls the functors of its operators, one after the other.
+"""The source of a chain: CUDA C that calls its operators' functors one after the other.
 
-An operator's functor is the one in its family's `.cu`; nothing here says what an operator means. A
-value is kept in the type in which the operator alone would have stored it, so that f16 is rounded
-after each, and what stands beside the tensors travels with the parameters: a chain whose numbers
-change is the same text. Numbers need a slot for each time that they are used, as an operator reads
-its own in the type that it computes in.
+Functors are those of the family's `.cu`; operators are not implemented here. A value has the type
+in which the operator alone would store it, so that f16 is rounded after each operator. Numbers are
+kernel parameters: a chain with other numbers has the same source. A number has a slot for each use,
+since each operator reads it in its own computation type.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from typing import NamedTuple
 from ...core.dtype import dtype
 from . import module, variants
 
-# Those whose operators are functors of elements. copy's only casts, so it needs none.
+# Families whose operators are functors of elements. copy only casts, so it needs none.
 FAMILIES = frozenset(
     ("unary", "binary", "comparison", "where", "ternary", "activation", "special", "criterion",
      "copy")
 )  # fmt: skip
 NAME = "chain_functor"
 EPILOGUE = "chain_epilogue"
-# A copy's op: of numbers that are known to be within the result's range.
+# A copy's op for numbers known to be within the result's range.
 BOUNDED = "bounded"
 
 
 class Step(NamedTuple):
     """An operator of a chain.
 
-    common: the dtype to compute in; out: of its value. inputs: values by their number, a chain's
-    inputs first, then what its steps give; ~slot for a number. scalars: slots of what stands behind
-    the inputs. name: for the reader of the text.
+    common: the dtype of the computation; out: of its value. inputs: values by number, the chain's
+    inputs first, then the steps' results; ~slot for a number. scalars: slots of the arguments after
+    the inputs. name: a comment for readers.
     """
 
     family: str
@@ -43,8 +42,8 @@ class Step(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Random numbers in the place of an input. op: the functor of random.cu; slot: of seed and
-    counter, which the distribution's parameters follow."""
+    """Random numbers used as an input. op: the functor of random.cu; slot: of seed and counter,
+    followed by the distribution's parameters."""
 
     op: str
     of: dtype
@@ -53,8 +52,8 @@ class Drawn(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What a chain computes, whatever its layout. inputs: dtypes; stores: the values that are
-    kept, in the order of the outputs; drawn: the last of the inputs."""
+    """A chain's computation, independent of its layout. inputs: dtypes; stores: the stored values,
+    in the order of the outputs; drawn: random numbers, the last inputs."""
 
     inputs: tuple[dtype, ...]
     steps: tuple[Step, ...]
@@ -63,21 +62,21 @@ class Body(NamedTuple):
 
     @property
     def dtypes(self) -> tuple[dtype, ...]:
-        """Of the operands, outputs first."""
+        """Dtypes of the operands, outputs first."""
         values = (*self.inputs, *[step.out for step in self.steps])
         return (*[values[n] for n in self.stores], *self.inputs)
 
 
 def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> str:
-    """Everything that is compiled for a chain: by the kernels of `file`, which also needs what
-    stands before the bodies of `families`."""
+    """The full source of a chain with the kernels of `file`, which also needs the parts before the
+    bodies of `families`."""
     of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
     heads = ["random"] if body.drawn else []
     return module.composed([*heads, *sorted(of), *families], functor(body), file)
 
 
 def functor(body: Body, name: str = NAME) -> str:
-    """The struct that stands for the chain where an operator's functor would."""
+    """The chain as a struct in place of an operator's functor."""
     types = [variants.storage(d) for d in body.inputs]
     count = len(types)
 
@@ -111,8 +110,8 @@ def functor(body: Body, name: str = NAME) -> str:
 
 
 def epilogue(body: Body) -> str:
-    """The struct that takes a reduction's result, the body's first input, on from there: loads of
-    its other inputs and stores of its outputs, whose addresses come in this order."""
+    """The struct that continues with a reduction's result, the body's first input: it loads the
+    other inputs and stores the outputs, with addresses in this order."""
     name = f"{EPILOGUE}_functor"
     given, *inputs = [variants.storage(d) for d in body.inputs]
     outputs = [variants.storage(d) for d in body.dtypes[: len(body.stores)]]
@@ -129,7 +128,7 @@ def epilogue(body: Body) -> str:
 
 
 def _drawing(made: Drawn, j: int) -> list[str]:
-    """What reads input j."""
+    """The expression that reads input j."""
     of, word, slot = variants.storage(made.of), variants.random_scalar(made.of), made.slot
     bits = f"random_block(n[{slot}].low, n[{slot}].high, block)"
     call = f"{made.op}::of<{word}>({bits}, lane, n[{slot + 1}])"
@@ -148,7 +147,7 @@ def _call(step: Step, value: object) -> str:
     if step.family == "copy":
         x = value(step.inputs[0])
         return f"({out}){x}" if step.op == BOUNDED else f"cast<{out}>({x})"
-    if step.family == "softmax":  # of an element, and what rows_chain.cu has found of its row
+    if step.family == "softmax":  # of an element, and the results of rows_chain.cu for its row
         of = ", ".join(map(value, step.inputs))
         return f"softmax_element<{step.op}>({of})"
     given = []

@@ -1,6 +1,6 @@
-"""A layout copy in words and figures: its walk, the kernel that it gets, and why.
+"""Explanation of a layout copy: its walk, its kernel, and the reasons.
 
-Everything said is read off the very plan that a launch packs; nothing is decided here.
+Everything is read from the plan that a launch uses; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """What `explain` found. walk, plan: of the first launch, which stands for all. str() draws it.
+    """The result of `explain`. walk, plan: of the first launch, representing all. str() draws it.
 
-    gpu: what the plan is for."""
+    gpu: the GPU that the plan is for."""
 
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 
@@ -134,7 +134,7 @@ class Explanation:
         return f"{launch.entry}: {blocks} of {launch.block[0]} threads{again}"
 
     def moved(self) -> str:
-        """Bytes, and what memory makes of them."""
+        """Bytes requested, and bytes of the touched sectors."""
         traffic = self.traffic
         return (
             f"{traffic.read} B read and {traffic.written} B written, {traffic.sector_bytes} B in "
@@ -162,7 +162,7 @@ class Explanation:
         return "\n".join(line.rstrip() for line in lines)
 
     def _box(self) -> list[int]:
-        """How much of each dimension is moved at once: by a tile, a row, or a thread in between."""
+        """The extent of each dimension that is moved at once: by a tile, a row, or a thread."""
         plan, walk = self.plan, self.walk
         assert walk is not None
         parts = {"row": {0: walk.sizes[0] if walk.sizes else 1}}
@@ -176,7 +176,7 @@ class Explanation:
         return [min(n, of.get(d, 1)) for d, n in enumerate(walk.sizes)]
 
     def _marks(self) -> dict[int, str]:
-        """What the plan makes of each dimension."""
+        """The role of each dimension in the plan."""
         plan, walk = self.plan, self.walk
         assert walk is not None
         if plan.kernel == "row":

@@ -1,8 +1,7 @@
-"""Launches of layout copies: a plan of copy_plan.py to entry, defines, grid and parameter bytes.
+"""Launches of layout copies: entry, defines, grid and parameter bytes from a plan of copy_plan.py.
 
-`bind` takes a layout and gives what copies it between any addresses: a launch for each device and
-each pair of alignments, made when it first comes up. Copies too small to gain from a plan keep
-their one launch.
+`bind` returns a copy of a layout between any addresses, with a launch for each device and each pair
+of alignments, made on first use. Copies too small to gain from a plan have a single launch.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Layout:
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """What copies a layout, or scales on the way (op "pack"): see binding.bind."""
+    """Bind a copy of a layout, with scaling for op "pack": see binding.bind."""
     numel = launch.product(layout.shape)
     if numel == 0:
         return launch.EmptyLaunch()
@@ -74,7 +73,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Copy:
-    """A copy between any addresses: what launches it, by device and by their low four bits."""
+    """A copy between any addresses, with its launches by device and by the addresses' low four
+    bits."""
 
     __slots__ = ("op", "layout", "launches")
     op: str
@@ -96,7 +96,7 @@ class Copy:
         return made
 
     def planned(self, gpu: Limits, dst_low: int = 0, src_low: int = 0) -> Any:
-        """The same for a GPU that need not be there."""
+        """The launch for a GPU that may be absent."""
         walk = normalise(self.layout, dst_low, src_low)
         parts, dtypes = list(pieces(walk, launch.MAX_NUMEL)), self.layout.dtypes
         made = [launch_of(part, copy_plan.choose(part, gpu), dtypes, gpu) for part in parts]
@@ -117,9 +117,8 @@ class Several:
 
 
 class CopyLaunch:
-    """One kernel over one walk. tail: its parameters behind the pointers. counted_shared_bytes: of
-    a
-    multiprocessor, where the plan counts on so many blocks of it to run at once."""
+    """One kernel over one walk. tail: its parameters after the pointers. counted_shared_bytes: per
+    multiprocessor, if the plan assumes a number of resident blocks."""
 
     __slots__ = (
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",
@@ -190,12 +189,12 @@ def _scaling(scale: Any, bias: Any, last: int) -> bytes:
 def launch_of(
     walk: Walk, plan: copy_plan.Plan, dtypes: tuple[dtype, ...], gpu: Limits
 ) -> CopyLaunch:
-    """The launch of a plan. dtypes: of dst and src, for casts. gpu: what it was made for."""
+    """The launch of a plan. dtypes: of dst and src, for casts. gpu: the plan's GPU."""
     return _MAKERS[type(plan)](walk, plan, dtypes, gpu)
 
 
 def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
-    """SRC and DST: words of equal types, else the types themselves."""
+    """SRC and DST: words for equal types, otherwise the types themselves."""
     if not walk.is_cast:
         word = variants.WORDS[walk.dst_bytes]
         return {"SRC": word, "DST": word}
@@ -304,7 +303,7 @@ def _tile(walk: Walk, plan: Tile, dtypes: tuple[dtype, ...], gpu: Limits) -> Cop
         "TILE_COLUMNS": plan.columns, "BLOCK": plan.threads, "GROUP": group, "SCALED": scaled,
         "DIMS": bound,
     }  # fmt: skip
-    shared_bytes = plan.rows * plan.columns * walk.dst_bytes  # static: the launch asks for none
+    shared_bytes = plan.rows * plan.columns * walk.dst_bytes  # static: the launch requests none
     return CopyLaunch(
         walk, plan, "copy_tile", "copy_tile", defines, blocks, plan.threads, tail,
         counted_shared_bytes=plan.resident * (shared_bytes + gpu.reserved_shared_bytes),

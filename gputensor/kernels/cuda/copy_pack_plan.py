@@ -20,9 +20,10 @@ _WARP, _ROW_BYTES = 32, 128  # lanes, and bytes of all banks once
 
 class Pack:
     """chunks: the tile's extent per dimension. run_in: src's dimensions, its fastest first;
-    rows_in: those of dst's run besides; likewise for dst. cut_out, cut_in: the dimensions of dst's
-    and src's run that are cut, or None. load, store: elements of an access; is_wide: which row of
-    copy_score's tables. blocks, per_block: of tiles. resident: blocks of a multiprocessor."""
+    rows_in: the other dimensions of dst's run; run_out, rows_out: the same for dst. cut_out,
+    cut_in: the cut dimensions of dst's and src's run, or None. load, store: elements of an access;
+    is_wide: the row of copy_score's tables. blocks, per_block: of tiles. resident: blocks per
+    multiprocessor."""
 
     __slots__ = (
         "chunks", "run_in", "rows_in", "run_out", "rows_out", "cut_out", "cut_in", "load", "store",
@@ -83,7 +84,7 @@ def pack(walk: Walk, gpu: Limits) -> Pack | None:
 def _best(
     walk: Walk, gpu: Limits, runs: tuple[list[int], list[int]], useful: float, halved: int
 ) -> Pack | None:
-    """The best tile where a thread's elements are halved so many times."""
+    """The best tile after halving a thread's elements this number of times."""
     best, seen = None, set()
     for out_bytes in score.PACK_RUNS_BYTES:
         for each, threads in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
@@ -125,7 +126,8 @@ def _dense(strides: list[int], itemsize: int, sizes: list[int]) -> list[int]:
 
 
 def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room: int) -> list[int]:
-    """Widen a box along a run to about so many elements, within `room`; the run's dimensions."""
+    """Widen a box along a run to about this number of elements, within `room`; return the run's
+    dimensions."""
     run, volume = 1, size_of(chunks, range(len(chunks)))
     for number, d in enumerate(dims):
         n, have = walk.sizes[d], chunks[d]
@@ -180,7 +182,7 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
         outside = [s for d, s in enumerate(strides) if d not in run]
         access = access_bytes(low, outside)
         whole = size_of(of.chunks, run[:-1])
-        # what is left of a run at an end must be whole accesses too
+        # the remainder of a run must consist of whole accesses too
         access = min(access, access_bytes(0, [whole * of.chunks[run[-1]] * size]))
         access = min(access, access_bytes(0, [whole * walk.sizes[run[-1]] * size]))
         widest, word = 16 // walk.item, max(1, 4 // walk.item)
@@ -195,7 +197,7 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
 
 
 def table_bytes(of: Pack, run_entries: int) -> int:
-    """Of the tables that a block makes before its first tile."""
+    """Bytes of the tables that a block computes before its first tile."""
     rows_in, rows_out = size_of(of.chunks, of.rows_in), size_of(of.chunks, of.rows_out)
     return 4 * (rows_in + 2 * rows_out + run_entries)
 
@@ -223,11 +225,10 @@ def _fits(walk: Walk, of: Pack) -> bool:
 
 
 def outer(walk: Walk, of: Pack) -> list[int]:
-    """Dimensions with several tiles, besides the two that are cut; those that come first are walked
-    first.
+    """Dimensions with several tiles, other than the two cut ones, in the order of the walk.
 
-    In dst's order, but for those whose step leaves a page of either side: they come last, so that
-    tiles that run together share pages.
+    In dst's order, except that dimensions whose step leaves a page of either side come last, so
+    that concurrent tiles share pages.
     """
     found = [
         d for d, n in enumerate(walk.sizes) if of.chunks[d] < n and d not in (of.cut_out, of.cut_in)
@@ -244,7 +245,7 @@ def tiles(walk: Walk, of: Pack) -> int:
 
 
 def buffer_bytes(walk: Walk, of: Pack) -> int:
-    """Of one tile in shared memory, of which a block has two."""
+    """Bytes of one tile in shared memory; a block has two."""
     capacity = of.each * of.threads
     padded = capacity + (capacity >> of.pad_shift) * of.pad
     return -(-padded * walk.dst_bytes // 16) * 16
@@ -254,7 +255,7 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
     of.min_run_bytes = min(out_bytes, in_bytes)
-    # What is loaded beyond a short run of src is in the cache for its neighbour.
+    # Bytes loaded beyond a short run of src are in the cache for its neighbour.
     of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
@@ -297,7 +298,7 @@ def _deal(walk: Walk, gpu: Limits, of: Pack) -> None:
 
 
 def positions(walk: Walk, of: Pack, count: int) -> list[int]:
-    """Where in a tile, in elements, the first `count` elements in dst's order lie."""
+    """The positions in a tile, in elements, of the first `count` elements in dst's order."""
     place = {}
     step = 1
     for d in (*of.run_in, *of.rows_in):
@@ -312,7 +313,8 @@ def positions(walk: Walk, of: Pack, count: int) -> list[int]:
 
 
 def conflicts(addresses: list[int], itemsize: int) -> int:
-    """The most passes that a part of a warp takes: 32 lanes up to four bytes, else 128 bytes."""
+    """The maximum passes of a part of a warp: 32 lanes up to four bytes each, otherwise 128
+    bytes."""
     width = max(itemsize, 4)
     banks: dict[int, set[int]] = {}
     for address in addresses[: _ROW_BYTES // width]:

@@ -1,11 +1,12 @@
-"""Which kernel copies a walk, with which accesses and tiles: `choose`, in integers alone.
+"""The choice of the kernel, accesses and tiles for a copy's walk: `choose`, in integers.
 
-The order of the questions is `facts`' selection: dense or tiny, broadcast, one common direction,
-two directions, and what is left. A kernel's own choices are by `copy_score.score`, for the GPU that
-`gpu` gives the limits of. Each plan says all that its launch needs; `copy_launch.py` packs it.
+The cases, in order: dense or tiny, broadcast, one common direction, two directions, and all others.
+A kernel's parameters are chosen by `copy_score.score` for the limits `gpu`. Each plan has
+everything that its launch needs; `copy_launch.py` packs it.
 
-Note [Directions] x is dst's fastest dimension, y the one that src is read along: where src is
-dense, else its smallest step of at most NEAR_STEPS elements. Equal, they are a row; two, a tile.
+Note [Directions] x is dst's fastest dimension, y the dimension along which src is read: src's dense
+one, or its smallest stride of at most NEAR_STEPS elements. Equal x and y make a row, different ones
+a tile.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def direction(walk: Walk) -> int | None:
 
 
 def _scattered(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
-    """src is read along nothing: a tile still gathers what its sectors share."""
+    """src has no direction: a tile still combines reads of shared sectors."""
     moving = [k for k, s in enumerate(walk.src) if s]
     y = min(moving, key=lambda k: abs(walk.src[k]))
     if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:
@@ -200,7 +201,7 @@ def row(walk: Walk, step: int) -> Row | None:
     size, n = walk.item, walk.sizes[0]
     vector = 16 // size
     to = access_bytes(walk.dst_low, walk.dst[1:])
-    # A row read backwards begins behind its first element.
+    # A row read backwards begins after its first element.
     at = (walk.src_low + walk.src_bytes) & 15 if step < 0 else walk.src_low
     of = access_bytes(at, walk.src[1:]) if step else 16
     while vector > 1 and (
@@ -220,7 +221,7 @@ def row(walk: Walk, step: int) -> Row | None:
 
 
 def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
-    """Along what the channel changes, for the kernels' SCALED."""
+    """The dimension of the channels, for the kernels' SCALED."""
     if walk.channel is None:
         return UNSCALED
     if walk.channel[row_dim]:
@@ -301,13 +302,13 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
 
 
 def _square_rows(size_to: int, columns: int) -> int:
-    """Rows of a square of so many columns: a chunk of 16 bytes of dst, or half of one."""
+    """Rows of a square with this number of columns: a chunk of 16 bytes of dst, or half of one."""
     return 8 if size_to == 1 and columns == 16 else 16 // size_to
 
 
 def _tile_threads(walk: Walk, of: Tile) -> int:
-    """Threads of a block, so that each has whole squares; 0 if that tile does not do. Eight squares
-    in a row are what the order of chunks in shared memory keeps free of conflicts."""
+    """Threads of a block, so that each has whole squares; 0 if the tile is unsuitable. The order of
+    chunks in shared memory avoids conflicts for eight squares in a row."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     wide = of.load or 4 // size_of
     tall = _square_rows(size_to, wide)

@@ -1,9 +1,7 @@
-"""Every number that decides which copy kernel runs, and how: to be fitted anew by one sweep on a
-GPU.
+"""Constants that decide which copy kernel runs and how; one sweep on a GPU can fit them again.
 
-What is counted is said beside it, the rest are estimates that were never measured. What a device
-has comes from its own attributes (runtime/device_limits.py). `copy_plan.py` reads these numbers;
-nothing else does, but for tests.
+Comments name measured or counted values; the others are unmeasured estimates. Device limits are in
+runtime/device_limits.py. Only `copy_plan.py` and tests read these numbers.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from ...runtime.device_limits import H200, Limits
 # --- the device -----------------------------------------------------------------------------------
 
 SECTOR_BYTES = 32
-# Of what a multiprocessor could issue, four warp instructions a cycle, and of what its memory could
-# move: what a kernel gets. One that needs more instructions than there are is bound by their issue.
+# The achieved share of a multiprocessor's issue rate, four warp instructions a cycle, and of its
+# memory rate. A kernel with more instructions than that is bound by issue.
 ISSUE_SHARE, MEMORY_SHARE = 0.86, 0.87
 LATENCY_NS = 900  # of a read: that long, bytes must be in flight for memory to be busy
 L2_SPEED = 2.0  # over that of memory: what both sides of a copy that L2 holds are moved at
@@ -35,7 +33,7 @@ SCATTERED_TILE = 4096  # elements of a plane that no side is dense in, from whic
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
-LONG_ROW_BYTES = 2048  # from here a block stays in one row, so that one division serves a thread
+LONG_ROW_BYTES = 2048  # from here on a block stays in one row, with one division per thread
 SHIFTED_FROM_BYTES = 512  # rows so long
 SHIFTED_BELOW = 4  # whose widest access is below so many bytes
 REPEATS_PER_BLOCK = 16  # stores for each load of what is broadcast, where there is enough of it
@@ -58,31 +56,30 @@ TILE_WASTE, PACK_WASTE = 1.7, 0.5
 
 # --- PACK -----------------------------------------------------------------------------------------
 
-# (elements of a thread, threads), by the wider item: where both sides move words or more at a time
-# (16 bytes of items of four and more), else. Offsets of elements are kept in registers.
+# (elements of a thread, threads) by the wider item size: if both sides move words or more (16 bytes
+# for items of four and more), otherwise. Offsets of elements are kept in registers.
 PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)}
 PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
 PACK_RUNS_BYTES = (256, 512, 128, 64)  # runs of dst that are tried; src's is what then fits, up to
 PACK_LONGEST_BYTES = 1024
-# What a run costs that begins anywhere in a sector, in bytes: memory reads a sector that is stored
-# in part before it is written, and what is loaded beyond a run is in the cache for its neighbour.
+# The cost in bytes of an unaligned run: memory reads a partially stored sector before writing it,
+# and bytes loaded beyond a run are in the cache for its neighbour.
 PACK_LOST_STORED, PACK_LOST_LOADED = 80, 4
-# Of a block, at most: one is loaded while the other is stored. On an H100 two were the fastest in
-# every layout that was tried, and sixteen up to 30 % slower.
+# The maximum number of tiles per block: one is loaded while the other is stored. On an H100 two
+# were the fastest in every tried layout, and sixteen up to 30 % slower.
 PACK_TILES = 2
 PACK_RESIDENT = 2  # blocks of a multiprocessor; where fewer fit, half as many elements a thread
 PAGE_BYTES = 2 << 20  # that one entry of a TLB covers
-# (every so many words, so many words more): paddings of a tile that are tried against conflicts.
+# (interval in words, padding in words): paddings of a tile tried against bank conflicts.
 PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (32, 4), (64, 4))
 
 # --- instructions ---------------------------------------------------------------------------------
 
-# How a side of TILE moves: 16 bytes at a time, four, four out of two aligned words (for dst, whole
-# sectors of eight bytes out of two of shared memory), or single elements.
+# Accesses of a side of TILE: 16 bytes, four bytes, four bytes from two aligned words (for dst,
+# whole sectors of eight bytes from two words of shared memory), or single elements.
 WIDE, WORD, SHIFTED, SINGLE = "WIDE", "WORD", "SHIFTED", "SINGLE"
 # Warp instructions per 512 bytes of the wider item, by its size, then by loads and stores. Counted
-# in the machine code for sm_90, on the path of whole tiles (tests/cuda/test_copy_compile.py holds
-# them).
+# in sm_90 machine code for whole tiles (checked by tests/cuda/test_copy_compile.py).
 TILE_INSTRUCTIONS = {
     1: {
         WIDE: {WIDE: 31, SHIFTED: 80, SINGLE: 124},
@@ -103,18 +100,18 @@ TILE_INSTRUCTIONS = {
     8: {WIDE: {WIDE: 40, SINGLE: 47}, SINGLE: {WIDE: 39, SINGLE: 49}},
     16: {WIDE: {WIDE: 38}},
 }
-# The same of a tile of PACK with four outer dimensions: both sides wide, or not.
+# Warp instructions of a PACK tile with four outer dimensions: both sides wide, or not.
 PACK_INSTRUCTIONS = {1: (123, 282), 2: (66, 164), 4: (38, 81), 8: (31, 41), 16: (32, 32)}
-# The share of memcpy's speed that is left for each side whose accesses are narrower than 16 bytes.
+# The factor on memcpy's speed for each side with accesses narrower than 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
-# Registers a thread, as ptxas gives them, rounded up to what a multiprocessor hands out: of TILE
-# where both sides are wide, where one is not, and where whole sectors are stored; of PACK as above.
+# Registers per thread from ptxas, rounded up to the allocation unit: for TILE with both sides wide,
+# with one not wide, and with whole sectors stored; for PACK as above.
 TILE_REGISTERS = {1: (56, 64, 64), 2: (64, 64, 64), 4: (40, 40, 64), 8: (32, 32, 64), 16: (32, 32)}
 PACK_REGISTERS = {1: (48, 64), 2: (64, 64), 4: (64, 48), 8: (48, 64), 16: (48, 48)}
 
 
 def blocks_per_multiprocessor(gpu: Limits, registers: int, threads: int, shared_bytes: int) -> int:
-    """How many blocks of a kernel a multiprocessor holds."""
+    """The number of resident blocks of a kernel per multiprocessor."""
     by_registers = gpu.registers // (registers * threads)
     by_shared = gpu.shared_bytes // max(1, shared_bytes + gpu.reserved_shared_bytes)
     return max(1, min(gpu.threads // threads, gpu.blocks, by_registers, by_shared))
@@ -122,7 +119,7 @@ def blocks_per_multiprocessor(gpu: Limits, registers: int, threads: int, shared_
 
 @lru_cache(64)
 def issued_per_unit(gpu: Limits) -> float:
-    """Warp instructions that there are while memcpy reads 512 bytes: H200's where nobody says."""
+    """Warp instructions available while memcpy reads 512 bytes; an H200's number if unknown."""
     if not _bytes_per_ms(gpu) or not gpu.clock_khz:
         return issued_per_unit(H200)
     units_per_ms = _bytes_per_ms(gpu) / 512
@@ -131,33 +128,33 @@ def issued_per_unit(gpu: Limits) -> float:
 
 @lru_cache(64)
 def bytes_in_flight(gpu: Limits) -> float:
-    """What a multiprocessor must have asked for at any time for memory to be busy."""
+    """Bytes that a multiprocessor must have in flight to keep memory busy."""
     if not _bytes_per_ms(gpu):
         return bytes_in_flight(H200)
     return _bytes_per_ms(gpu) * LATENCY_NS / 1e6 / gpu.multiprocessors
 
 
 def _bytes_per_ms(gpu: Limits) -> float:
-    """What memcpy reads; it writes as much."""
+    """Bytes per ms that memcpy reads; it writes as many."""
     return MEMORY_SHARE * 2 * gpu.memory_clock_khz * (gpu.memory_bits // 8) / 2
 
 
 def side_of(elements: int, itemsize: int) -> str:
-    """Which of WIDE to SINGLE an access of so many elements is; 0 of them is SHIFTED."""
+    """The kind, WIDE to SINGLE, of an access of this number of elements; SHIFTED for 0."""
     if not elements:
         return SHIFTED
     return WIDE if elements * itemsize >= 16 else WORD if elements > 1 else SINGLE
 
 
 def tile_instructions(itemsize: int, load: str, store: str) -> int:
-    """Warp instructions per 512 bytes; those of single elements for what was not counted."""
+    """Warp instructions per 512 bytes; uncounted cases use the number for single elements."""
     counted = TILE_INSTRUCTIONS[itemsize]
     stores = counted.get(load) or counted.get(SINGLE) or counted[WIDE]
     return stores.get(store) or stores.get(SINGLE) or stores[WIDE]
 
 
 def issue_time(gpu: Limits, instructions: float, fill: float, *, is_in_l2: bool) -> float:
-    """How long a unit's instructions take where its bytes, at memcpy's speed, take 1.
+    """The time of a unit's instructions relative to its bytes at memcpy's speed.
 
     fill: the share of threads with work. is_in_l2: L2 holds both sides.
     """
@@ -168,11 +165,11 @@ def issue_time(gpu: Limits, instructions: float, fill: float, *, is_in_l2: bool)
 def score(
     itemsize: int, narrow_sides: int, useful: float, waves: float, issue: float, filled: float
 ) -> float:
-    """What to maximise: the share of memcpy's speed that is left.
+    """The estimated share of memcpy's speed; plans maximise it.
 
-    itemsize: of the wider element. narrow_sides: whose accesses are below 16 bytes. useful: bytes
-    asked for per byte of the sectors touched. waves: the share of slots for blocks that are busy.
-    issue: see `issue_time`. filled: what the share of threads with work leaves.
+    itemsize: of the wider element. narrow_sides: the number of sides with accesses below 16 bytes.
+    useful: requested bytes per byte of touched sectors. waves: the share of busy block slots.
+    issue: see `issue_time`. filled: the factor for the share of threads with work.
     """
     bound = min(1.0, 1 / issue)
     narrow: float = NARROW_SIDE[itemsize] ** narrow_sides

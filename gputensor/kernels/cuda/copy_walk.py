@@ -1,8 +1,8 @@
-"""A copy as few strided dimensions: normalising, before any kernel is chosen. Pure integers.
+"""Normalisation of a copy to few strided dimensions, before a kernel is chosen. Pure integers.
 
-Dimensions of size 1 go, negative dst strides are turned (with src's), dimensions are sorted by
-dst's strides and merged where both sides allow, runs common to both are read as wider elements, and
-what has 2^31 elements or more is split. Nothing here knows kernels.
+Dimensions of size 1 are removed, negative dst strides are reversed (with src's), dimensions are
+sorted by dst's strides and merged if both sides allow it, common runs become wider elements, and
+copies of 2^31 elements or more are split. It does not depend on kernels.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Walk:
 
     @property
     def nbytes(self) -> int:
-        """Of both sides."""
+        """Bytes of both sides."""
         return self.numel * (self.dst_bytes + self.src_bytes)
 
     def __repr__(self) -> str:
@@ -62,8 +62,8 @@ class Walk:
 
 
 def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool = True) -> Walk:
-    """The walk of a layout (see launch.py) whose addresses are these modulo 16. stride_bytes[2],
-    where there is one, is that of a table of f32 with an entry a channel."""
+    """The walk of a layout (see launch.py) with these addresses modulo 16. stride_bytes[2], if
+    present, is the stride of an f32 table with one entry per channel."""
     dst, src = layout.stride_bytes[:2]
     channel = layout.stride_bytes[2] if len(layout.stride_bytes) > 2 else None
     steps = [0] * len(dst) if channel is None else [s // 4 for s in channel]
@@ -154,8 +154,8 @@ def access_bytes(low: int, strides: Sequence[int]) -> int:
 
 
 class Traffic:
-    """Bytes a copy asks for, and bytes of the sectors that it touches: read, written, and read
-    because a sector is written in part."""
+    """Bytes that a copy requests, and bytes of the touched sectors: read, written, and read because
+    a sector is partially written."""
 
     __slots__ = ("read", "written", "read_sectors", "written_sectors", "filled_sectors")
     read_sectors: int
@@ -185,7 +185,7 @@ class Traffic:
 def _sectors(
     sizes: list[int], strides: list[int], itemsize: int, low: int, sector: int
 ) -> tuple[int, int]:
-    """(bytes of the sectors that a side touches, and of those that it covers in part)."""
+    """(bytes of the sectors that a side touches, bytes of its partially covered sectors)."""
     dims = sorted((abs(s), n) for n, s in zip(sizes, strides) if s)
     span, covered, is_dense = itemsize, itemsize, True
     rest = 0

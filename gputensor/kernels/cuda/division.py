@@ -1,4 +1,4 @@
-"""Division by a number known before a launch: the magic numbers of `quotient_of` in strided.cuh.
+"""Division by a constant known before a launch: the magic numbers of `quotient_of` in strided.cuh.
 
 Source: Granlund and Montgomery, Division by invariant integers using multiplication (PLDI 1994),
 with the round-up multiplier of N + 1 bits; dividends below 2^31 keep the sum in 32 bits.

@@ -1,9 +1,8 @@
 """Launch plans: pure arithmetic from a layout to entry, defines, grid, block and parameter bytes.
 
-The families' `*_launch.py` stand on it; binding.py finds them by name. What a layout decides is
-done once per plan; a call then packs pointers and numbers into a prepared template and launches.
-Grids have one dimension and no grid-stride loops. Nothing here touches CuPy, and only a call
-touches the runtime.
+The families' `*_launch.py` use it; binding.py finds them by name. Work that depends on the layout
+is done once per plan; a call packs pointers and numbers into a prepared template and launches.
+Grids have one dimension and no grid-stride loops. Only a call uses the runtime.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ THREADS = 256
 STRIDED_UNROLL = 4
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
-# A launch takes so many elements; what has more is split. Below 2^31 with room for a last block.
+# The maximum elements of a launch; larger layouts are split. Below 2^31 with room for a last block.
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
 # run, pack, tail: `run(pack(*operands, tail))` launches.
 Straight = tuple[Callable[[Any], None], Callable[..., Any], Any]
-# Where the only number of a call comes from, as in `packers`; its packer; what stands around it.
+# The source of a call's only number, as in `packers`; its packer; the bytes around it.
 Single = tuple[int, Callable[[Any], bytes], bytes, bytes]
 
 
 class Launch:
     """One kernel over one layout.
 
-    head packs the operands' pointers. `values` are the parameters' number slots behind them, and
-    `packers` says which a call fills: (slot, index into operands, or ~index into scalars, packer).
-    tail is the rest of the parameters; slots that no call fills belong to it.
+    head packs the operands' pointers. `values` are the number slots after them, and `packers` lists
+    the slots that a call fills: (slot, index into operands, or ~index into scalars, packer). tail
+    is the remaining parameters, including slots that no call fills.
     """
 
     __slots__ = (
@@ -105,7 +104,7 @@ class Launch:
         return self.pack(tuple(operands))
 
     def packed_with_number(self, single: Single) -> Callable[..., bytes]:
-        """What packs two pointers and, where a third would stand, a number."""
+        """A packer of two pointers and, instead of a third, a number."""
         _, packer, before, after = single
         size = len(packer(0))
         pack = Struct(f"<3Q{len(before)}s{size}s{len(after)}s").pack
@@ -159,7 +158,7 @@ def straight(launch: Any, device_index: int) -> Straight:
 
 
 def whole(launch: Any, device_index: int) -> Straight:
-    """The same of what is called as a whole."""
+    """The launch for a call with all elements."""
     return partial(launch, device_index), _operands, ()
 
 
@@ -168,7 +167,7 @@ def _operands(*given: Any) -> Operands:
 
 
 def packed_behind(n_pointers: int, tail: bytes) -> Callable[..., bytes]:
-    """What packs pointers and a tail of this length."""
+    """A packer of pointers and a tail of this length."""
     return Struct(f"<{n_pointers}Q{len(tail)}s").pack
 
 
@@ -228,7 +227,8 @@ def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
 
 
 def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
-    """What launches over a layout: `one(a part's sizes, elements before it)`, or one for each."""
+    """A launch over a layout: `one(sizes of a part, elements before it)`, or one launch for each
+    part."""
     parts, before = [], 0
     for start, sizes in pieces(shape, MAX_NUMEL):
         offsets = tuple([offset_of(start, s) for s in strides])

@@ -50,8 +50,8 @@ class NllLoss:
         if self.entry == "ELEMENTS" or self.blocks == 1:
             self._launch(device_index, self.entry, self.grid, self.pack(operands, scalars, 0))
             return
-        # Two sums of each block, at most 8 bytes wide. Dropped when this returns: memory comes back
-        # to its own stream only, behind the launches.
+        # Two sums of each block, at most 8 bytes wide. Dropped on return: the memory is reused only
+        # on its own stream, after the launches.
         workspace = runtime.cuda().allocate(self.blocks * 16, device_index)
         params = self.pack(operands, scalars, workspace.ptr)
         self._launch(device_index, "SUMS", self.grid, params)

@@ -63,7 +63,7 @@ class Matmul:
             cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
 
     def moved(self, rest: bytes, first: int) -> bytes:
-        """The parameters behind those of mm for the products from `first` on."""
+        """The parameters after those of mm, for the products from `first` on."""
         return rest
 
     def plan(
@@ -79,7 +79,7 @@ class Matmul:
         return tiles, _PARAMS.pack(*pointers, *in_bytes, m, n, k, 0, *divider(columns))
 
     def in_bytes(self, strides: Sizes) -> list[int]:
-        """Of rows, columns and products."""
+        """Strides in bytes of rows, columns and products."""
         return [by * self.itemsize for by in (*strides, 0)[:3]]
 
 
@@ -103,7 +103,7 @@ class Addmm(Matmul):
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, rest)
 
     def added(self, pointer: int, strides: Sizes, beta: Any, alpha: Any) -> bytes:
-        """The parameters behind those of mm."""
+        """The parameters after those of mm."""
         added = _ADDED.pack(pointer if beta != 0 else 0, *self.in_bytes(strides))
         return added + self.number(beta) + self.number(alpha)
 
@@ -122,7 +122,7 @@ def mm(of: dtype) -> Matmul:
 
 @cache
 def addmm(of: dtype) -> Addmm:
-    """addmm of one dtype: as `mm`, and before the count the pointer and strides of what is added,
-    beta and alpha. With beta 0 that pointer is not read.
+    """addmm of one dtype: `mm` with the pointer and strides of the summand, beta and alpha before
+    the count. With beta 0 the pointer is not read.
     """
     return Addmm(of)

@@ -1,8 +1,8 @@
-"""From (family, entry, defines, device) to a function: the text, its variants and what is loaded.
+"""Functions by (family, entry, defines, device): the text, its variants and loaded modules.
 
 The text of a family is its `.cu` with our `.cuh` inlined under `#line` marks, so that a compiler's
 messages point into the files. Everything before BODY is independent of -D; the emulator repeats
-only what follows for each variant. Compiling, caching on disk and loading are the runtime's.
+only the part after it for each variant. The runtime compiles, caches and loads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _of_file(family: str) -> str:
 
 
 def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> str:
-    """The text of a chain: what stands before the bodies of these families, and of the file; the
+    """The text of a chain: the parts before the bodies of these families and of the file; the
     functor; and the file's body."""
     inliner = _Inliner()
     heads = [inliner.lines(f"{family}.cu", whole=False) for family in families]
@@ -57,7 +57,7 @@ def at_line(lines: list[str], at: int) -> int:
 
 
 def keep(text: str) -> str:
-    """A name by which `function` knows a composed text, the same for the same text."""
+    """Register a composed text for `function`; return its name, equal for equal texts."""
     name = f"chain_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     _composed[name] = text
     return name

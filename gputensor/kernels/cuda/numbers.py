@@ -1,4 +1,4 @@
-"""Python numbers as the sixteen bytes in which a kernel's parameters carry them.
+"""Packing of Python numbers as sixteen bytes of a kernel's parameters.
 
 The casts are those of every device (`kernels/cpu/cast.py`, Note [Numeric casts]).
 """
@@ -27,7 +27,7 @@ _WORD = (1 << 64) - 1
 
 
 def stored(of: dtype) -> Packer:
-    """Bytes of a number as an element of dtype `of`, zeros behind it."""
+    """Bytes of a number as an element of dtype `of`, padded with zeros."""
     to = of.np
     if of.category < 2:
         return arithmetic("u64" if of.short == "u64" else "i64", of, is_rounded=True)
@@ -45,9 +45,9 @@ def arithmetic(
 ) -> Packer:
     """Bytes of a number as the arithmetic type `name` (i64 u64 f32 f64 c64 c128).
 
-    Integers are first brought into the range of `common`. is_rounded: a floating number is first
-    rounded to `common`; else a number beside f16 or bf16 enters as f32. op, arg: whose argument the
-    number is, for the error where no double reaches it, or an integer has more than 64 bits.
+    Integers are first wrapped to the range of `common`. is_rounded: a floating number is first
+    rounded to `common`; otherwise a number with f16 or bf16 operands is an f32. op, arg: for the
+    error if a number exceeds a double, or an integer 64 bits.
     """
     if common.category == 0:
         return lambda value: _SIGNED(bool(value))
@@ -95,7 +95,7 @@ def _floating(name: str, common: dtype, is_rounded: bool) -> Packer:
 
 
 def _rounded(value: complex, to: Any) -> Any:
-    """As a NumPy scalar; what is too large becomes infinity without NumPy's warning."""
+    """Convert to a NumPy scalar; numbers out of range become infinity without NumPy's warning."""
     return quiet.run(cast.number, value, to)
 
 
@@ -126,7 +126,7 @@ def _whole(common: dtype, pack: Callable[[int], bytes], op: str, arg: str) -> Pa
 def _float(value: complex) -> bytes:
     try:
         return _FLOAT(value.real)
-    except OverflowError:  # struct refuses what float32 rounds to infinity
+    except OverflowError:  # struct rejects numbers that float32 rounds to infinity
         return _FLOAT(math.copysign(math.inf, value.real))
 
 

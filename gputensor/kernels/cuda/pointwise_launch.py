@@ -1,11 +1,11 @@
 """Launch plans of the families that visit each element once.
 
-These are unary, binary, comparison, where, fill, copies that are too small for copy_launch.py, and
-every family whose functors say what they take (include/computed.cuh).
+These are unary, binary, comparison, where, fill, copies too small for copy_launch.py, and every
+family with self-describing functors (include/computed.cuh).
 
-A layout is contiguous if all its operands are numbers or one dense run of one dtype; what is left
-is strided. Those entries look at the pointers for their alignment. A layout that is large enough
-for a kernel of its own gets one by pointwise_plan.py, for its strides, dtypes and alignment.
+A layout is contiguous if all its operands are numbers or one dense run of one dtype; other layouts
+are strided. These entries check the pointers' alignment. A large layout gets a specialised kernel
+by pointwise_plan.py, for its strides, dtypes and alignment.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from . import launch, numbers, pointwise_plan, variants
 from .division import divider
 from .launch import Operands
 
-# Inputs and scalars of a family, where it is not each functor's to say: what its parameters have
-# value slots for.
+# Inputs and scalars of a family, unless each functor declares them: the value slots of its
+# parameters.
 _INPUTS = {
     "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
     "copy": (1, 0),
 }  # fmt: skip
-# What moves or casts elements, and does not compute.
+# Families that move or cast elements without computing.
 _MOVING = frozenset(("where", "fill", "copy"))
 _UNPLANNED = frozenset(("fill", "copy"))
 _CODES = Struct("<IiiI4i").pack
@@ -47,7 +47,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Scaled:
-    """add and sub: their plain kernel, or add_alpha where a call gives an alpha other than 1."""
+    """add and sub: the plain kernel, or add_alpha for an alpha other than 1."""
 
     __slots__ = ("op", "layout", "plain", "scaled")
 
@@ -82,7 +82,7 @@ def _bind(family: str, op: str, layout: Any) -> Any:
 
 
 class ByAddress:
-    """A large layout: a launch for each alignment of its operands, made when it comes up."""
+    """A large layout, with a launch for each alignment of its operands, made on first use."""
 
     __slots__ = ("make", "pointers", "has_numbers", "aligned", "others")
 
@@ -117,7 +117,7 @@ class ByAddress:
 def _by_address(
     one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]
 ) -> Any:
-    """`one`, or what chooses between it and the kernels for large layouts."""
+    """`one`, or a choice between it and the kernels for large layouts."""
     if family in _UNPLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
         return one
     sizes = [d.itemsize for d in layout.dtypes]
@@ -133,7 +133,7 @@ def _by_address(
         return one if plan is None else planned(family, op, layout, walk, plan)
 
     made = ByAddress(make, pointers, len(pointers) < len(strides))
-    # Whether there is a plan does not depend on alignment.
+    # The existence of a plan does not depend on alignment.
     return made if is_contiguous or made.at() is not one else one
 
 
@@ -154,7 +154,7 @@ def of_plan(
     family: str, entry: str, defines: variants.Defines, values: list[bytes], packers: list[Any],
     walk: pointwise_plan.Walk, plan: pointwise_plan.Plan,
 ) -> launch.Launch:  # fmt: skip
-    """The same of any text; `entry` without its layout."""
+    """The launch of a plan for any text; `entry` without its layout."""
     strides = [s or (0,) * len(walk.shape) for s in walk.strides]
     taken, tail = (_rows if isinstance(plan, pointwise_plan.Rows) else _turned)(walk, plan, strides)
     outer = [d for d in range(len(walk.shape)) if d not in taken]
@@ -192,7 +192,7 @@ def _rows(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[S
 
 
 def _turned(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
-    """The same for turned.cuh."""
+    """The launch of a plan of turned.cuh."""
     xs, ys, side = walk.shape[0], walk.shape[plan.y], pointwise_plan.SQUARES * plan.unit
     tiles_x, tiles_y = launch.blocks_for(xs, side), launch.blocks_for(ys, side)
     along = [s[0] for s in strides] + [s[plan.y] for s in strides]
@@ -204,8 +204,8 @@ def _turned(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple
 def _types(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    """The type to compute in, and that of each operand in memory. An `out` of another dtype is cast
-    from the result, and so has to know its sign."""
+    """The computation type, and the type of each operand in memory. An `out` of another dtype is
+    cast from the result, so the result's signedness matters."""
     if family == "where":
         values = dtypes[:1] + dtypes[2:]
         if all(d is common for d in values):

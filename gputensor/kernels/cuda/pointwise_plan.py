@@ -1,9 +1,9 @@
-"""Which kernel a pointwise operator over a large layout gets: arithmetic alone, no device.
+"""The choice of the kernel for a pointwise operator over a large layout, in pure arithmetic.
 
-Note [Operand kinds] in include/operands.cuh says what the kinds are. What fits none of the kernels
-here (an out that does not run along any dimension, rows of a few bytes, small layouts, which are
-bound by their launch) is left to the strided entries. The thresholds are estimates until a GPU was
-measured; they stand at the top of this file and nowhere else.
+Note [Operand kinds] in include/operands.cuh defines the kinds. Layouts that fit none of the kernels
+here (an out without a dense dimension, rows of a few bytes, small layouts bound by their launch)
+use the strided entries. The thresholds are estimates until measured on a GPU; all are at the top of
+this file.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from .launch import THREADS, blocks_for, product
 
 # Fewer bytes than this, of the largest operand: the strided entry, which is compiled already.
 SMALL_BYTES = 64 << 10
-# A thread has so many bytes of loads in flight, in at most so many units: 64 KiB of a
-# multiprocessor at 1024 threads, several times what the memory of any GPU needs
-# (copy_score.bytes_in_flight).
+# Bytes of loads in flight per thread, and the maximum number of units: 64 KiB of a multiprocessor
+# at 1024 threads, several times what any GPU's memory needs (copy_score.bytes_in_flight).
 FLIGHT_BYTES, MAX_UNROLL = 64, 8
 # A row of out shorter than a sector is no row.
 ROW_BYTES = 32
-# A tile pays from so many bytes on either side, of that many bytes in all, if so much of it is
-# used.
+# The minimum bytes on either side, the minimum bytes in all, and the minimum used share for a tile
+# to pay off.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
 # A row is cut into pieces, one a block, if they are used to this share.
 PIECE_USED = 0.85
 MAX_OUTER_DIMS = 6
 ACCESS_BYTES = 16
-SQUARES, MAX_SHARED_BYTES = 16, 48 << 10  # what a kernel may declare, on every GPU
+SQUARES, MAX_SHARED_BYTES = 16, 48 << 10  # shared memory that a kernel may declare on every GPU
 
 RUNS, STAYS, STEPS, TURNS, GIVEN = "RUNS", "STAYS", "STEPS", "TURNS", "GIVEN"
 
@@ -33,8 +32,8 @@ Strides = tuple[int, ...]
 
 
 class Walk:
-    """What a plan is made of: shape, index 0 fastest; per operand, outputs first, its strides in
-    bytes (None for a number), the bytes of an element, and its address modulo 16.
+    """The input of a plan: shape, index 0 fastest; per operand, outputs first, its strides in bytes
+    (None for a number), the bytes of an element, and its address modulo 16.
     """
 
     __slots__ = ("shape", "strides", "itemsizes", "lows", "outputs")
@@ -59,7 +58,7 @@ class Walk:
 
     @property
     def bytes(self) -> int:
-        """Of the largest operand."""
+        """Bytes of the largest operand."""
         return product(self.shape) * self.widest
 
 
@@ -133,14 +132,14 @@ def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
 
 
 def rows(walk: Walk) -> Rows:
-    """Rows along dimension 0, whatever is gained by it."""
+    """Rows along dimension 0, without checking the gain."""
     unit = ACCESS_BYTES // walk.widest
     while unit > 1 and walk.shape[0] < 4 * unit:
         unit //= 2
     if len(walk.shape) == 1:
         return Rows(walk, unit, None)
     kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
-    # The dimension along which most of what a thread loads stays the same, or the fastest one.
+    # The dimension along which most of a thread's loads repeat, or the fastest one.
     held = [
         sum(size for s, size, kind in list(zip(walk.strides, walk.itemsizes, kinds))[walk.outputs :]
             if kind in (RUNS, STEPS) and s is not None and s[d] == 0)
@@ -186,7 +185,7 @@ def turned(walk: Walk) -> Turned | None:
 
 
 def shared_bytes(unit: int) -> int:
-    """Of one staged operand."""
+    """Shared bytes of one staged operand."""
     return SQUARES * unit * SQUARES * ACCESS_BYTES
 
 
@@ -204,7 +203,7 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """The units of a thread, at most `most`, of which the fewest lie behind the last row."""
+    """The units of a thread, at most `most`, with the fewest units past the last row."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
 
@@ -216,7 +215,7 @@ def _kind(strides: Strides | None, itemsize: int) -> str:
 
 
 def _held(walk: Walk, across: int | None) -> int:
-    """A bit for each input of which all units of a thread see the same."""
+    """A bit for each input that is equal for all units of a thread."""
     held = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
         if j >= walk.outputs and strides is not None:

@@ -1,7 +1,7 @@
-"""The variants worth compiling before the first call: what `gputensor cache warm` builds.
+"""The variants that `gputensor cache warm` compiles before the first call.
 
-Layout copies have more variants than anybody wants to wait for; these are the ones that usual
-copies ask for, found by asking the planner for them. All others are compiled when they come up.
+Layout copies have too many variants to compile all; these are the planner's choices for common
+copies. All others are compiled on first use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import binding, copy_launch, module, variants
 
 Variant = tuple[str, str, variants.Defines]  # text, entry, defines
 
-# Of the planes that are planned for: larger than any tile, small enough for one launch.
+# The size of planned planes: larger than any tile, small enough for one launch.
 _SIDE = 4096
 _MOVED = (uint8, float16, float32, float64, complex128)
 _CASTS = (
@@ -29,9 +29,8 @@ _IMAGES = ((float32, uint8), (float16, uint8), (uint8, float32), (uint8, float16
 
 
 def copies() -> Iterator[Variant]:
-    """Layout copies: moves of every item size, casts, and images of three and four channels, as
-    each
-    of the known GPUs would do them."""
+    """Variants of layout copies for each known GPU: moves of every item size, casts, and images of
+    three and four channels."""
     seen = set()
     for (bound, lows), gpu in product(_bound(), KNOWN.values()):
         made = bound.planned(gpu, *lows)

@@ -16,7 +16,7 @@ _COUNTED = ("bernoulli", "integers")  # whose parameters are integers
 
 
 def packer(op: str) -> Any:
-    """What packs the two parameters of a distribution."""
+    """A packer of a distribution's two parameters."""
     return numbers.pair if op in _COUNTED else _FLOATS
 
 
@@ -49,7 +49,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Random(launch.Launch):
-    """A launch whose scalars share slots: seed and counter, and the distribution's parameters."""
+    """A launch with shared slots: one for seed and counter, one for the distribution's
+    parameters."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
-"""Launch plans of arange, linspace and eye, whose values follow from the index alone.
+"""Launch plans of arange, linspace and eye, whose values depend only on the index.
 
-Elements are counted with dimension 0 fastest.
+Elements are numbered with dimension 0 fastest.
 """
 
 from __future__ import annotations

@@ -14,31 +14,15 @@
 #ifndef OP
 #define OP sum
 #endif
-#ifndef CHAIN
-#define CHAIN chain_functor
-#endif
-#ifndef TYPES
-#define TYPES f32, f32
-#endif
-#ifndef NUMBERS
-#define NUMBERS 1
-#endif
-#ifndef CHAINS
-#define CHAINS 1
-#endif
-#ifndef AFTER
-#define AFTER 0
-#endif
-#include "defaults.cuh"
-#include "operand_defines.cuh"
+#include "chain_head.cuh"
 typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
 
 // reduce_chain_launch.py packs it. As reduce_params, with strides of all operands, out first;
-// inner: from one element of a unit to the next. Operand 0 stands still in `reduced`. The AFTER
-// last operands are the epilogue's, which then writes in the place of operand 0.
+// inner: from one element of a unit to the next. Operand 0 stands still in `reduced`. The last
+// ROW_OPERANDS operands are the epilogue's, which then writes in the place of operand 0.
 struct reduce_chain_params {
-  static constexpr int dims = DIMS, all = operands::count + AFTER;
+  static constexpr int dims = DIMS, all = operands::count + ROW_OPERANDS;
   char* data[all];
   value_slot value[NUMBERS];
   u64 divide_by;
@@ -53,12 +37,6 @@ struct reduce_chain_params {
   i64 inner[operands::count];
   dimension<all> kept[DIMS];
   dimension<operands::count> reduced[DIMS];
-};
-
-struct reduced_body {
-  const reduce_chain_params& p;
-  template <int J, class T> DEVICE T read(T x) const { return x; }
-  template <class... X> DEVICE auto of(X... x) const { return op::CHAIN::of(p.value, x...); }
 };
 
 // A value of the chain as the reduction takes it from memory.
@@ -104,7 +82,7 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
 #pragma unroll
   for (int e = 0; e < CHAINS * V; ++e) x[e] = op::OP::identity<reduce_t>();
   if (at.output < p.outputs) {
-    const reduced_body body{p};
+    const chain_body<op::CHAIN, reduce_chain_params> body{p};
     const u32 lanes = 1u << p.lane_bits, begin = at.segment * p.per_segment;
     const u32 end = p.count - begin < p.per_segment ? p.count : begin + p.per_segment;
 #pragma unroll 1
@@ -151,15 +129,15 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
       }
     }
   }
-#if AFTER
+#if ROW_OPERANDS
   // A launch that leaves partial results is another variant.
   const reduce_t total = reduce_lanes<op::OP>(p, at, fold<op::OP, CHAINS * V>(x), shared);
   if (at.lane || at.output >= p.outputs) return;
   i64 offset[reduce_chain_params::all] = {};
   add_offsets(p.kept, p.kept_dims, at.output, offset);
-  char* after[AFTER];
+  char* after[ROW_OPERANDS];
 #pragma unroll
-  for (int j = 0; j < AFTER; ++j) after[j] = p.data[N + j] + offset[N + j];
+  for (int j = 0; j < ROW_OPERANDS; ++j) after[j] = p.data[N + j] + offset[N + j];
   typedef op::chain_epilogue::given given_t;
   op::chain_epilogue::run(p.value, after, cast<given_t>(op::OP::finish(total, p.divide_by)));
 #else

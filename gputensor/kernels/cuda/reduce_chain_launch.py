@@ -1,8 +1,8 @@
-"""Launches of chains that end in a reduction: one kernel that computes what it reduces, and what
-follows on its results.
+"""Launches of chains with a reduction: one kernel computes the operand, reduces it, and continues
+with the results.
 
-The order is that of reduce_launch.py over the chain's result, whose plan this is given, so bits do
-not depend on whether a chain was fused.
+The order is that of reduce_launch.py over the chain's result, whose plan is an argument, so the
+bits do not depend on fusion.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _OF_PARTIALS = {variants.storage(d): d for d in STORED}
 
 
 class Epilogue(NamedTuple):
-    """What follows on each result. body: its first input is the result. strides: of its other
-    inputs and then its outputs, in bytes, over the dimensions that are kept."""
+    """The operators after the reduction. body: its first input is the result. strides: in bytes, of
+    its other inputs and then its outputs, over the kept dimensions."""
 
     body: Body
     strides: list[Sizes]
 
 
 class Walks(NamedTuple):
-    """Of operands, out first: strides in bytes over the sizes that are kept and those that go."""
+    """Strides in bytes of the operands, out first, over the kept and the reduced sizes."""
 
     kept: Sizes
     reduced: Sizes
@@ -44,7 +44,7 @@ class Walks(NamedTuple):
 
 
 class ChainStage:
-    """One launch. stage: of the reduction alone, in whose order this one adds up."""
+    """One launch. stage: the stage of the reduction alone, which gives the order of additions."""
 
     __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch
@@ -92,7 +92,7 @@ class ChainStage:
                 "KINDS": ",".join(["RUNS", *kinds]), "WIDTHS": ",".join(map(str, [1, *widths])),
                 "UNIT": str(pack), "UNROLL": str(launch.STRIDED_UNROLL), "OUTPUTS": "1",
                 "NUMBERS": str(len(values)),
-            } | ({"AFTER": str(len(more))} if more else {})  # fmt: skip
+            } | ({"ROW_OPERANDS": str(len(more))} if more else {})  # fmt: skip
             return launch.Launch(
                 family, ENTRY, defines, groups * stage.segments, THREADS, count + len(more),
                 values, packing, tail,
@@ -146,8 +146,8 @@ class ChainReduce:
     def __call__(
         self, device_index: int, operands: Sequence[int], scalars: Sequence[Any] = ()
     ) -> None:
-        """operands: addresses of out, of the inputs, and then of the epilogue's operands, where
-        there is one; out is not used then."""
+        """operands: addresses of out, of the inputs, and then of the epilogue's operands, if there
+        is an epilogue; out is not used then."""
         plain, (out, *inputs) = self.plain, operands[: self.n_inputs + 1]
         after = operands[self.n_inputs + 1 :]
         if plain.last is None:
@@ -166,7 +166,7 @@ class ChainReduce:
 
 
 def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
-    """Of partial results: segments, each with an element for each of what is kept."""
+    """Strides of partial results: segments, each with an element for each kept position."""
     rows, outputs = plain.stages[0][2].segments, product(walks.kept)
     row_bytes = plain.workspace_bytes // rows
     strides, step = [], row_bytes // outputs
@@ -198,12 +198,11 @@ def bind(
     plain: Any, body: Body, packing: list[Packer], out: dtype, shape: Sizes, n_reduced: int,
     strides: list[Sizes], common: int, after: Epilogue | None = None,
 ) -> ChainReduce | None:  # fmt: skip
-    """What runs a reduction of a chain; None where this kernel cannot keep the order, or take so
-    many operands.
+    """Bind a reduction of a chain; None if this kernel cannot keep the order, or take all operands.
 
-    plain: the reduction of what the chain gives. strides: in bytes, of out and the inputs over
-    `shape`, of which the first n_reduced dimensions go. out: the result's dtype; common: the code
-    of the one that is computed in.
+    plain: the reduction of the chain's result. strides: in bytes, of out and the inputs over
+    `shape`, whose first n_reduced dimensions are reduced. out: the result's dtype; common: the code
+    of the computation's dtype.
     """
     if type(plain) is not Reduce or len(plain.stages) > 1:
         return None

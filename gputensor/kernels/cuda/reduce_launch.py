@@ -1,6 +1,7 @@
-"""Launch plans of reductions: who adds what, in which order, in one launch or in two.
+"""Launch plans of reductions: the threads' parts and the order of additions, in one or two
+launches.
 
-The order is a function of the shape alone, so that results do not depend on the device or the run.
+The order depends only on the shape, so that results do not depend on the device or the run.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _PER_SEGMENT = 8
 # Blocks that fill every GPU; a reduction with fewer is cut into segments. Constant, so that the
 # order of a sum is the same on all of them.
 _BLOCKS = 1024
-# Outputs that lie side by side in a block, for 128 bytes of f32 in a row.
+# Adjacent outputs in a block, for 128 contiguous bytes of f32.
 _ADJACENT = 32
-# What a stage leaves behind; EITHER: results unless it has more than one segment.
-# What combines partial results, where that is another operator.
+# The output of a stage; EITHER: results unless it has more than one segment.
+# The operator that combines partial results, if it is another one.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
@@ -51,8 +52,8 @@ class Stage:
     """One launch of a reduction: segments partial results per output, or the results themselves.
 
     walks: strides of out and in over `kept`; strides: in's over `reduced`. run, in entries rows and
-    columns: elements of the dense dimension, which is dealt out by packs. leaves: one of RESULTS,
-    PARTIALS, EITHER. per_segment counts units: packs of rows, and elements.
+    columns: elements of the dense dimension, distributed in packs. leaves: one of RESULTS,
+    PARTIALS, EITHER. per_segment counts units: packs of rows, or elements.
     """
 
     __slots__ = (
@@ -208,8 +209,8 @@ class Reduce:
         if self.last is None:
             self.stages[0][2].launch(self.runs, device_index, out, x)
             return
-        # Dropped when this returns, while the launches may be queued: memory comes back to its own
-        # stream only, behind them.
+        # Dropped on return, while the launches may be queued: the memory is reused only on its own
+        # stream, after them.
         workspace = runtime.cuda().allocate(self.workspace_bytes, device_index)
         for offset, at, stage in self.stages:
             stage.launch(self.runs, device_index, workspace.ptr + at, x + offset)
@@ -247,7 +248,7 @@ def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
 
 
 def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int) -> str:
-    """The kernel whose loads are vectors, if there is one; strides are the input's."""
+    """The kernel with vector loads, if there is one; strides are the input's."""
     if reduced and strides[0] == itemsize:
         return "ROWS"
     if kept and kept[0] > 1 and kept_strides[0] == itemsize and product(reduced):
@@ -256,7 +257,7 @@ def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, it
 
 
 def _lanes_are_adjacent(layout: str, strides: Sizes, kept_strides: Sizes) -> bool:
-    """True if the reduced elements lie closer together than the kept ones."""
+    """True if the reduced elements have smaller strides than the kept ones."""
     if layout in ("ROWS", "COLUMNS"):
         return layout == "ROWS"
     least = min((abs(s) for s in strides if s), default=0)

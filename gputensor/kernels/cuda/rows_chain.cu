@@ -25,27 +25,11 @@ template <class F, class acc, class T> DEVICE T softmax_element(T x, acc top, ac
 }
 
 // ---- body ----
-#ifndef CHAIN
-#define CHAIN chain_program
-#endif
-#ifndef TYPES
-#define TYPES f32, f32
-#endif
-#ifndef NUMBERS
-#define NUMBERS 1
-#endif
-#ifndef CHAINS
-#define CHAINS 1
-#endif
-#ifndef ROW_OUTPUTS
-#define ROW_OUTPUTS 0
-#endif
-#include "defaults.cuh"
-#include "operand_defines.cuh"
+#include "chain_head.cuh"
 
 // rows_chain_launch.py packs it. inner_bytes: from one element of a row to the next.
 struct rows_chain_params {
-  static constexpr int all = operands::count + ROW_OUTPUTS;
+  static constexpr int all = operands::count + ROW_OPERANDS;
   char* data[all];
   value_slot value[NUMBERS];
   u32 rows, count, lane_bits, slot_bits, ndim, unused;

@@ -1,6 +1,6 @@
-"""Launches of chains over rows: reductions and what reads them in one kernel.
+"""Launches of chains over rows: reductions and their readers in one kernel.
 
-The order of each reduction is that of reduce_launch.py's rows, whose lanes these are.
+The order of each reduction, and its lanes, are those of reduce_launch.py's rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any
 
 from ...core.geometry import Sizes
-from . import launch, module, numbers, rows_source, variants
+from . import chain_source, launch, module, numbers, rows_source, variants
 from .chain_launch import MAX_PARAMS_BYTES, Packer
 from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
 from .reduce_chain_launch import _width
@@ -33,14 +33,14 @@ def stage_of(plain: Any) -> Stage | None:
 
 
 def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
-    """Those of softmax_launch.py's dense rows."""
+    """The lanes of softmax_launch.py's dense rows."""
     held = HELD_BYTES // max(itemsize, 4)
     lane_bits = _lanes_of_dense(count, PACK_BYTES // itemsize, held)
     return lane_bits, bits_for(THREADS) - lane_bits
 
 
 class ChainRows:
-    """The launches of a program. running: the operands whose addresses ask which one."""
+    """The launches of a program. running: the operands whose addresses select the launch."""
 
     __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch
@@ -64,10 +64,10 @@ def bind(
     program: Program, packing: list[Packer], lanes: Lanes, itemsize: int, shape: Sizes,
     strides: list[Sizes],
 ) -> ChainRows | None:  # fmt: skip
-    """What runs a program. None where a kernel cannot take so many operands.
+    """Bind a program. None if a kernel cannot take all operands.
 
-    lanes: of its reductions; itemsize: of what they take. shape: a row's elements, then the kept
-    dimensions; strides: in bytes, of outputs, inputs, and outputs that a row has once.
+    lanes: of its reductions; itemsize: of their operands. shape: a row's elements, then the kept
+    dimensions; strides: in bytes, of outputs, inputs, and outputs with one element per row.
     """
     stored = 0 if program.stored is None else len(program.stored.stores)
     n_inputs = len(strides) - stored - len(program.once)
@@ -95,11 +95,12 @@ def bind(
     has_softmax = {"HAS_SOFTMAX": "1"} if any([x.is_softmax for x in program.reductions]) else {}
 
     def bound(widths: list[int]) -> launch.Launch:
-        defines = variants.define(rows_source.NAME, variants.storage(operands[0]), "ROWS", dims) | {
-            "CHAIN": rows_source.NAME, "TYPES": ",".join(map(variants.storage, operands)),
+        first = variants.storage(operands[0])
+        defines = variants.define(chain_source.NAME, first, "ROWS", dims) | {
+            "CHAIN": chain_source.NAME, "TYPES": ",".join(map(variants.storage, operands)),
             "CHAINS": str(max(4 // pack, 1)), "KINDS": ",".join(kinds),
             "WIDTHS": ",".join(map(str, widths)), "UNIT": str(pack), "UNROLL": "1",
-            "OUTPUTS": str(stored), "ROW_OUTPUTS": str(len(program.once)),
+            "OUTPUTS": str(stored), "ROW_OPERANDS": str(len(program.once)),
             "NUMBERS": str(n_values), **has_softmax,
         }  # fmt: skip
         return launch.Launch(

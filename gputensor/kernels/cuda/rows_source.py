@@ -1,7 +1,7 @@
-"""The text of a chain over rows: a functor for each pass, and who calls them one after the other.
+"""The source of a chain over rows: a functor for each pass, and the code that calls them in order.
 
-What a pass is given are the chain's inputs, and what the passes before it found, one value for a
-row: see rows_chain.cu.
+A pass gets the chain's inputs and the results of earlier passes, one value for each row: see
+rows_chain.cu.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from ...core.dtype import dtype
 from . import chain_source, module, variants
 from .chain_source import Body
 
-NAME = "chain_program"
-
 
 class Reduction(NamedTuple):
-    """A pass that is reduced. body: what it reduces, of the inputs and the results so far. op: of
-    reduce.cu; scalar: the type it takes; name: for the reader of the text. is_softmax: op is of
-    softmax.cu, and gives two results of dtype `out`: the largest element and the sum."""
+    """A reducing pass. body: computes its operand from the inputs and earlier results. op: of
+    reduce.cu; scalar: its operand's type; name: a comment for readers. is_softmax: op is of
+    softmax.cu, with two results of dtype `out`: the largest element and the sum."""
 
     body: Body
     op: str
@@ -29,8 +27,8 @@ class Reduction(NamedTuple):
 
 
 class Program(NamedTuple):
-    """reductions: in their order. stored: what has the elements of the rows, None where nothing
-    does; once: each result that a row has one element of."""
+    """reductions: in their order. stored: the stored values with rows' elements, or None; once:
+    each stored result with one element per row."""
 
     reductions: tuple[Reduction, ...]
     stored: Body | None
@@ -56,7 +54,7 @@ def functors(program: Program) -> str:
     lines: list[str] = []
 
     def called(body: Body, found: list[str]) -> str:
-        """What calls a pass's functor: with the numbers, and the results so far."""
+        """The call of a pass's functor with the numbers and the earlier results."""
         number = len(parts)
         name = f"chain_pass{number}"
         results = "".join([f", r{n}" for n in range(len(found))])
@@ -93,7 +91,7 @@ def functors(program: Program) -> str:
     for j, body in enumerate(program.once):
         lines.append(f"    w.template store_one<{j}>({called(body, found)});")
     return "\n".join([
-        *parts, "namespace op {", "", f"struct {NAME} {{",
+        *parts, "namespace op {", "", f"struct {chain_source.NAME} {{",
         "  template <class W> static DEVICE void run(const W& w) {", *lines, "  }", "};", "",
         "}  // namespace op", "",
     ])  # fmt: skip

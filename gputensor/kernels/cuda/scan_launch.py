@@ -16,11 +16,11 @@ from .softmax_launch import ADJACENT, bits_for
 
 # Neighbours that a lane takes at a time; ITEMS in scan.cu.
 ITEMS = 4
-# Elements of a row that are worth a segment of their own, and blocks that fill every GPU, as
-# reduce_launch's do. Constant, so that the order of a sum is the same on all of them.
+# The minimum elements of a segment of a row, and the number of blocks that fills any GPU, as in
+# reduce_launch. Constant, so that the order of a sum is the same on all GPUs.
 _PER_SEGMENT = 1 << 14
 _BLOCKS = 1024
-# Of what a segment comes to: a wide element and its place.
+# Bytes of a segment's result: a wide element and its index.
 _TOTAL_BYTES = 16
 _PARAMS = Struct("<3q8I4I").pack
 _POINTERS = Struct("<4Q").pack
@@ -77,7 +77,7 @@ class Scan:
         if self.segments == 1:
             self._launch(device_index, pointers, 0, False)
             return
-        # Dropped when this returns: memory comes back to its own stream only, behind the launches.
+        # Dropped on return: the memory is reused only on its own stream, after the launches.
         nbytes = self.rows * self.segments * _TOTAL_BYTES
         workspace = runtime.cuda().allocate(nbytes, device_index)
         self._launch(device_index, pointers, workspace.ptr, True)

@@ -1,4 +1,4 @@
-"""Launch plans of family scatter: those of gather, whose parameters they share."""
+"""Launch plans of family scatter: those of gather, with the same parameters."""
 
 from .gather_launch import bind
 

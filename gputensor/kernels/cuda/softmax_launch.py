@@ -1,7 +1,6 @@
-"""Launch plans of softmax and its like: how many threads share a row, and how many rows a block
-has.
+"""Launch plans of softmax and similar: the threads of each row, and the rows of each block.
 
-A function of the sizes alone, so that the order of sums does not depend on the device or the run.
+They depend only on the sizes, so that the order of sums does not depend on the device or the run.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# Of a row, as the arithmetic type, that a thread keeps in registers; HELD_BYTES in softmax.cu.
+# Bytes of a row, in the arithmetic type, that a thread keeps in registers; HELD_BYTES in
+# softmax.cu.
 HELD_BYTES = 64
 WARP = 32
-# Rows that lie side by side in a block, for 128 bytes of f32 in a row.
+# Adjacent rows in a block, for 128 contiguous bytes of f32.
 ADJACENT = 32
 # Elements that a lane of a strided row takes before it is worth another lane.
 PER_LANE = 8

@@ -29,8 +29,7 @@ struct clamp : takes<3, 0> {
   template <class T> static DEVICE T of(T x, T low, T high) {
     if (is_nan(low)) return low;
     if (is_nan(high)) return high;
-    if (is_nan(x)) return x;
-    const T raised = x < low ? low : x;
+    const T raised = x < low ? low : x;  // x where it is NaN
     return high < raised ? high : raised;
   }
 };

@@ -1,10 +1,10 @@
-"""Which variants of each family's text exist: operator x type x layout, as dicts of -D defines.
+"""The variants of each family's text: operator x type x layout, as dicts of -D defines.
 
-The lists are finite so that the compile test can build all of them, and the emulator all of an
-operator. Types are baked as little as speed asks for: contiguous entries bake the storage type,
-strided entries the arithmetic type alone, and a type whose sign does not matter to an operator
-stands for its twin. What pointwise_plan.py plans for large layouts is in no list, as there is no
-end to it: `planned` names it when it comes up.
+The lists are finite so that the compile test can build all variants, and the emulator all of an
+operator. Types are compiled in only as far as speed requires: contiguous entries have the storage
+type, strided entries only the arithmetic type, and if signedness does not matter to an operator,
+signed and unsigned types share a variant. Plans of pointwise_plan.py for large layouts are
+unbounded and in no list: `planned` names them on use.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FAMILIES = tuple(LOOPS)
 # Words of reductions that combine integers as int64.
 _WHOLE = ("sums", "sums_real", "products")
 
-# Texts of the copy family whose variants copy_plan.py names as they are needed.
+# Texts of the copy family; copy_plan.py names their variants on use.
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
 
 
@@ -59,14 +59,14 @@ def word(of: dtype) -> str:
 
 
 def has(family: str, op: str, of: dtype) -> bool:
-    """True if pointwise `op` computes in dtype `of`, by what its row says of dtypes."""
+    """True if pointwise `op` computes in dtype `of`, by its row's `dtypes:`."""
     word = LOOPS[family].get(op)
     return word is not None and RULES[word].takes(of)
 
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
-    """True where the result is of the dtype that is computed in, besides a comparison's; complex32
-    is left to the strided entries, which cast."""
+    """True if the result, unless a comparison's, has the computation's dtype; complex32 uses the
+    strided entries, which cast."""
     said = RULES[LOOPS[family][op]]
     gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another and of is not complex32
@@ -80,7 +80,7 @@ def contiguous_scalar(family: str, op: str, of: dtype) -> str:
 
 @cache
 def signless(family: str) -> frozenset[str]:
-    """Operators whose functor is marked: signed and unsigned integers give the same bits."""
+    """Operators with a marked functor: signed and unsigned integers give the same bits."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return frozenset(_SIGNLESS.findall(text))
 
@@ -93,13 +93,13 @@ def takes(family: str) -> dict[str, tuple[int, int]]:
 
 
 def number_dtype(scalar: str, common: dtype) -> dtype:
-    """The dtype as which a kernel of type `scalar` reads a number: its own where it is signless.
-    Such a kernel extends elements without their sign, and so must a number beside them be."""
+    """The dtype in which a kernel of type `scalar` reads a number: the scalar type for signless
+    operators, whose kernels zero-extend elements and numbers."""
     return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
 
 
 def converts(op: str) -> bool:
-    """Whether a reduction converts elements to the dtype it combines them in."""
+    """True if a reduction converts elements to the dtype in which it combines them."""
     return LOOPS["reduce"][op] in (*_WHOLE, "floating_only")
 
 
@@ -143,8 +143,8 @@ def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
 
 @cache
 def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
-    """Every variant of a family that the emulator builds as one; `dims` matters to strided entries.
-    Layouts of more than FEW_DIMS dimensions are rare, so they are a group of their own."""
+    """Variants of a family that the emulator builds together; `dims` matters to strided entries.
+    Layouts of more than FEW_DIMS dimensions are rare and form a separate group."""
     listed = _LISTS.get(family, _pointwise)(family)
     if dims == FEW_DIMS:
         return tuple([v | {"DIMS": str(dims)} if _has_dims(family, v) else v for v in listed])
@@ -152,7 +152,8 @@ def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
 
 
 def group_of(family: str, defines: Defines) -> tuple[Defines, ...]:
-    """What is built together with a variant: its operator; what was planned for a layout, alone."""
+    """The variants built together with a variant: those of its operator; a planned variant is built
+    alone."""
     if family in COPIES or "UNIT" in defines:
         return (defines,)
     whole = group(family, int(defines.get("DIMS", FEW_DIMS)))
@@ -257,8 +258,8 @@ def _softmax(family: str) -> list[Defines]:
 
 
 def _loss(family: str) -> list[Defines]:
-    """Of those whose result may be a mean: the sums, and parts of them. The family's header says
-    which layouts there are."""
+    """Variants of losses that may be a mean: the sums, and parts of them. The family's header lists
+    the layouts."""
     floats = [d.short for d in ALL if d.is_floating_point]
     layouts = {
         op: ("ELEMENTS", *(() if op.endswith("_backward") else ("SUMS", "PARTS")))
@@ -268,7 +269,7 @@ def _loss(family: str) -> list[Defines]:
 
 
 def _indexed(family: str) -> list[Defines]:
-    """With one index tensor, and with several."""
+    """Variants with one index tensor and with several."""
     listed = []
     for op in LOOPS[family]:
         scalars = list(WORDS.values())

@@ -1,6 +1,6 @@
 """`gt.nn.functional`: operators under the signatures of `torch.nn.functional`.
 
-PyTorch's order of arguments; what is computed is the operators' business.
+Arguments are in PyTorch's order; operators do the computation.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ def softmin(
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
-    """With elements before and after each of the last dimensions, the last one first.
+    """Pad the last dimensions before and after, the last one first.
 
     Args:
-        pad: how many, (before, after) for each dimension; negative numbers cut.
+        pad: numbers of elements, (before, after) for each dimension; negative numbers crop.
         mode: "constant", "reflect", "replicate" or "circular".
-        value: of mode "constant", 0 unless given.
+        value: for mode "constant", by default 0.
     """
     _tensors("pad", input=input)
     return calls.pad(input, pad, mode, value)
@@ -154,7 +154,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return calls.channel_shuffle(input, groups)
 
 
-# Operands that may not be left out, where they are not input and target.
+# Required operands, if they are not input and target.
 _NEEDED = {"linear": ("input", "weight")}
 
 

@@ -1,4 +1,4 @@
-"""Annotations of gt.nn.functional that stand for more than one form of an argument.
+"""Annotations of gt.nn.functional for arguments with more than one form.
 
 `dispatch/refusal.py` knows them by these names.
 """

@@ -80,9 +80,9 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """softmax of (logits + noise of Gumbel's distribution) / tau: shares drawn by their odds.
+    """softmax of (logits + Gumbel noise) / tau: a relaxed sample of a categorical distribution.
 
-    hard: a 1 for the largest share and else 0, whose gradient is that of the shares.
+    hard: one-hot at the largest element, with the gradient of the softmax.
     """
     _tensor("gumbel_softmax", logits)
     noise = calls.log(calls.exponential_(calls.empty_like(logits)))
@@ -96,7 +96,7 @@ def gumbel_softmax(
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Each element, and zero in place of those in [-lambd, lambd]."""
+    """Each element; zero where it is in [-lambd, lambd]."""
     _tensor("hardshrink", input)
     return calls.hardshrink(input, lambd)
 
@@ -175,7 +175,7 @@ def rrelu(
     _tensor("rrelu", input)
     if flag("rrelu", "inplace", inplace):
         made = calls.rrelu(calls.clone(input), lower, upper, training, None)
-        return calls.copy_(input, made, False)  # its derivative reads what input was
+        return calls.copy_(input, made, False)  # its derivative reads input's old elements
     return calls.rrelu(input, lower, upper, training, None)
 
 
@@ -232,7 +232,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """Each element, and value in place of those that are not above the threshold."""
+    """Each element; value where it is not above the threshold."""
     _tensor("threshold", input)
     if flag("threshold", "inplace", inplace):
         return calls.threshold_(input, threshold, value)

@@ -25,11 +25,11 @@ def scaled_dot_product_attention(
 
     Args:
         query: (..., heads, L, E). key: (..., heads, S, E). value: (..., heads, S, F).
-        attn_mask: added to the scores, or bool, False where a query is not to look; (..., L, S).
-        dropout_p: share of the weights that are dropped, always: give 0 in evaluation.
-        is_causal: query n looks at the first n keys and at its own.
-        scale: 1 / sqrt(E) unless given.
-        enable_gqa: each head of key and value serves several of query's.
+        attn_mask: added to the scores, or bool, False to exclude a key from a query; (..., L, S).
+        dropout_p: probability of dropping a weight, also in evaluation: pass 0 there.
+        is_causal: query n attends to keys 0 to n.
+        scale: by default 1 / sqrt(E).
+        enable_gqa: several query heads share each head of key and value.
     Returns: (..., heads, L, F).
 
     >>> x = gt.ones(1, 2, 3, 4)
@@ -55,9 +55,10 @@ def multi_head_attention_forward(
     static_k: Tensor | None = None, static_v: Tensor | None = None,
     average_attn_weights: bool = True, is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """What `gt.nn.MultiheadAttention` computes, of (L, N, E) or (L, E): result and weights.
+    """The computation of `gt.nn.MultiheadAttention` for (L, N, E) or (L, E): result and weights.
 
-    static_k, static_v: keys and values by heads, (N * heads, S, E / heads), in place of key's.
+    static_k, static_v: keys and values by heads, (N * heads, S, E / heads), used instead of key and
+    value.
     """
     op, sizes = "multi_head_attention_forward", query.shape
     if query.ndim not in (2, 3):
@@ -139,7 +140,7 @@ def multi_head_attention_forward(
 
 
 def _projected(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
-    """linear of (L, N, E), without a copy where it lies as (N, L, E)."""
+    """linear of (L, N, E), without a copy if its memory layout is (N, L, E)."""
     turned = x.transpose(0, 1)
     if turned.is_contiguous() and not x.is_contiguous():
         return calls.linear(turned, weight, bias).transpose(0, 1)
@@ -164,5 +165,5 @@ def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:
 
 
 def _with_more(mask: Any, more: int) -> Any:
-    """With so many keys at the end that all may look at."""
+    """The mask extended by this number of keys that all queries may attend to."""
     return calls.constant_pad_nd(mask, (0, more), 0) if more else mask

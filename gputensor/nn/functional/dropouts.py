@@ -64,7 +64,7 @@ def _dropped(op: str, input: Tensor, p: float, training: bool, inplace: bool) ->
 def _of_channels(
     op: str, input: Tensor, p: float, training: bool, inplace: bool, alone: int
 ) -> Tensor:
-    """alone: dimensions of an input without a batch."""
+    """alone: the number of dimensions of an input without a batch."""
     if not isinstance(input, Tensor):
         raise errors.not_a_tensor(op, "input", "a Tensor", input)
     if input.ndim not in (alone, alone + 1):

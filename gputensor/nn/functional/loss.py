@@ -1,7 +1,6 @@
 """Losses of `gt.nn.functional`, under the signatures of torch.nn.functional.
 
-Names instead of numbers for `reduction`. `size_average` and `reduce`, which PyTorch has deprecated,
-keep their places and must be left out.
+`reduction` is a name. `size_average` and `reduce`, deprecated in PyTorch, must be left out.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Minus the log-probability of each target class, weighted; their mean by weight, sum, or each.
+    """Weighted negative log-likelihood of target classes.
 
     Args:
         input: log-probabilities, (C), (N, C) or (N, C, d1, ...), floating.
         target: classes, (), (N) or (N, d1, ...), int64 or uint8.
         weight: (C), a factor for each class.
-        ignore_index: a target that counts nothing.
-        reduction: "mean", "sum" or "none".
-    Raises: IndexRangeError on the CPU for a target that is no class; on a CUDA device an assertion
-        fails there, which the next synchronisation reports.
+        ignore_index: a target value that does not contribute.
+        reduction: "mean" (weighted), "sum" or "none".
+    Raises: IndexRangeError on the CPU for a target that is no class. On CUDA an assertion fails in
+        the kernel; the next synchronisation reports it.
     """
     _tensors("nll_loss", weight, input=input, target=target)
     number = _reduction("nll_loss", reduction, size_average, reduce)
@@ -64,19 +63,13 @@ def cross_entropy(
     Args:
         input: (C), (N, C) or (N, C, d1, ...), any numbers.
         target: as in `nll_loss`, or probabilities of input's sizes and dtype.
-        label_smoothing: in [0, 1], the share of the loss that all classes have in equal parts.
+        label_smoothing: in [0, 1], the share of the loss spread evenly over all classes.
     Raises: as `nll_loss`.
     """
     _tensors("cross_entropy", weight, input=input, target=target)
     number = _reduction("cross_entropy", reduction, size_average, reduce)
-    return calls.cross_entropy_loss(
-        input,
-        target,
-        weight,
-        number,
-        ignore_index,
-        real("cross_entropy", "label_smoothing", label_smoothing),
-    )
+    smoothing = real("cross_entropy", "label_smoothing", label_smoothing)
+    return calls.cross_entropy_loss(input, target, weight, number, ignore_index, smoothing)
 
 
 def linear_cross_entropy(
@@ -89,7 +82,7 @@ def linear_cross_entropy(
     Args:
         input: (in_features) or (N, in_features).
         linear_weight: (C, in_features), or (C, d1, ..., in_features) for targets (N, d1, ...).
-        options: of PyTorch's chunks; must be left out.
+        options: PyTorch's options for chunks; must be left out.
     """
     op = "linear_cross_entropy"
     _tensors(op, linear_bias, input=input, linear_weight=linear_weight, target=target)
@@ -123,14 +116,14 @@ def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Minus the log-probability of all alignments of each text to its steps.
+    """Negative log-probability of all alignments of each target sequence to its input steps.
 
     Args:
         log_probs: (T, N, C) or (T, C), from log_softmax; float32 or float64.
-        targets: (N, S) or texts one behind another, classes but the blank.
+        targets: (N, S), or all sequences concatenated; classes other than the blank.
         input_lengths, target_lengths: (N), integers in a tensor, tuple or list.
-        reduction: "mean" is that of the losses by the lengths of their texts.
-        zero_infinity: 0, and no gradient, for texts that cannot be aligned.
+        reduction: "mean" divides each loss by its target's length, then averages.
+        zero_infinity: loss and gradient are 0 for sequences without an alignment.
     """
     _tensors("ctc_loss", log_probs=log_probs, targets=targets)
     number = _reduction("ctc_loss", reduction)
@@ -148,7 +141,7 @@ def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Absolute differences; their mean, sum, or each. weight: a factor for each and the mean."""
+    """Absolute differences. weight: a factor for each element; the mean is weighted too."""
     number = _reduction("l1_loss", reduction, size_average, reduce)
     x, y = _together("l1_loss", input, target, weight)
     if weight is None:
@@ -160,7 +153,7 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Squared differences; their mean, sum, or each. weight: a factor for each and the mean."""
+    """Squared differences. weight: a factor for each element; the mean is weighted too."""
     number = _reduction("mse_loss", reduction, size_average, reduce)
     x, y = _together("mse_loss", input, target, weight)
     if weight is None:
@@ -172,9 +165,9 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Half the squared differences; delta times them less delta / 2 where they are above delta.
+    """d**2 / 2 of each difference d; delta * (abs(d) - delta / 2) where abs(d) is above delta.
 
-    weight: a factor for each, which does not count in the mean.
+    weight: a factor for each element; the mean divides by the number of elements.
     """
     number = _reduction("huber_loss", reduction)
     x, y = _together("huber_loss", input, target, weight)
@@ -188,7 +181,7 @@ def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """Differences less beta / 2; squared, by 2 * beta, where they are below beta."""
+    """abs(d) - beta / 2 of each difference d; d**2 / (2 * beta) where abs(d) is below beta."""
     number = _reduction("smooth_l1_loss", reduction, size_average, reduce)
     x, y = _together("smooth_l1_loss", input, target, None)
     beta = real("smooth_l1_loss", "beta", beta)
@@ -198,7 +191,7 @@ def smooth_l1_loss(
 def _together(
     op: str, input: Tensor, target: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Both in the sizes of both; in one dtype where one of them is 0-d."""
+    """Broadcast both operands to common sizes, with a warning if their sizes differ."""
     _tensors(op, weight, input=input, target=target)
     x, y = tuple(input.shape), tuple(target.shape)
     if weight is not None and tuple(weight.shape) != x:
@@ -226,9 +219,9 @@ def binary_cross_entropy(
     """-(target * log(input) + (1 - target) * log(1 - input)), weighted.
 
     Args:
-        input: probabilities, in [0, 1]; their logarithms count -100 at least.
-        target: in input's sizes. weight: broadcast to them.
-    Raises: AutocastError under autocast on a CUDA device; binary_cross_entropy_with_logits is safe.
+        input: probabilities, in [0, 1]; their logarithms are limited to -100.
+        target: in input's sizes. weight: broadcast to input's sizes.
+    Raises: AutocastError under autocast on CUDA; use binary_cross_entropy_with_logits there.
     """
     number = _reduction("binary_cross_entropy", reduction, size_average, reduce)
     _alike("binary_cross_entropy", input, target, weight)
@@ -239,9 +232,9 @@ def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """binary_cross_entropy of sigmoid(input), which loses no digits.
+    """binary_cross_entropy of sigmoid(input), computed without loss of precision.
 
-    weight: broadcast to input's sizes. pos_weight: how often what is positive counts, likewise.
+    weight: broadcast to input's sizes. pos_weight: the weight of positive targets, broadcast too.
     """
     op = "binary_cross_entropy_with_logits"
     number = _reduction(op, reduction, size_average, reduce)
@@ -262,11 +255,11 @@ def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
 ) -> Tensor:  # fmt: skip
-    """target * (log(target) - input), the divergence of distributions.
+    """Kullback-Leibler divergence, target * (log(target) - input).
 
     Args:
-        input: logarithms of probabilities. target: probabilities, or with log_target logarithms.
-        reduction: "batchmean" also, the sum by the size of the first dimension.
+        input: log-probabilities. target: probabilities, or log-probabilities if log_target.
+        reduction: also "batchmean", the sum divided by the size of the first dimension.
     """
     is_by_batch = reduction == "batchmean"
     number = _reduction("kl_div", "sum" if is_by_batch else reduction, size_average, reduce)
@@ -281,9 +274,9 @@ def poisson_nll_loss(
     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """exp(input) - target * input, of counts; without log_input, input - target * log(input + eps).
+    """exp(input) - target * input, or without log_input, input - target * log(input + eps).
 
-    full: with Stirling's approximation of log(target!).
+    full: add Stirling's approximation of log(target!).
     """
     number = _reduction("poisson_nll_loss", reduction, size_average, reduce)
     _tensors("poisson_nll_loss", input=input, target=target)
@@ -295,10 +288,10 @@ def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """0.5 * (log(var) + (input - target)**2 / var), and a constant where full.
+    """0.5 * (log(var) + (input - target)**2 / var), plus a constant if full. Waits for var.
 
-    var: not negative, in input's sizes, or without or with 1 in the last place of another; at least
-        eps counts, with no gradient there. Its values are waited for.
+    var: not negative, in input's sizes, or with one size 1 or the last left out; clamped to eps
+        without a gradient.
     """
     op = "gaussian_nll_loss"
     number = _reduction(op, reduction)
@@ -341,7 +334,7 @@ def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The mean over the classes of max(0, margin - input[target] + input)**p, but for the target.
+    """The sum over other classes of max(0, margin - input[target] + input)**p, divided by C.
 
     Args:
         input: (C) or (N, C). target: classes, () or (N), int64.
@@ -362,11 +355,10 @@ def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The mean over the classes of max(0, 1 - input[target] + input), of all pairs of a target and
-    a class that is none.
+    """The sum of max(0, 1 - input[target] + input[other]) over targets and others, divided by C.
 
     Args:
-        input: (C) or (N, C). target: in its sizes, int64; -1 ends the targets of a row.
+        input: (C) or (N, C). target: in input's sizes, int64; -1 ends the targets of a row.
     """
     number = _reduction("multilabel_margin_loss", reduction, size_average, reduce)
     _tensors("multilabel_margin_loss", input=input, target=target)
@@ -377,7 +369,7 @@ def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The mean over the last dimension of binary_cross_entropy_with_logits; of that the reduction.
+    """The reduction of the mean of binary_cross_entropy_with_logits over the last dimension.
 
     weight: (C), a factor for each class.
     """
@@ -437,9 +429,9 @@ def triplet_margin_loss(
     eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d by the p-norm.
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the p-norm distance.
 
-    swap: the distance from positive to negative counts where it is smaller.
+    swap: use d(positive, negative) where it is smaller than d(anchor, negative).
     """
     op = "triplet_margin_loss"
     number = _reduction(op, reduction, size_average, reduce)
@@ -453,14 +445,13 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
     swap: bool = False, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """triplet_margin_loss by a distance of one's own; by the 2-norm where it is left out."""
+    """triplet_margin_loss with a given distance function, by default the 2-norm."""
     op = "triplet_margin_with_distance_loss"
     number = _reduction(op, reduction)
     _triplet(op, anchor, positive, negative, margin)
     if distance_function is None:
-        return calls.triplet_margin_loss(
-            anchor, positive, negative, margin, 2.0, 1e-6, swap, number
-        )
+        inputs = anchor, positive, negative
+        return calls.triplet_margin_loss(*inputs, margin, 2.0, 1e-6, swap, number)
     near, far = distance_function(anchor, positive), distance_function(anchor, negative)
     for made in (near, far):
         if not isinstance(made, Tensor):
@@ -479,11 +470,11 @@ def _triplet(op: str, anchor: Tensor, positive: Tensor, negative: Tensor, margin
         raise errors.must(op, "margin", "be positive", margin, kind=errors.ArgumentValueError)
 
 
-# --- what all check -------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def _tensors(op: str, *weights: Any, **operands: Any) -> None:
-    """Operands must be tensors; weights may be left out."""
+    """Raise unless operands are tensors, and weights tensors or None."""
     for arg, x in operands.items():
         if not isinstance(x, Tensor):
             raise errors.not_a_tensor(op, arg, "a Tensor", x)
@@ -499,13 +490,10 @@ def _reduced(each: Tensor, number: int) -> Tensor:
 
 
 def _reduction(op: str, reduction: str, size_average: Any = None, reduce: Any = None) -> int:
-    if type(reduction) is str and size_average is None is reduce and reduction in _REDUCTIONS:
-        return _REDUCTIONS[reduction]
     for arg, value in (("size_average", size_average), ("reduce", reduce)):
         if value is not None:
             raise errors.must(op, arg, "be left out", value, remedy="use reduction=")
     if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
-        raise errors.must(
-            op, "reduction", "be 'none', 'mean' or 'sum'", reduction, kind=errors.ArgumentValueError
-        )
+        rule = "be 'none', 'mean' or 'sum'"
+        raise errors.must(op, "reduction", rule, reduction, kind=errors.ArgumentValueError)
     return _REDUCTIONS[reduction]

@@ -58,10 +58,10 @@ def batch_norm(
     weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
     momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Mean 0 and variance 1 in each channel: of the batch while training, which then moves the
-    running statistics by momentum, else by these.
+    """Normalize each channel to mean 0 and variance 1. Training uses the batch's statistics and
+    updates the running statistics by momentum; evaluation uses the running statistics.
 
-    Raises: ArgumentValueError while training where a channel has one value.
+    Raises: ArgumentValueError in training if a channel has only one value.
     """
     sizes = tuple(input.shape)
     if training and len(sizes) > 1:

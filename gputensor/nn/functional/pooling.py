@@ -129,7 +129,7 @@ def avg_pool3d(
 
 
 def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
-    """The sizes asked for; None is the input's own."""
+    """The output sizes; None means the input's size."""
     if not isinstance(output_size, (list, tuple)):
         output_size = (output_size,) * count
     if len(output_size) != count or input.ndim < count:
@@ -140,27 +140,27 @@ def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
 
 @declares()
 def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
-    """Means of as many windows as output_size says."""
+    """Means over output_size windows."""
     return calls.adaptive_avg_pool1d(input, output_size)
 
 
 @declares()
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Means of as many windows as output_size says; None keeps a size."""
+    """Means over output_size windows; None keeps a size."""
     sizes = _sizes("adaptive_avg_pool2d", input, output_size, 2)
     return calls.adaptive_avg_pool2d(input, sizes)
 
 
 @declares()
 def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Means of as many windows as output_size says; None keeps a size."""
+    """Means over output_size windows; None keeps a size."""
     sizes = _sizes("adaptive_avg_pool3d", input, output_size, 3)
     return calls.adaptive_avg_pool3d(input, sizes)
 
 
 @declares()
 def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
-    """Maxima of as many windows as output_size says, and where they are with return_indices."""
+    """Maxima over output_size windows; with return_indices also their indices."""
     found = calls.adaptive_max_pool1d(input, output_size)
     return found if return_indices else found[0]
 
@@ -169,14 +169,14 @@ def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool =
 def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Maxima of as many windows as output_size says, and where they are."""
+    """Maxima over output_size windows, and their indices."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool1d(input, output_size, True)
     return found
 
 
 @declares()
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Maxima of as many windows as output_size says, and where they are with return_indices."""
+    """Maxima over output_size windows; with return_indices also their indices."""
     sizes = _sizes("adaptive_max_pool2d", input, output_size, 2)
     found = calls.adaptive_max_pool2d(input, sizes)
     return found if return_indices else found[0]
@@ -186,14 +186,14 @@ def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool 
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Maxima of as many windows as output_size says, and where they are."""
+    """Maxima over output_size windows, and their indices."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool2d(input, output_size, True)
     return found
 
 
 @declares()
 def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Maxima of as many windows as output_size says, and where they are with return_indices."""
+    """Maxima over output_size windows; with return_indices also their indices."""
     sizes = _sizes("adaptive_max_pool3d", input, output_size, 3)
     found = calls.adaptive_max_pool3d(input, sizes)
     return found if return_indices else found[0]
@@ -203,7 +203,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool 
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Maxima of as many windows as output_size says, and where they are."""
+    """Maxima over output_size windows, and their indices."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool3d(input, output_size, True)
     return found
 
@@ -339,7 +339,7 @@ def lp_pool3d(
 def _unpooled(
     count: int, input: Tensor, kernel_size: Ints, stride: Any, padding: Ints, output_size: Any
 ) -> tuple[list[int], list[int], list[int]]:
-    """(sizes of the result, stride, padding); sizes given must be such as the pool may have had."""
+    """(sizes of the result, stride, padding); given sizes must be possible inputs of the pool."""
     op = f"max_unpool{count}d"
     kernel = _numbers(op, "kernel_size", kernel_size, count)
     is_given = isinstance(stride, int) or stride is not None and len(stride)

@@ -51,16 +51,16 @@ def interpolate(
     mode: str = "nearest", align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Images of another size.
+    """Resample images to another size.
 
     Args:
         input: (N, C, L), (N, C, H, W) or (N, C, D, H, W), floating; uint8 in two dimensions.
         size, scale_factor: one of them, a number or one for each dimension.
         mode: "nearest", "nearest-exact", "area", "linear" (3 dimensions of the input), "bilinear",
             "bicubic", "lanczos" (4), "trilinear" (5).
-        align_corners: the outermost elements' middles meet, else the outermost edges do.
-        recompute_scale_factor: take the ratio of the sizes, not the given factor.
-        antialias: look at all elements that one of a smaller result covers.
+        align_corners: align the centers of the outermost elements, otherwise their outer edges.
+        recompute_scale_factor: use the ratio of the sizes instead of the given factor.
+        antialias: average over all input elements covered by an output element when shrinking.
 
     >>> gt.nn.functional.interpolate(gt.arange(4.0).view(1, 1, 2, 2), scale_factor=2)
     tensor([[[[0., 0., 1., 1.],
@@ -159,15 +159,15 @@ def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Elements of images at the places of a grid.
+    """Sample images at the points of a grid.
 
     Args:
         input: (N, C, H, W) or (N, C, D, H, W), floating.
-        grid: (N, H', W', 2) or (N, D', H', W', 3), of input's dtype: places as (x, y) or (x, y, z),
-            of which -1 and 1 are the images' ends.
+        grid: (N, H', W', 2) or (N, D', H', W', 3), of input's dtype: points (x, y) or (x, y, z),
+            with -1 and 1 at the image's ends.
         mode: "bilinear", "nearest" or, of 4 dimensions, "bicubic".
-        padding_mode: what is outside: "zeros", "border" elements or a "reflection".
-        align_corners: the ends are the middles of the outermost elements, else their edges.
+        padding_mode: values outside of the image: "zeros", "border" or "reflection".
+        align_corners: the ends are the centers of the outermost elements, otherwise their edges.
     Returns: (N, C, H', W') or (N, C, D', H', W').
     """
     for arg, x in (("input", input), ("grid", grid)):

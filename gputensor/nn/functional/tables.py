@@ -1,4 +1,4 @@
-"""Tables whose rows indices name, and indices as rows, of gt.nn.functional."""
+"""Embeddings and one_hot of gt.nn.functional."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def embedding_bag(
     sparse: bool = False, per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The mean, sum or max of rows of weight, by bags: the rows of a 2-d input, or what lies
-    between the offsets of a 1-d one."""
+    """The mean, sum or max of rows of weight in each bag. Bags are the rows of a 2-d input, or the
+    parts of a 1-d input that begin at offsets."""
     op = "embedding_bag"
     modes = {"sum": 0, "mean": 1, "max": 2}
     if mode not in modes:

@@ -1,1 +1,1 @@
-"""Modules: what a network is made of, a file a kind, under torch.nn's names."""
+"""Modules of networks under torch.nn's names, one file for each kind."""

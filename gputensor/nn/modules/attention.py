@@ -87,10 +87,10 @@ class MultiheadAttention(Module):
         """The result and the weights, None without need_weights.
 
         Args:
-            query: (L, N, E), (N, L, E) with batch_first, or (L, E). key, value: likewise of S.
-            key_padding_mask: (N, S), True where a key is not to be looked at, or added to scores.
-            attn_mask: (L, S) or (N * heads, L, S), True where a query is not to look, or added.
-            is_causal: says that attn_mask is causal.
+            query: (L, N, E), (N, L, E) with batch_first, or (L, E). key, value: the same with S.
+            key_padding_mask: (N, S), True to exclude a key, or numbers added to scores.
+            attn_mask: (L, S) or (N * heads, L, S), True to exclude a key from a query, or added.
+            is_causal: declares that attn_mask is causal.
         """
         swaps = self.batch_first and query.ndim == 3
         if swaps:
@@ -111,7 +111,7 @@ class MultiheadAttention(Module):
 
 
 class _Layer(Module):
-    """What a layer of an encoder and one of a decoder share: a perceptron, norms, dropout."""
+    """The common part of encoder and decoder layers: a perceptron, norms, dropout."""
 
     norms: int
 
@@ -161,9 +161,9 @@ def _activation(named: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], T
 
 
 class TransformerEncoderLayer(_Layer):
-    """Attention of the places to each other, then a perceptron at each; both add to what is there.
+    """Self-attention, then a perceptron at each position, both with residual connections.
 
-    Args: norm_first: each normalises what it is given, and not the sum.
+    Args: norm_first: normalise each block's input instead of the sum.
     """
 
     norms = 2
@@ -182,7 +182,7 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """As TransformerEncoderLayer, with attention to a memory in between."""
+    """TransformerEncoderLayer with attention to a memory in between."""
 
     norms = 3
 
@@ -267,7 +267,7 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """An encoder, and a decoder that looks at what it gives."""
+    """An encoder, and a decoder that attends to the encoder's output."""
 
     encoder: Any
     decoder: Any
@@ -321,7 +321,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """-inf above the diagonal: each place looks at those before it and at itself."""
+        """A causal mask: -inf above the diagonal, 0 elsewhere."""
         made: Tensor = triu(full((sz, sz), -math.inf, device=device, dtype=dtype), 1)
         return made
 

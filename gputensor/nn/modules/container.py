@@ -20,7 +20,7 @@ def check_layers(op: str, count: int) -> None:
 
 
 class _Numbered(Module):
-    """What is held in an order: the names are "0", "1", ..."""
+    """An ordered container; its parts are named "0", "1", ..."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._modules.values())
@@ -56,7 +56,7 @@ class _Numbered(Module):
         return self.extend(kept)
 
     def pop(self, index: int = -1) -> Any:
-        """The module there, which it has no more."""
+        """Remove the module at `key` and return it."""
         found = self[index]
         del self[index]
         return found
@@ -70,7 +70,7 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Modules one after the other: `Sequential(a, b)`, or a dict of them by name."""
+    """Modules called one after the other: `Sequential(a, b)`, or a dict by name."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules; what is done with them, its owner says."""
+    """A list of modules, without a forward of its own."""
 
     def __init__(self, modules: Iterable[Module | None] | None = None) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class ModuleList(_Numbered):
 
 
 class _Named(Module):
-    """What is held by name: `_held` are the parts."""
+    """A container by name; `_held` are the parts."""
 
     @property
     def _held(self) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(_Named):
-    """Parameters by name; tensors are made Parameters."""
+    """Parameters by name; tensors become Parameters."""
 
     def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         super().__init__()

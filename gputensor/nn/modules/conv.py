@@ -20,7 +20,7 @@ class _Conv(Module):
     """weight (out_channels, in_channels / groups, *kernel_size), of a transpose (in_channels,
     out_channels / groups, *kernel_size); bias (out_channels).
 
-    padding: ints, or "same" or "valid". padding_mode: what stands around the input.
+    padding: ints, or "same" or "valid". padding_mode: the values around the input.
     """
 
     ndim: ClassVar[int]
@@ -134,7 +134,7 @@ class Conv3d(_Conv):
 
 
 class _ConvTranspose(_Conv):
-    """The gradient of a convolution by its input, as an operator of its own."""
+    """A transposed convolution: the gradient of a convolution with respect to its input."""
 
     transposed = True
 

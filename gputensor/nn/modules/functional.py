@@ -15,7 +15,7 @@ _REQUIRED: Any = object()
 
 
 class _Signature:
-    """What `inspect.signature` and `help` say of a class of fixed options."""
+    """The signature that `inspect.signature` and `help` show for a class with fixed options."""
 
     def __get__(self, instance: object, kind: type[Fixed]) -> Signature:
 
@@ -31,13 +31,12 @@ class _Signature:
 
 @dataclass_transform()
 class Fixed(Module):
-    """A function whose options are attributes, given by place or by name.
+    """A module that calls a function with its attributes as options, given by position or by name.
 
-    function: its name in gt.nn.functional. shown: the options that `repr` has, where that is not
-    all of them.
+    function: its name in gt.nn.functional. shown: the options in `repr`, by default all.
 
-    A class of ours annotates its options, as a dataclass does; options is what comes of it, from
-    names to defaults. What a user's subclass annotates is its own matter.
+    Our classes annotate their options, like dataclasses; `options` maps names to defaults.
+    Annotations of users' subclasses are ignored.
     """
 
     function: ClassVar[str]
@@ -82,7 +81,7 @@ class Fixed(Module):
         self._complete()
 
     def _complete(self) -> None:
-        """What a class does with its options once they are attributes."""
+        """Called after the options are set as attributes."""
 
     def forward(self, *inputs: Any) -> Any:
         function: Callable[..., Any] = getattr(F, self.function)
@@ -297,7 +296,7 @@ class PairwiseDistance(Fixed, function="pairwise_distance"):
 
 
 class LocalResponseNorm(Fixed, function="local_response_norm"):
-    """Each element by those of the channels around it."""
+    """Each element divided by a norm over neighbouring channels."""
 
     size: int
     alpha: float = 1e-4
@@ -345,7 +344,7 @@ class Unflatten(Module):
 
 
 class _Dropout(Fixed):
-    """What drops in training, and hands on in evaluation."""
+    """Drops elements in training; returns its input in evaluation."""
 
     p: float = 0.5
     inplace: bool = False

@@ -1,4 +1,4 @@
-"""Lazy modules: sizes of the input are read from the first one, then the class is the usual one.
+"""Lazy modules: the first input gives the sizes; then the module becomes the usual class.
 
 Source: torch/nn/modules/lazy.py, and the Lazy classes beside linear.py, conv.py, batchnorm.py.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...core import errors
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from ..parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from . import conv, linear, norm
@@ -17,13 +18,13 @@ from .module import Module
 class LazyModuleMixin(Module):
     """Before the base class of a module: parameters get sizes from the first input.
 
-    A subclass names `cls_to_become`, its class from then on, and `_size`, the attribute that the
-    first input tells; `_shaped` says the sizes of what is uninitialized.
+    A subclass sets `cls_to_become`, its class from then on, and `_size`, the attribute set from the
+    first input; `_shaped` returns the sizes of uninitialized parameters.
     """
 
     cls_to_become: ClassVar[type[Module]]
     _size: ClassVar[str]
-    _channel: ClassVar[int] = 1  # the input's dimension that tells it
+    _channel: ClassVar[int] = 1  # the input's dimension with the size
 
     def _postpone(self, device: Any, dtype: Any, *names: str) -> None:
         """Make these parameters and buffers uninitialized; infer them before the first forward."""
@@ -35,12 +36,13 @@ class LazyModuleMixin(Module):
         object.__setattr__(self, "_inference", self.register_forward_pre_hook(_infer))
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or buffer of this module has no sizes yet."""
+        """True if a parameter or buffer of this module has no sizes yet."""
         own = [*self._parameters.values(), *self._buffers.values()]
         return any(is_lazy(x) for x in own)
 
+    @declares(input="Tensor", first=True)
     def initialize_parameters(self, input: Tensor) -> None:
-        """Give what is uninitialized sizes that fit the input, and initial values."""
+        """Give uninitialized parameters sizes that fit the input, and initial values."""
         if not input.ndim:
             raise errors.wrong_shape(type(self).__name__, "input", "have a dimension", input)
         size = input.shape[-1 if self._channel == -1 else self._channel_of(input)]
@@ -161,6 +163,7 @@ class _LazyNorm(LazyModuleMixin, norm._BatchNorm):
         self._postpone(device, dtype, *names)
 
     def _channel_of(self, input: Tensor) -> int:
+        self._check_ndim(input)
         is_alone = isinstance(self, norm._InstanceNorm) and input.ndim == min(self.ndims)
         return 0 if is_alone else 1
 

@@ -15,7 +15,7 @@ from .module import Module
 
 
 class Identity(Module):
-    """What it is given; takes any arguments."""
+    """Returns its input; the constructor takes any arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Embedding(Module):
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        """Of the standard normal distribution."""
+        """Fill with a standard normal distribution."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             self.weight.detach()[self.padding_idx].fill_(0)
@@ -160,8 +160,8 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Embedding):
-    """The mean, sum or max of rows of a table, by bags of their numbers: of each row of a 2-d
-    input, or of what lies between the offsets of a 1-d one."""
+    """The mean, sum or max of rows of a table in each bag of indices. Bags are the rows of a 2-d
+    input, or the parts of a 1-d input that begin at offsets."""
 
     mode: str
     include_last_offset: bool

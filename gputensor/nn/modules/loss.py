@@ -1,5 +1,4 @@
-"""Losses as modules: functions of gt.nn.functional with their options fixed, and those that have
-parameters of their own."""
+"""Loss modules: functions of gt.nn.functional with fixed options, and losses with parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from .module import Module
 
 
 class _Loss(Fixed):
-    """A function of what a network gives and of what it should. weight: a buffer."""
+    """A loss function with fixed options; its weights are buffers."""
 
     def _complete(self) -> None:
         for name in ("weight", "pos_weight"):
@@ -30,7 +29,7 @@ class _Loss(Fixed):
 
 
 class _Reduced(_Loss):
-    """size_average, reduce: what PyTorch once had for reduction."""
+    """A loss with PyTorch's deprecated options size_average and reduce, and reduction."""
 
     size_average: bool | None = None
     reduce: bool | None = None
@@ -46,7 +45,7 @@ class L1Loss(_Reduced, function="l1_loss"):
 
 
 class NLLLoss(_Loss, function="nll_loss"):
-    """Minus the log-probability of the classes."""
+    """Negative log-likelihood of the target classes."""
 
     weight: Tensor | None = None
     size_average: bool | None = None
@@ -67,7 +66,7 @@ class CrossEntropyLoss(_Loss, function="cross_entropy"):
 
 
 class BCELoss(_Loss, function="binary_cross_entropy"):
-    """Cross entropy of probabilities."""
+    """Binary cross entropy of probabilities."""
 
     weight: Tensor | None = None
     size_average: bool | None = None
@@ -76,7 +75,7 @@ class BCELoss(_Loss, function="binary_cross_entropy"):
 
 
 class BCEWithLogitsLoss(_Loss, function="binary_cross_entropy_with_logits"):
-    """Cross entropy of a sigmoid."""
+    """Binary cross entropy of the sigmoid of the input."""
 
     weight: Tensor | None = None
     size_average: bool | None = None
@@ -86,20 +85,20 @@ class BCEWithLogitsLoss(_Loss, function="binary_cross_entropy_with_logits"):
 
 
 class KLDivLoss(_Reduced, function="kl_div"):
-    """Divergence of distributions."""
+    """Kullback-Leibler divergence; the input holds log-probabilities."""
 
     log_target: bool = False
 
 
 class HuberLoss(_Loss, function="huber_loss"):
-    """Squared near 0, else absolute differences."""
+    """Half the squared difference below delta, linear above it."""
 
     reduction: str = "mean"
     delta: float = 1.0
 
 
 class SmoothL1Loss(_Reduced, function="smooth_l1_loss"):
-    """Huber's loss over beta."""
+    """HuberLoss with delta=beta, divided by beta."""
 
     beta: float = 1.0
 
@@ -109,7 +108,7 @@ class SoftMarginLoss(_Reduced, function="soft_margin_loss"):
 
 
 class PoissonNLLLoss(_Loss, function="poisson_nll_loss"):
-    """Of counts."""
+    """Negative log-likelihood of Poisson counts."""
 
     log_input: bool = True
     full: bool = False
@@ -120,7 +119,7 @@ class PoissonNLLLoss(_Loss, function="poisson_nll_loss"):
 
 
 class MarginRankingLoss(_Loss, function="margin_ranking_loss"):
-    """Of an order of two inputs."""
+    """max(0, -y (x1 - x2) + margin): x1 should rank above x2 where y is 1, below where y is -1."""
 
     margin: float = 0.0
     size_average: bool | None = None
@@ -129,7 +128,7 @@ class MarginRankingLoss(_Loss, function="margin_ranking_loss"):
 
 
 class CosineEmbeddingLoss(_Loss, function="cosine_embedding_loss"):
-    """Of angles."""
+    """1 - cos of the angle between two inputs, or max(0, cos - margin) for target -1."""
 
     margin: float = 0.0
     size_average: bool | None = None
@@ -138,7 +137,7 @@ class CosineEmbeddingLoss(_Loss, function="cosine_embedding_loss"):
 
 
 class TripletMarginLoss(_Loss, function="triplet_margin_loss"):
-    """Of distances to two others."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the p-norm distance."""
 
     margin: float = 1.0
     p: float = 2.0
@@ -150,7 +149,7 @@ class TripletMarginLoss(_Loss, function="triplet_margin_loss"):
 
 
 class MultiMarginLoss(_Loss, function="multi_margin_loss"):
-    """Of one class of each row above the others."""
+    """Multi-class hinge loss: the target's score should exceed the others by margin."""
 
     p: int = 1
     margin: float = 1.0
@@ -161,11 +160,11 @@ class MultiMarginLoss(_Loss, function="multi_margin_loss"):
 
 
 class MultiLabelMarginLoss(_Reduced, function="multilabel_margin_loss"):
-    """Of some classes of each row above the others."""
+    """Multi-label hinge loss: the scores of the targets should exceed the others by 1."""
 
 
 class MultiLabelSoftMarginLoss(_Loss, function="multilabel_soft_margin_loss"):
-    """Cross entropy of a sigmoid for each class."""
+    """Binary cross entropy of the sigmoid of each class, averaged over the classes."""
 
     weight: Tensor | None = None
     size_average: bool | None = None
@@ -174,7 +173,7 @@ class MultiLabelSoftMarginLoss(_Loss, function="multilabel_soft_margin_loss"):
 
 
 class HingeEmbeddingLoss(_Loss, function="hinge_embedding_loss"):
-    """Of distances that should be small or large."""
+    """x for target 1, max(0, margin - x) for target -1; x is a distance."""
 
     margin: float = 1.0
     size_average: bool | None = None
@@ -183,7 +182,7 @@ class HingeEmbeddingLoss(_Loss, function="hinge_embedding_loss"):
 
 
 class GaussianNLLLoss(_Loss, function="gaussian_nll_loss"):
-    """Of numbers with a variance."""
+    """Negative log-likelihood of Gaussian targets with a given variance."""
 
     full: bool = False
     eps: float = 1e-6
@@ -191,7 +190,7 @@ class GaussianNLLLoss(_Loss, function="gaussian_nll_loss"):
 
 
 class TripletMarginWithDistanceLoss(_Loss, function="triplet_margin_with_distance_loss"):
-    """TripletMarginLoss by a distance of one's own."""
+    """TripletMarginLoss with a given distance function."""
 
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None
     margin: float = 1.0
@@ -200,7 +199,7 @@ class TripletMarginWithDistanceLoss(_Loss, function="triplet_margin_with_distanc
 
 
 class CTCLoss(_Loss, function="ctc_loss"):
-    """Of all alignments of a text to steps in time."""
+    """Connectionist temporal classification loss over all alignments of a target sequence."""
 
     blank: int = 0
     reduction: str = "mean"
@@ -208,14 +207,14 @@ class CTCLoss(_Loss, function="ctc_loss"):
 
 
 class NLLLoss2d(NLLLoss):
-    """NLLLoss, by an older name."""
+    """NLLLoss by its older name."""
 
 
 # --- with parameters ------------------------------------------------------------------------------
 
 
 class LinearCrossEntropyLoss(Module):
-    """CrossEntropyLoss of a linear layer, `linear`, which is its own."""
+    """CrossEntropyLoss of a linear layer that the module owns as `linear`."""
 
     num_classes: int
     out_features: tuple[int, ...]
@@ -264,16 +263,16 @@ class LinearCrossEntropyLoss(Module):
 
 
 class AdaptiveLogSoftmax(NamedTuple):
-    """What AdaptiveLogSoftmaxWithLoss gives: the log-probability of each target, and the loss."""
+    """Result of AdaptiveLogSoftmaxWithLoss: the log-probability of each target, and the loss."""
 
     output: Tensor
     loss: Tensor
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log-probabilities of many classes, of which the first are frequent and cheap.
+    """Log-probabilities of many classes; frequent classes come first and cost least.
 
-    cutoffs: where clusters of classes begin behind the first, ascending. The cluster i has
+    cutoffs: ascending first classes of each cluster after the shortlist. Cluster i has
         in_features / div_value**(i + 1) features.
     """
 
@@ -366,7 +365,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return self._of_all(input, self.head(input))
 
     def predict(self, input: Tensor) -> Tensor:
-        """(N): the most probable class; of those behind the first, where their cluster is."""
+        """The most probable class of each sample, (N)."""
         head_output = self.head(input)
         first = calls.argmax(head_output, 1)
         return calls.where_self(

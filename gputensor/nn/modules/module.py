@@ -20,15 +20,15 @@ from ...tensor.tensor import Tensor
 from ..parameter import Buffer, Parameter, is_lazy
 from .state import IncompatibleKeys, joined, load_state
 
-_OURS = "gputensor.nn.modules."
-# What a Module keeps apart from its other attributes -> what of a class goes there.
+_OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
+# A Module's special dicts -> the class of their values.
 _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
 
 
 class Module:
-    """Base of all networks: assign Parameters, Buffers and Modules, and say what `forward` does.
+    """Base of all networks: assign Parameters, Buffers and Modules, and define `forward`.
 
-    training: whether `train()` or `eval()` was called last; what Dropout and norms ask.
+    training: True after `train()`, False after `eval()`; read by Dropout and norms.
     """
 
     training: bool
@@ -48,12 +48,12 @@ class Module:
         set_("_before_load", HookDict())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """A constructor of ours says which argument it fails with."""
+        """Errors of our constructors name the argument."""
         super().__init_subclass__(**kwargs)
         declare_constructor(cls, _OURS)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes. Raises: NotImplementedError unless a subclass says it."""
+        """Compute the module's result. Raises: NotImplementedError unless a subclass defines it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -132,7 +132,8 @@ class Module:
         return sorted({*super().__dir__(), *(name for kind in _KINDS for name in vars(self)[kind])})
 
     def _claim(self, what: str, name: str, kind: str) -> None:
-        """Take a name for one kind of thing. Raises: ArgumentValueError for what cannot be one."""
+        """Reserve a name for one kind of attribute. Raises: ArgumentValueError for an invalid
+        name."""
         if not isinstance(name, str):
             raise errors.wrong_type(what, "name", "be a str", name)
         if not name or "." in name:
@@ -148,7 +149,7 @@ class Module:
                 self.__dict__[other].pop(name, None)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Keep a Parameter, or None for one that is left out."""
+        """Register a Parameter, or None for an omitted one."""
         if param is not None and not isinstance(param, Parameter):
             raise errors.wrong_type("register_parameter", "param", "be a Parameter or None", param)
         if param is not None and not param.is_leaf:
@@ -166,7 +167,7 @@ class Module:
         (apart.discard if persistent else apart.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Keep a module, or None for one that is left out."""
+        """Register a module, or None for an omitted one."""
         if module is not None and not isinstance(module, Module):
             raise errors.wrong_type("add_module", "module", "be a Module or None", module)
         self._claim("add_module", name, "_modules")
@@ -216,7 +217,8 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters of this module and those below it, each once, with their names from here."""
+        """Parameters of this module and its submodules, each once, with their names relative to
+        it."""
         return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -266,8 +268,8 @@ class Module:
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Every parameter, gradient and buffer as `fn` gives it; parameters stay the same objects
-        for those who hold them."""
+        """Replace every parameter, gradient and buffer by `fn` of it; parameters remain the same
+        objects."""
         for module in self.modules() if recurse else [self]:
             for param in module._parameters.values():
                 if param is not None:
@@ -288,8 +290,8 @@ class Module:
         self, *args: Any, device: Any = None, dtype: _dtype | None = None,
         non_blocking: bool = False, memory_format: Any = None,
     ) -> Self:  # fmt: skip
-        """Move to a device, and what is floating to a dtype: `to(device, dtype)`, `to(dtype)`,
-        `to(tensor)`, `to(memory_format=...)`, which counts for tensors of 4 or 5 dimensions."""
+        """Move to a device, and floating tensors to a dtype: `to(device, dtype)`, `to(dtype)`,
+        `to(tensor)`, `to(memory_format=...)`, which applies to tensors of 4 or 5 dimensions."""
         for given in args:
             if isinstance(given, Tensor):
                 device, dtype = given.device, given.dtype
@@ -316,7 +318,7 @@ class Module:
         return self._apply(moved)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move to a device without copying values: the memory there holds any."""
+        """Move to a device without copying values: the new memory is uninitialised."""
         from ..._generated.functions import empty_like
 
         return self._apply(lambda x: empty_like(x, device=device), recurse)
@@ -376,26 +378,27 @@ class Module:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args)` before `forward`; what it returns takes the place of args."""
+        """Call `hook(module, args)` before `forward`; its result, unless None, replaces args."""
         return _add_hook(self._before, hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args, result)` after `forward`; what it returns is the result."""
+        """Call `hook(module, args, result)` after `forward`; its result, unless None, replaces the
+        result."""
         return _add_hook(self._after, hook, prepend, with_kwargs)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
-        unexpected_keys, error_msgs)` before `load_state_dict` looks at names, for programs that
-        rename entries of old files. state_dict: a copy, which the hook changes. prefix: of this
-        module's names in it. What it adds to the three lists counts as what is found there."""
+        unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
+        entries of old files. state_dict: a copy, which the hook may change. prefix: of this
+        module's names in it. Entries that the hook adds to the three lists are reported."""
         return _add_hook(self._before_load, hook, False, True)
 
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        """`register_load_state_dict_pre_hook`, whose hook is not given the module by default."""
+        """`register_load_state_dict_pre_hook` whose hook by default does not get the module."""
         return _add_hook(self._before_load, hook, False, with_module)
 
     # --- state ----------------------------------------------------------------------------------
@@ -421,19 +424,20 @@ class Module:
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
-        """Copy tensors into those of the same names, or with `assign` take them as they are.
+        """Copy tensors into the parameters and buffers of the same names, or with `assign` use them
+        directly.
 
-        Values are PyTorch's names and shapes, so a state of torch's modules fits, as tensors of
-        gputensor or as ndarrays.
-        Raises: ArgumentValueError, before anything is changed, for shapes that differ, and with
-            `strict` for names that are missing or unexpected.
+        Names and shapes are PyTorch's, so a state of torch's modules fits, as gputensor tensors or
+        ndarrays.
+        Raises: ArgumentValueError, before any change, for different shapes, and with `strict` for
+            missing or unexpected names.
         """
         return load_state(self, state_dict, strict, assign)
 
     # --- how it reads ---------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """What stands between the brackets of `repr`."""
+        """The text between the brackets of `repr`."""
         return ""
 
     def _get_name(self) -> str:

@@ -20,7 +20,7 @@ def _sizes(given: Ints) -> tuple[int, ...]:
 
 
 class _Affine(Module):
-    """weight and bias of so many features, both None where they are not wanted."""
+    """weight and bias for each feature, or None without affine."""
 
     def _register(self, wanted: bool, sizes: Any, bias: bool, device: Any, dtype: Any) -> None:
         made: Any = {"device": device, "dtype": dtype}
@@ -37,8 +37,9 @@ class _Affine(Module):
 
 
 class _BatchNorm(_Affine):
-    """(x - mean) / sqrt(var + eps) * weight + bias by channel, of the batch in training, and of
-    what was seen so far in evaluation. momentum: of those averages; None for all seen alike."""
+    """(x - mean) / sqrt(var + eps) * weight + bias by channel, with the batch's statistics in
+    training and running statistics in evaluation. momentum: of the running averages; None for a
+    cumulative average."""
 
     ndims: ClassVar[tuple[int, ...]]
     num_features: int
@@ -66,22 +67,29 @@ class _BatchNorm(_Affine):
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
 
+    def _check_ndim(self, input: Tensor) -> None:
+        if input.ndim not in self.ndims:
+            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
+            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+
+    def _average(self) -> float:
+        """How much of this batch goes into the averages; counts the batch in training."""
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                return 1.0 / float(self.num_batches_tracked)
+        return self.momentum or 0.0
+
     def reset_running_stats(self) -> None:
-        """Forget what was seen."""
+        """Reset the running statistics."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in self.ndims:
-            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
-            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
-        average = self.momentum or 0.0
-        if self.training and self.track_running_stats:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                average = 1.0 / float(self.num_batches_tracked)
+        self._check_ndim(input)
+        average = self._average()
         of_batch = self.training or self.running_mean is None
         looks = not self.training or self.track_running_stats
         made: Tensor = F.batch_norm(
@@ -99,25 +107,25 @@ class _BatchNorm(_Affine):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Of (N, C) or (N, C, L)."""
+    """Batch normalization of (N, C) or (N, C, L)."""
 
     ndims: ClassVar[tuple[int, ...]] = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Of (N, C, H, W)."""
+    """Batch normalization of (N, C, H, W)."""
 
     ndims: ClassVar[tuple[int, ...]] = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Of (N, C, D, H, W)."""
+    """Batch normalization of (N, C, D, H, W)."""
 
     ndims: ClassVar[tuple[int, ...]] = (5,)
 
 
 class _InstanceNorm(_BatchNorm):
-    """The same for each element of the batch alone."""
+    """Normalization of each channel of each sample."""
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
@@ -129,9 +137,7 @@ class _InstanceNorm(_BatchNorm):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in self.ndims:
-            rule = f"have {' or '.join(map(str, self.ndims))} dimensions"
-            raise errors.wrong_shape(type(self).__name__, "input", rule, input)
+        self._check_ndim(input)
         is_alone = input.ndim == min(self.ndims)
         batch = input.unsqueeze(0) if is_alone else input
         of_input = self.training or not self.track_running_stats
@@ -143,19 +149,19 @@ class _InstanceNorm(_BatchNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Of (N, C, L) or (C, L)."""
+    """Instance normalization of (N, C, L) or (C, L)."""
 
     ndims: ClassVar[tuple[int, ...]] = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Of (N, C, H, W) or (C, H, W)."""
+    """Instance normalization of (N, C, H, W) or (C, H, W)."""
 
     ndims: ClassVar[tuple[int, ...]] = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Of (N, C, D, H, W) or (C, D, H, W)."""
+    """Instance normalization of (N, C, D, H, W) or (C, D, H, W)."""
 
     ndims: ClassVar[tuple[int, ...]] = (4, 5)
 

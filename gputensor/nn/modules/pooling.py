@@ -20,7 +20,7 @@ def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
 
 
 class _Windows(Fixed):
-    """A pool whose stride is its kernel's size unless given."""
+    """A pool; the stride is by default the kernel's size."""
 
     kernel_size: Ints
     stride: Ints | None = None
@@ -81,31 +81,31 @@ class _Adaptive(Fixed, shown=("output_size",)):
 
 
 class AdaptiveAvgPool1d(_Adaptive, function="adaptive_avg_pool1d"):
-    """Means, as many as asked for."""
+    """Means over output_size windows of 1 dimension."""
 
 
 class AdaptiveAvgPool2d(_Adaptive, function="adaptive_avg_pool2d"):
-    """Means, as many as asked for."""
+    """Means over output_size windows of 2 dimensions."""
 
 
 class AdaptiveAvgPool3d(_Adaptive, function="adaptive_avg_pool3d"):
-    """Means, as many as asked for."""
+    """Means over output_size windows of 3 dimensions."""
 
 
 class AdaptiveMaxPool1d(_Adaptive, function="adaptive_max_pool1d"):
-    """Maxima, as many as asked for."""
+    """Maxima over output_size windows of 1 dimension."""
 
     return_indices: bool = False
 
 
 class AdaptiveMaxPool2d(_Adaptive, function="adaptive_max_pool2d"):
-    """Maxima, as many as asked for."""
+    """Maxima over output_size windows of 2 dimensions."""
 
     return_indices: bool = False
 
 
 class AdaptiveMaxPool3d(_Adaptive, function="adaptive_max_pool3d"):
-    """Maxima, as many as asked for."""
+    """Maxima over output_size windows of 3 dimensions."""
 
     return_indices: bool = False
 
@@ -118,19 +118,19 @@ class _LPPool(Fixed, shown=("norm_type", "kernel_size", "stride", "ceil_mode")):
 
 
 class LPPool1d(_LPPool, function="lp_pool1d"):
-    """The root of each window's powers, 1d."""
+    """The p-norm of each window of 1 dimension."""
 
 
 class LPPool2d(_LPPool, function="lp_pool2d"):
-    """The root of each window's powers, 2d."""
+    """The p-norm of each window of 2 dimensions."""
 
 
 class LPPool3d(_LPPool, function="lp_pool3d"):
-    """The root of each window's powers, 3d."""
+    """The p-norm of each window of 3 dimensions."""
 
 
 class _MaxUnpool(_Windows, shown=("kernel_size", "stride", "padding")):
-    """Elements where the indices of a max pool say; a size where the pool may have had several."""
+    """Elements at the indices of a max pool; output_size chooses among possible sizes."""
 
     padding: Ints = 0
 
@@ -149,19 +149,19 @@ class _MaxUnpool(_Windows, shown=("kernel_size", "stride", "padding")):
 
 
 class MaxUnpool1d(_MaxUnpool, function="max_unpool1d"):
-    """What max pooling took, 1d."""
+    """Inverse of MaxPool1d: zeros except at the indices of maxima."""
 
 
 class MaxUnpool2d(_MaxUnpool, function="max_unpool2d"):
-    """What max pooling took, 2d."""
+    """Inverse of MaxPool2d: zeros except at the indices of maxima."""
 
 
 class MaxUnpool3d(_MaxUnpool, function="max_unpool3d"):
-    """What max pooling took, 3d."""
+    """Inverse of MaxPool3d: zeros except at the indices of maxima."""
 
 
 class _FractionalMaxPool(Fixed, shown=()):
-    """Maxima of windows at random places, drawn for each plane unless given."""
+    """Maxima over windows at random positions, drawn for each plane unless given."""
 
     kernel_size: Ints
     output_size: Ints | None = None

@@ -1,8 +1,8 @@
-"""RNN, LSTM and GRU, and a step of each: RNNCell, LSTMCell, GRUCell.
+"""RNN, LSTM and GRU, and their single steps: RNNCell, LSTMCell, GRUCell.
 
-A layer projects all of its input at once; what is left for each step is made of operators, so that
-every device has it and derivatives of any order follow. Of a packed sequence each step has as many
-rows as sequences that are not over.
+A layer projects all of its input at once; each step is composed of operators, so it runs on every
+device and has derivatives of any order. In a packed sequence each step has one row for each
+sequence that has not ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..utils.rnn import PackedSequence
 from .container import check_layers
 from .module import Module
 
-# What goes from one step to the next: the hidden state, and the cell's of an LSTM.
+# The state between steps: the hidden state, and the cell state of an LSTM.
 State = tuple[Tensor, ...]
 
 
@@ -46,7 +46,7 @@ def _gru(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
 
 
 class _Kind(Module):
-    """What layers and cells share. gates: rows of the weights for each hidden number."""
+    """The common part of layers and cells. gates: weight rows for each hidden unit."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
@@ -93,8 +93,8 @@ class _Kind(Module):
 
 
 def _fitted(state: State, begun: State, rows: int, ended: list[State]) -> State:
-    """The states of the `rows` sequences that have the next step: what is over goes to `ended`,
-    what begins here begins as in `begun`."""
+    """The states of the `rows` sequences in the next step: states of ended sequences go to `ended`,
+    states of beginning ones come from `begun`."""
     have = state[0].shape[0]
     if rows < have:
         ended.append(tuple([s[rows:] for s in state]))
@@ -159,7 +159,7 @@ class RNNBase(_Kind):
         return [(layer, end) for layer in range(self.num_layers) for end in ends]
 
     def flatten_parameters(self) -> None:
-        """Nothing: the weights need not lie behind one another."""
+        """Does nothing: the weights need not be contiguous."""
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """The last layer's hidden state of each step, and the last states of all layers.
@@ -184,7 +184,7 @@ class RNNBase(_Kind):
         return fn(hx) if self.states == 1 else tuple([fn(s) for s in hx])
 
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[Any, Any]:
-        """hx and the last states stand in the user's order of sequences."""
+        """hx and the last states are in the user's order of sequences."""
         self._checked(input.data, (2,))
         sizes, order, back = input.batch_sizes.tolist(), *input[2:]
         if hx is not None and order is not None:
@@ -274,7 +274,7 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: gates decide what a cell takes, keeps and shows."""
+    """Long short-term memory with input, forget, cell and output gates."""
 
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
@@ -284,7 +284,7 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent unit: gates decide what of the state stays."""
+    """Gated recurrent unit with reset, update and new gates."""
 
     gates: ClassVar[int] = 3
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` did not find, and what it found no place for."""
+    """Result of `load_state_dict`: missing names, and unexpected names."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -96,7 +96,7 @@ def joined(path: str, name: str) -> str:
 
 
 def _tensor(name: str, value: Any) -> Tensor:
-    """A value of a state; what another library holds is looked at in place."""
+    """A value of a state as a tensor; another library's memory is not copied."""
     if isinstance(value, Tensor):
         return value
     from ...exchange.construct import asarray

@@ -1,4 +1,4 @@
-"""`gt.nn.utils`: what is done to parameters, gradients and sequences beside modules."""
+"""`gt.nn.utils`: functions for parameters, gradients, sequences and modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...core import lazy
 if TYPE_CHECKING:
     from . import (
         fusion as fusion, parametrizations as parametrizations, parametrize as parametrize,
-        rnn as rnn, stateless as stateless,
+        prune as prune, rnn as rnn, stateless as stateless,
     )  # fmt: skip
     from .fusion import (
         fuse_conv_bn_eval as fuse_conv_bn_eval, fuse_conv_bn_weights as fuse_conv_bn_weights,

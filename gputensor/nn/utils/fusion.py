@@ -21,8 +21,15 @@ __all__ = [
 Pair = tuple[Parameter, Parameter]
 
 
-def _fused(weight: Tensor, bias: Tensor | None, norm: tuple[Any, ...], channel: int) -> Pair:
-    """weight and bias times the norm's factor, along the weight's dimension `channel`."""
+def _fused(
+    named: tuple[str, str], weight: Tensor, bias: Tensor | None, norm: tuple[Any, ...], channel: int
+) -> Pair:
+    """weight and bias times the norm's factor, along the weight's dimension `channel`.
+
+    named: of messages, the function and its argument that the weight is.
+    """
+    if weight.ndim <= channel:
+        raise errors.wrong_shape(*named, f"have more than {channel} dimensions", weight)
     mean, var, eps, scale, shift = norm
     shift = zeros_like(mean) if shift is None else shift
     scale = ones_like(mean) if scale is None else scale
@@ -42,7 +49,8 @@ def fuse_conv_bn_weights(
     bn_w: Tensor | None, bn_b: Tensor | None, transpose: bool = False,
 ) -> Pair:  # fmt: skip
     """Weight and bias of a convolution that has a batch norm of these values folded in."""
-    return _fused(conv_w, conv_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), int(transpose))
+    named = "fuse_conv_bn_weights", "conv_w"
+    return _fused(named, conv_w, conv_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), int(transpose))
 
 
 @declares(linear_w="Tensor", linear_b="Tensor?", bn_rm="Tensor", bn_rv="Tensor", bn_eps="float",
@@ -52,7 +60,8 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None, bn_b: Tensor | None,
 ) -> Pair:  # fmt: skip
     """Weight and bias of a linear layer that has a batch norm of these values folded in."""
-    return _fused(linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
+    named = "fuse_linear_bn_weights", "linear_w"
+    return _fused(named, linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
 
 
 def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
@@ -64,19 +73,19 @@ def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
         raise errors.wrong_value(op, "bn", "have running statistics", bn)
     made = copy.deepcopy(layer)
     norm = bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
-    made.weight, made.bias = _fused(made.weight, made.bias, norm, channel)
+    made.weight, made.bias = _fused((op, "layer"), made.weight, made.bias, norm, channel)
     return made
 
 
 @declares(conv="Callable", bn="Callable", transpose="bool")
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A copy of a convolution with the batch norm behind it folded in; both in evaluation."""
+    """A copy of a convolution with the following batch norm folded in; both in evaluation."""
     return _fused_module("fuse_conv_bn_eval", conv, bn, int(transpose))
 
 
 @declares(linear="Callable", bn="Callable")
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A copy of a linear layer with the batch norm behind it folded in; both in evaluation.
+    """A copy of a linear layer with the following batch norm folded in; both in evaluation.
 
     Raises: ArgumentValueError unless bn has one feature or as many as the layer has outputs.
     """

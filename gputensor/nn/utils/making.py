@@ -18,7 +18,7 @@ __all__ = [
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
-    """Make a module on `device` whose parameters and buffers hold no particular values.
+    """Make a module on `device` with uninitialised parameters and buffers.
 
     Raises: ArgumentTypeError unless module_cls is a subclass of Module.
     """

@@ -69,7 +69,7 @@ def iterate_power(matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float) 
 
 
 def output_dim(module: Module, dim: int | None) -> int:
-    """The dimension of a weight that counts outputs, unless one is given."""
+    """The output dimension of a weight, unless one is given."""
     return dim if dim is not None else int(isinstance(module, _ConvTranspose))
 
 
@@ -198,7 +198,7 @@ class _Orthogonal(Module):
         return made
 
     def _rebased(self, q: Tensor, like: Tensor) -> Tensor:
-        """Keep q as the base; what maps to it is minus the identity."""
+        """Use q as the base; minus the identity maps to it."""
         n, k = q.shape[-2:]
         if n != k:
             more = randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)

@@ -1,6 +1,6 @@
 """Parametrizations: a module's tensor computed from other tensors each time it is read.
 
-The module gets a class of its own with a property for each such tensor; what is learnt is in
+The module gets its own class with a property for each parametrized tensor; the learned tensor is
 `module.parametrizations.NAME.original`. Source: torch/nn/utils/parametrize.py.
 """
 
@@ -107,9 +107,9 @@ class ParametrizationList(ModuleList):
 
     @no_grad()
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals to what the parametrizations make `value` of.
+        """Set the originals to tensors that the parametrizations map to `value`.
 
-        Raises: NotImplementedError where one has no right_inverse.
+        Raises: NotImplementedError if one has no right_inverse.
         """
         new: Any = value
         for module in reversed(list(self)):
@@ -153,7 +153,7 @@ def register_parametrization(
     """Compute `module.tensor_name` by `parametrization` from now on.
 
     Args: unsafe: let the parametrization change dtype and shape, and check nothing.
-    Raises: ArgumentValueError where there is no such tensor, or dtype or shape would change.
+    Raises: ArgumentValueError for an unknown tensor, or if dtype or shape would change.
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -182,7 +182,7 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether this tensor of a module, or any, has a parametrization."""
+    """True if this tensor of a module, or any, has a parametrization."""
     have = module._modules.get("parametrizations")
     if not isinstance(have, ModuleDict):
         return False

@@ -30,10 +30,10 @@ class _Packed(NamedTuple):
 
 
 class PackedSequence(_Packed):
-    """Sequences, the longest first, as one tensor of their elements, step by step.
+    """Sequences, the longest first, packed step by step into one tensor.
 
-    batch_sizes: int64 on the CPU, how many sequences have each step. sorted_indices: which
-    sequence of the user's stands where; None where they were sorted.
+    batch_sizes: int64 on the CPU, the number of sequences in each step. sorted_indices: the user's
+    index of each sequence; None if they were sorted.
     """
 
     def __new__(
@@ -97,7 +97,7 @@ def pack_padded_sequence(
     Args:
         input: (L, N, *), or (N, L, *) with batch_first.
         lengths: of each sequence, at least 1: a list, or a Tensor on the CPU.
-        enforce_sorted: lengths must not grow; else the sequences are sorted here.
+        enforce_sorted: lengths must not increase; otherwise the sequences are sorted here.
     """
     name = "pack_padded_sequence"
     counts, indices = _lengths(name, lengths), None

@@ -1,4 +1,4 @@
-"""A module called with other tensors in the place of its parameters and buffers.
+"""Calls of a module with other tensors instead of its parameters and buffers.
 
 Source: torch/nn/utils/stateless.py, torch/nn/utils/_named_member_accessor.py.
 """
@@ -38,11 +38,10 @@ def functional_call(
     module: Module, parameters_and_buffers: Mapping[str, Tensor], args: Any = None,
     kwargs: Mapping[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """Call `module` with these tensors in the place of its own, which stay as they are.
+    """Call `module` with these tensors instead of its own, which remain unchanged.
 
     Args: tie_weights: a tensor of several names is replaced under all of them.
-    Raises: ArgumentValueError for names that the module has not, and with `strict` for those that
-        are missing.
+    Raises: ArgumentValueError for unknown names, and with `strict` for missing names.
     """
     places, given = _places(module), dict(parameters_and_buffers)
     unknown = sorted(set(given) - set(places))

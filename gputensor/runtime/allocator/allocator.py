@@ -18,29 +18,30 @@ _NO_BLOCKS: list[Block] = []
 
 
 class Allocator:
-    """The allocator of one device; `keeps_blocks=False` hands blocks straight to the backend."""
+    """The allocator of one device; with `keeps_blocks=False` blocks return to the backend at
+    once."""
 
     def __init__(self, device_index: int, backend: Any, *, keeps_blocks: bool = True) -> None:
         self.device_index = device_index
         self.backend = backend
         self.keeps_blocks = keeps_blocks
         self.limit: int | None = None
-        self.is_closed = False  # in a forked child there is no device to give anything back to
+        self.is_closed = False  # set in a forked child, where no memory can be returned
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
-        # By stream: blocks with the events that they still wait for, the first one on that stream.
+        # By stream: blocks with the events they wait for; the first event is on that stream.
         self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
         self._pools: dict[Any, Pools] = {}
-        # Note [Pools of graphs]: by handle and stream; by handle, how many hold it; what streams
-        # under capture had before; handles that a finaliser let go of.
+        # Note [Pools of graphs]: pools by handle and stream; reference counts by handle; the
+        # previous pools of captured streams; handles released by finalisers.
         self._of_graphs: dict[Any, dict[Any, Pools]] = {}
         self._holders: dict[Any, int] = {}
         self._aside: dict[Any, Pools | None] = {}
         self._let_go: deque[Any] = deque()
-        self._alone: dict[Block, None] = {}  # what is in no pools
+        self._alone: dict[Block, None] = {}  # segments outside of any pool
         self._give_back = self._returned.append if keeps_blocks else self._free_now
-        # What was current when memory was last asked for, and the bins of that stream: `taking`
+        # The current stream at the last allocation, and its bins: see `taking`
         self._last: tuple[Any, dict[int, list[Block]]] = (None, {})
         self._counts = Counts()
         self._held_bytes = self._peak_held_bytes = 0
@@ -68,7 +69,7 @@ class Allocator:
             try:
                 block, blocks[LAST] = blocks[-1], ()
             except IndexError:
-                block = None  # and what follows fails, if it does, by itself
+                block = None  # and a later failure is reported by itself
             if block is None:
                 found = self._find(size, nbytes, stream)
                 if found is None:
@@ -101,8 +102,8 @@ class Allocator:
         block.used_on[stream.device_index, stream.key] = self.backend.mark(stream)
 
     def borrow(self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]) -> Memory:
-        """Memory of another library; `give_back` is called once it is dropped and not worked on.
-        That is at once where nothing is queued, else in a later call of this allocator."""
+        """Memory of another library; `give_back` is called after it is dropped and no queued work
+        uses it: at once if nothing is queued, otherwise in a later call of this allocator."""
         block = Block(ptr, 0, stream, self._give_up, give_back)
         block.used_on = {(self.device_index, stream.key): self.backend.mark(stream)}
         block.state = USED
@@ -111,7 +112,7 @@ class Allocator:
     def empty_cache(self) -> None:
         """Give every segment that no tensor uses back to the system, once the device is idle."""
         if not (self._held_bytes or self._returned or self._waiting):
-            return  # a device that nobody uses is not touched
+            return  # an unused device is not touched
         if capture.capturing:
             capture.refuse_device_wait("empty_cache", self.device_index)
         self._wait()
@@ -173,7 +174,7 @@ class Allocator:
     # --- graphs: Note [Pools of graphs] ---------------------------------------------------------
 
     def hold_pool(self, handle: Any) -> None:
-        """Somebody will replay what is captured into this pool, until `drop_pool`."""
+        """Keep this pool for replays until `drop_pool`."""
         with self._lock:
             self._holders[handle] = self._holders.get(handle, 0) + 1
 
@@ -182,7 +183,7 @@ class Allocator:
         self._let_go.append(handle)
 
     def enter_pool(self, handle: Any, stream: Any) -> None:
-        """Until `leave_pool`, what is allocated for `stream` comes from the pool of a graph."""
+        """Allocate for `stream` from a graph's pool until `leave_pool`."""
         with self._lock:
             of_graph = self._of_graphs.setdefault(handle, {})
             pools = of_graph.get(stream.key)
@@ -204,7 +205,7 @@ class Allocator:
             self._last = (None, {})
 
     def _every(self) -> list[Pools]:
-        """All pools: of streams, of those under capture, of graphs."""
+        """All pools: of streams, of captured streams and of graphs."""
         own = [pools for pools in self._aside.values() if pools is not None]
         graphs = [pools for each in self._of_graphs.values() for pools in each.values()]
         return [*dict.fromkeys([*self._pools.values(), *own, *graphs])]
@@ -212,7 +213,7 @@ class Allocator:
     # --- taking back ----------------------------------------------------------------------------
 
     def _free_now(self, block: Block) -> None:
-        """What a finaliser does where blocks are not kept: no lock, the counters follow later."""
+        """Free a block in a finaliser, if blocks are not kept: without the lock, counting later."""
         try:
             if not block.used_on and not self.is_closed:
                 self.backend.free(block.ptr, block.handle, block.stream)
@@ -220,14 +221,14 @@ class Allocator:
             self._returned.append(block)
 
     def _give_up(self, block: Block) -> None:
-        """What a finaliser does with borrowed memory, without the lock."""
+        """Release borrowed memory in a finaliser, without the lock."""
         assert block.used_on is not None
         try:
             if self.is_closed:
                 return
             events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
             is_done = not self._aside and all(e is not None and e.query() for e in events)
-        except errors.GpuTensorError:  # of the device; whoever asks it next hears of it
+        except errors.GpuTensorError:  # of the device; its next call reports it
             is_done = False
         if is_done:
             block.handle()
@@ -235,14 +236,14 @@ class Allocator:
             self._returned.append(block)
 
     def _take_back(self) -> None:
-        """Do the bookkeeping of dropped blocks and poll the events of those that waited."""
+        """Do the bookkeeping of dropped blocks and poll the events of waiting blocks."""
         if self._is_changing:
             return
         returned = self._returned
         while True:
             try:
                 block = returned[0]
-            except IndexError:  # not asked before: a finaliser may run between that and this
+            except IndexError:  # no test first: a finaliser may run in between
                 break
             if block.used_on:
                 if self._aside:
@@ -263,7 +264,7 @@ class Allocator:
             self._poll()
 
     def _await(self, block: Block) -> None:
-        """Let the first dropped block wait for what was recorded of other streams."""
+        """Let the first dropped block wait for the recorded events of other streams."""
         self._is_changing = True
         try:
             assert block.used_on is not None
@@ -318,7 +319,7 @@ class Allocator:
     # --- the slow path --------------------------------------------------------------------------
 
     def _find(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """Where a free block for the request is, unless somebody else takes it first; None where
+        """The bin with a free block for the request, unless another thread takes it first; None if
         memory has run out."""
         with self._lock:
             if self._returned or self._waiting:
@@ -336,7 +337,7 @@ class Allocator:
         pool: Any = None
         keeps = self.keeps_blocks or stream.key in self._aside
         if self._is_changing or not keeps:
-            # A block that is never reused has its exact size, so that an overrun is seen.
+            # A block that is never reused has the exact size, so that an overrun is detected.
             pool = self._pools[stream.key] if stream.key in self._aside else None
             block = self._segment(size if keeps else nbytes, size, stream, self._alone, pool)
             if block is None:
@@ -365,7 +366,7 @@ class Allocator:
             self._is_changing = False
 
     def _mend(self) -> None:
-        """Before a change: what an interruption has left of earlier ones."""
+        """Repair pools that an interrupted change left unfinished, before the next change."""
         if self._is_torn:
             for pools in self._every():
                 pools.rebuild()
@@ -436,7 +437,7 @@ class Allocator:
             self._take_back()
 
     def _release(self) -> None:
-        """Give the segments of which no byte is in use back to the backend."""
+        """Return completely unused segments to the backend."""
         dropped: list[Block] = []
         with self._lock:
             self._take_back()

@@ -25,7 +25,7 @@ def allocating(
         stream = stream_of(device_index, of)
         memory = allocator.allocate(nbytes, stream)
         pools = allocator._pools.get(stream.key)
-        if pools is not None and stream.key == stream.ptr:  # else it stands for one of each thread
+        if pools is not None and stream.key == stream.ptr:  # otherwise it is the per-thread stream
             allocator._last = (of, pools.bins)
         return memory
 
@@ -35,10 +35,10 @@ def allocating(
 def taking(
     allocators: Allocators, current: Callable[[int], Any], allocate: Callable[[int, int], Memory]
 ) -> Callable[[int, int], Callable[[], Memory]]:
-    """A runtime's `taker(nbytes, device_index)`, for who allocates the same again and again.
+    """A runtime's `taker(nbytes, device_index)`, for repeated allocations of one size.
 
-    It is allocate(nbytes, device_index), in one frame where a block is there and the stream is the
-    one of the last call: every result of a short cut comes by here (bench/host_cuda.py).
+    It does allocate(nbytes, device_index) in one frame if a block is free and the stream is that of
+    the last call. Every result of a short cut is allocated here (bench/host_cuda.py).
     """
 
     def taker(nbytes: int, device_index: int) -> Callable[[], Memory]:
@@ -76,15 +76,15 @@ def taking(
 def _of_device(allocators: Allocators, device_index: int) -> Allocator:
     try:
         return allocators[device_index]
-    except IndexError:  # no such device, or the first call of the process
+    except IndexError:  # unknown device, or the first call of the process
         pass
     return allocators[allocators.checked("allocate", device_index)]
 
 
 class Allocators(list[Allocator]):
-    """The allocators of a runtime's devices, and what its interface asks of them.
+    """The allocators of a runtime's devices, with the memory functions of its interface.
 
-    checked: (op, device index) -> index; raises where there is no such device.
+    checked: (op, device index) -> index; raises for an unknown device.
     """
 
     def __init__(self, checked: Callable[[str, int], int]) -> None:
@@ -120,7 +120,7 @@ class Allocators(list[Allocator]):
         self[memory.device_index].record_stream(memory, stream)
 
     def close(self) -> None:
-        """In a forked child: give nothing back, and hand nothing out at once."""
+        """In a forked child: return no memory to the device, and disable the fast path."""
         for allocator in self:
             allocator.is_closed = True
             allocator._last = (None, {})

@@ -1,4 +1,4 @@
-"""Memory: what a tensor holds of a block, which goes back to its bin when it is dropped."""
+"""Memory: a tensor's reference to a block, which returns to its bin when dropped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .segments import BINNED, Block
 
 
 class Memory:
-    """Device memory that goes back to its allocator when the last reference is dropped."""
+    """Device memory that returns to its allocator when the last reference is dropped."""
 
     __slots__ = ("__weakref__", "block", "device_index", "nbytes", "ptr")
 

@@ -2,8 +2,8 @@
 
 The sizes and rules are those of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp):
 small requests share segments of 2 MiB, medium ones of 20 MiB, large ones have their own; a request
-takes the smallest free block of its stream that holds it, and what is left over becomes a free
-block. Nothing is counted or locked here, and no device is asked: allocator.py does that.
+takes the smallest sufficient free block of its stream, and the remainder becomes a free block.
+Counting, locking and device calls are in allocator.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAST = slice(-1, None)
 
 
 class Counts:
-    """What is counted without a lock: bytes in use and their peak, blocks given and taken back."""
+    """Counters updated without a lock: bytes in use and their peak, allocations and frees."""
 
     __slots__ = ("allocations", "in_use", "peak", "returns")
     allocations: int
@@ -42,10 +42,9 @@ class Counts:
 class Block:
     """A piece of a segment; `before` and `after` are its neighbours there.
 
-    home: the bin that it goes to when it is dropped. used_on: what was recorded of other streams.
-    counts: where that is counted; None for one that has to be handed to `give_back` instead.
-    state: in a memory, waiting for events, in a bin as it was dropped, merged into a pool, or not
-    known, while pools are made anew.
+    home: the bin for when it is dropped. used_on: recorded events of other streams. counts: its
+    counters; None for borrowed memory, which goes to `give_back`. state: in a Memory, waiting for
+    events, in a bin, merged into a pool, or unknown while pools are rebuilt.
     """
 
     __slots__ = (
@@ -73,7 +72,7 @@ class Block:
         self.used_on: dict[tuple[int, Any], Any] | None = None
 
     def walk(self) -> Iterator[Block]:
-        """The blocks of a segment, of which this is the first."""
+        """The blocks of a segment, starting at this first one."""
         block: Block | None = self
         while block is not None:
             yield block
@@ -88,7 +87,7 @@ class Block:
 
 
 def segment_size(size: int) -> int:
-    """Bytes to ask a backend for where no free block serves a request."""
+    """Bytes to request from the backend if no free block is large enough."""
     if size <= SMALL:
         return SMALL_SEGMENT
     if size < OWN_SEGMENT:
@@ -99,10 +98,10 @@ def segment_size(size: int) -> int:
 class Pools:
     """The free memory of one stream.
 
-    bins: blocks as they were dropped, by the size that was asked for; the next request of that size
-    takes one without a search. `gather` empties the bins into the pools, where neighbours merge. A
-    request that finds its bin empty gathers first, so it sees what PyTorch, which merges at every
-    free, would see; a block is gathered at most once per free.
+    bins: dropped blocks by requested size; the next request of that size takes one without a
+    search. `gather` moves the bins' blocks into the pools, where neighbours merge. A request with
+    an empty bin gathers first, so it finds the same blocks as PyTorch, which merges at every free;
+    a block is gathered at most once per free.
     """
 
     __slots__ = ("bins", "large", "odd", "segments", "small", "stream")
@@ -110,7 +109,7 @@ class Pools:
     def __init__(self, stream: Any) -> None:
         self.stream: Any = stream
         self.bins: dict[int, list[Block]] = {}
-        self.odd: list[Block] = []  # the home of blocks whose bin was forgotten
+        self.odd: list[Block] = []  # the home of blocks without a bin
         self.small: list[tuple[int, int, Block]] = []
         self.large: list[tuple[int, int, Block]] = []
         self.segments: dict[Block, None] = {}  # the first block of each
@@ -126,20 +125,20 @@ class Pools:
                 for block in first.walk():
                     block.home = self.odd
             self.bins.clear()
-            self._empty(*forgotten)  # of what came before it had another home
+            self._empty(*forgotten)  # its earlier blocks had another home
 
     def _empty(self, *bins: list[Block]) -> None:
-        """Merge what is in these bins; whoever takes a block meanwhile has it."""
+        """Merge the blocks in these bins; other threads may take blocks meanwhile."""
         for blocks in bins:
             while True:
                 try:
                     block, blocks[LAST] = blocks[-1], ()
-                except IndexError:  # not asked before: it may be taken between that and this
+                except IndexError:  # no test first: it may be taken in between
                     break
                 _merge(block)
 
     def take(self, size: int) -> Block | None:
-        """The smallest merged block that holds `size` bytes, without what it has too much."""
+        """The smallest merged block of at least `size` bytes, split down to the size."""
         pool = self.pool(size)
         at = bisect_left(pool, (size,))
         if at == len(pool):
@@ -158,7 +157,7 @@ class Pools:
         return blocks
 
     def split(self, block: Block, size: int) -> None:
-        """Leave a block `size` bytes; the rest becomes a free block, if it is large enough."""
+        """Shrink a block to `size` bytes; the remainder becomes a free block if large enough."""
         left = block.size - size
         if left < (STEP if block.pool is self.small else SMALL + 1):
             return
@@ -171,7 +170,7 @@ class Pools:
         _put(rest)
 
     def adopt(self, alone: dict[Block, None]) -> None:
-        """Take over from `alone` what a finaliser allocated for these pools during a change."""
+        """Take over the segments that a finaliser allocated in `alone` during a change."""
         for block in [*alone]:
             if block.pool is self:
                 block.pool, block.home = self.pool(block.size), self.odd
@@ -181,7 +180,7 @@ class Pools:
                     self.odd.append(block)
 
     def whole(self) -> list[Block]:
-        """Takes the segments of which no byte is in use out of the pools, each as one block."""
+        """Remove completely unused segments from the pools, each as one block."""
         self.gather()
         found = []
         for pool in (self.small, self.large):
@@ -190,10 +189,10 @@ class Pools:
         return found
 
     def rebuild(self) -> None:
-        """Make bins and pools anew from what the blocks say of themselves.
+        """Rebuild bins and pools from the states of the blocks.
 
-        Blocks are taken and dropped meanwhile: first none has its home in an old bin any more, then
-        the old bins are empty, then each that nobody took is put where it belongs.
+        Other threads may take and drop blocks meanwhile. First no block has an old bin as its home,
+        then the old bins are emptied, then each free block is put into its pool.
         """
         bins, self.odd = [*self.bins.values(), self.odd], []
         blocks = [block for first in self.segments for block in first.walk()]

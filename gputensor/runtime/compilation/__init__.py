@@ -1,1 +1,1 @@
-"""Compiling `.cu` texts: NVRTC, what a text includes, and the cache of compiled kernels."""
+"""Compilation of `.cu` texts: NVRTC, included files, and the cache of compiled kernels."""

@@ -1,11 +1,11 @@
-"""Cubins that were compiled elsewhere and travel to a machine with a GPU in a folder.
+"""Cubins compiled on another machine and loaded from a folder.
 
-`gputensor cache warm --arch sm_90 --all --to FOLDER` fills one where there is no GPU, and
-GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py) text, headers, defines,
-options and architecture decide; the version of NVRTC does not, since the machine that loads may
-have another one, or none: whoever sets the variable takes cubins of the NVRTC that the labels name.
-`used()` says which did take part, and benchmark records repeat it. A folder that others may write
-is not used, as for the cache. Nothing here writes to the folder but `keep`.
+`gputensor cache warm --arch sm_90 --all --to FOLDER` fills it without a GPU, and
+GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py) the key is text, headers,
+defines, options and architecture, but not the version of NVRTC, since the loading machine may have
+another version or none; the labels name the version. `used()` returns the versions used, and
+benchmark records include them. A folder that others may write is not used, as for the cache. Only
+`keep` writes to the folder.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def keep(
 
 
 def holds(folder: str, text: str, options: Sequence[str]) -> bool:
-    """Whether a folder has the cubin, undamaged."""
+    """True if the folder has an undamaged copy of the cubin."""
     return kernel_cache.read(_path(folder, text, options)) is not None
 
 

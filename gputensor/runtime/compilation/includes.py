@@ -1,7 +1,7 @@
-"""The files that a text would include: what a compiled kernel's key has to know of them.
+"""The files that a text may include, for the cache key of a compiled kernel.
 
-It finds names by words, not by a preprocessor: a header behind an `#if` that is false counts too,
-which costs a build too many and never a stale kernel. It compiles nothing.
+It finds names by their words, without a preprocessor: a header after a false `#if` counts too,
+which can cause an unneeded build but never a stale kernel. It compiles nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _seen: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {}
 
 
 def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
-    """One name for the content of every file that the texts may include, and what those include.
+    """A hash of every file that the texts may include, directly or indirectly.
 
-    options: a compiler's, of which those count that name folders or files. folders: more of them,
-    behind those. A file stands beside the one that includes it, in the current folder for a text,
-    or in a folder.
+    options: the compiler's; options that name folders or files are used. folders: searched after
+    those. A file is searched beside the including file (the current folder for a text), then in the
+    folders.
     """
     named, forced = _named(options)
     places = [*named, *folders]
@@ -44,7 +44,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
         if step in done:
             continue
         done.add(step)
-        if name[0] not in '<"':  # a macro's value is the compiler's to know: any of them
+        if name[0] not in '<"':  # only the compiler knows the macro's value: any header may match
             found.update(entry for place in places for entry in _all_in(place, math.inf))
             found.update(_all_in(beside, 0))  # which may be a home, with all that is in it
             continue
@@ -78,7 +78,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _paths(name: str, beside: str, folders: Sequence[str]) -> Iterator[str]:
-    """Of all files that the name can mean; which is taken depends on who asks, and how."""
+    """All files that the name can mean; the compiler's choice depends on the including file."""
     for place in (*([beside] if name[0] == '"' else ()), *folders):
         path = os.path.join(place, name[1:])
         if os.path.isfile(path):
@@ -98,7 +98,7 @@ def _read(path: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _all_in(folder: str, depth: float) -> Iterator[tuple[str, str]]:
-    """Name, time and size of every file in a folder and, so many levels deep, in those below."""
+    """Name, time and size of every file in a folder and in its subfolders, down to a depth."""
     for place, below, names in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)

@@ -1,20 +1,19 @@
-"""Compiled kernels on disk: cubins and the emulator's shared objects, found again by content.
+"""Cache of compiled kernels on disk: cubins and the emulator's shared objects, keyed by content.
 
-The key is a hash of everything that decides the result: the text with its headers inlined, the
-defines, the architecture, the compiler's version and options. `GPUTENSOR_CACHE_DIR` says where,
-else `$XDG_CACHE_HOME/gputensor`, else `~/.cache/gputensor`. A footer holds a file's hash, so that a
-damaged one is built again, as is one that others can have written (trust.py). Where the directory
-cannot be written or is not to be trusted, entries live in a directory of this process, after one
-warning.
+The key is a hash of all inputs of the compiler: the text with its headers inlined, the defines, the
+architecture, the compiler's version and options. The directory is `GPUTENSOR_CACHE_DIR`, by default
+`$XDG_CACHE_HOME/gputensor` or `~/.cache/gputensor`. A footer holds the file's hash; a damaged file,
+or one that others may have written (trust.py), is built again. If the directory cannot be written
+or trusted, a warning is given once and entries are kept in a directory of this process.
 
 Note [Cache file]
 payload, label (UTF-8), length of the label (4 bytes), sha256 of all that, b"gputnsr1". The footer
-stands last since loaders of ELF files do not look behind the end.
+is last because ELF loaders ignore bytes after the end.
 
 Note [Cache bounds]
-A file's time is that of its last use. What was not used for `GPUTENSOR_CACHE_MAX_DAYS` (90) goes,
-and the oldest beyond `GPUTENSOR_CACHE_MAX_MIB` (1024), but nothing of the last hour, so that
-nothing goes between being found and being loaded. A process that has loaded a file does without it.
+A file's time is its last use. Files unused for `GPUTENSOR_CACHE_MAX_DAYS` (90) are removed, and the
+oldest files beyond `GPUTENSOR_CACHE_MAX_MIB` (1024), but none used in the last hour, so that no
+file is removed between lookup and load. A process that has loaded a file no longer needs it.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _SUFFIXES = (".cubin", ".so")
 _lock = threading.Lock()
 _building: dict[str, threading.Lock] = {}
 _known: dict[str, tuple[bytes, str]] = {}
-_is_alone = False  # entries are this process's alone
+_is_alone = False  # entries are private to this process
 _writes = 0
 
 
 def key(*parts: object) -> str:
-    """One name for everything that decides what a compiler returns."""
+    """The key for these inputs of a compiler."""
     h = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else repr(part).encode()
@@ -52,7 +51,7 @@ def key(*parts: object) -> str:
 
 
 def directory() -> str:
-    """Where entries are looked for; it need not exist."""
+    """The directory of entries; it need not exist."""
     given = os.environ.get("GPUTENSOR_CACHE_DIR")
     if given:
         return os.path.realpath(given)
@@ -149,8 +148,8 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
 
 
 def _is_named() -> bool:
-    """Whether somebody chose the directory: others may read there, as the umask says. An image
-    fills it as root and runs as somebody else. Our own choice is private."""
+    """True if the user chose the directory: then others may read there, as the umask allows, since
+    an image may be filled by root and run by another user. The default directory is private."""
     return bool(os.environ.get("GPUTENSOR_CACHE_DIR"))
 
 
@@ -159,7 +158,7 @@ def write_in(
 ) -> str:
     """Write an entry whole (Note [Cache file]) and return its path. Raises: OSError.
 
-    is_shared: others may read it, as the umask says; they may never write.
+    is_shared: others may read it, as the umask allows; they may never write.
     """
     text = label.encode()
     body = payload + text + len(text).to_bytes(4, "little")
@@ -225,7 +224,7 @@ def trim() -> int:
 
 
 def _paths(place: str) -> list[str]:
-    """Of all entries in a directory, whole or not, by name."""
+    """Paths of all entries in a directory, complete or not, by name."""
     names = sorted(os.listdir(place)) if os.path.isdir(place) else []
     return [os.path.join(place, name) for name in names if name.endswith(_SUFFIXES)]
 
@@ -243,7 +242,7 @@ class Entry:
 
 
 def entries() -> Iterator[Entry]:
-    """The whole entries in the cache directory, by name."""
+    """The complete entries in the cache directory, by name."""
     for path in _paths(directory()):
         whole = read_whole(path)
         try:
@@ -255,7 +254,7 @@ def entries() -> Iterator[Entry]:
 
 
 def clear() -> int:
-    """Remove every entry, and what killed writers left; returns how many files went."""
+    """Remove every entry and leftovers of killed writers; return the number of files removed."""
     place = directory()
     count = files.sweep(place)
     for path in _paths(place):

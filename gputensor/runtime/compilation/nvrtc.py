@@ -1,7 +1,7 @@
 """Kernel text to cubin by NVRTC, with our own options and through our own cache.
 
-The binding (`cupy.cuda.nvrtc`) is handed in: this module imports no CuPy and needs no GPU. CuPy's
-own compiler appends `-ftz=true` behind the user's options, which flushes float32 denormals.
+The binding (`cupy.cuda.nvrtc`) is an argument: this module imports no CuPy and needs no GPU. CuPy's
+own compiler appends `-ftz=true` to the user's options, which flushes float32 denormals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
 
 
 def nearest_arch(binding: Any, number: int) -> str:
-    """`sm_90` for 90, else what it also runs: an older cubin of its generation, or PTX."""
+    """`sm_90` for 90, or a compatible target: an older cubin of its generation, or PTX."""
     supported = [k for k in binding.getSupportedArchs() if k >= OLDEST]
     known = [k for k in supported if k <= number]
     if not known:

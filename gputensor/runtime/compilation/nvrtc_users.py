@@ -1,7 +1,8 @@
-"""A user's `.cu` text through NVRTC: standard headers, CUDA's own where they are, C++ names, facts.
+"""Compilation of users' `.cu` texts by NVRTC, with standard headers, CUDA headers and C++ names.
 
-It needs no GPU. Beside the cubin it keeps what NVRTC tells once only: the mangled names of kernels
-and variables, and what ptxas says about registers. Our own kernels need none of this (nvrtc.py).
+It needs no GPU. With the cubin it stores results that NVRTC reports only once: the mangled names of
+kernels and variables, and the register counts of ptxas. Our own kernels do not need these
+(nvrtc.py).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from ..emulator import source
 # Headers of the C library and of CUDA's host side that a text may name.
 STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
 _CUDART_VERSION = re.compile(r"^#define CUDART_VERSION +(\d+)", re.MULTILINE)
-# By which libcu++ is known: a toolkit of CUDA 13 has nv/target beside its own headers as well.
+# This file identifies libcu++; a CUDA 13 toolkit also has nv/target beside its own headers.
 _LIBCUDACXX = "cuda/std/type_traits"
 _CUDA_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
 class Image(bytes):
-    """A cubin that knows the names of its kernels and variables as the text spells them.
+    """A cubin with the names of its kernels and variables as written in the text.
 
-    names: spelt -> mangled. log: ptxas' words. ptx: the text between.
+    names: written -> mangled. log: the output of ptxas. ptx: the intermediate text.
     """
 
     names: dict[str, str]
@@ -105,9 +106,9 @@ def _include_folders(text: str, own: Mapping[str, str]) -> tuple[str, ...]:
 def cuda_headers() -> tuple[str, ...]:
     """Folders with CUDA's headers: of NVIDIA's wheels, else of an installed toolkit; () for none.
 
-    They are of NVRTC's own major version: others need declarations that it does not have. CUDA's
-    headers of 16-bit floats and of groups include libcu++, which is another wheel; CuPy brings it
-    along.
+    They have NVRTC's major version: other versions need declarations that NVRTC lacks. CUDA's
+    headers of 16-bit floats and cooperative groups include libcu++, a separate wheel that CuPy
+    contains.
     """
     major = int(nvrtc.version(binding()).partition(".")[0])
     named = [os.environ[v] for v in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(v)]
@@ -125,7 +126,7 @@ def cuda_headers() -> tuple[str, ...]:
 
 
 def _major(folder: str) -> int | None:
-    """The major version of the CUDA whose headers a folder holds; None where it does not say."""
+    """The CUDA major version of the headers in a folder; None if unknown."""
     try:
         with open(
             os.path.join(folder, "cuda_runtime_api.h"), encoding="utf-8", errors="replace"

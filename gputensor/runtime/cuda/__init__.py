@@ -1,8 +1,8 @@
 """CUDA devices through CuPy 14: the only package that imports it.
 
-CuPy is the only truth for the current device and the current stream, so that `with stream:` of
-CuPy and of gputensor mean the same. Every entry takes a device index, switches where that is not
-the current device, and switches back. Memory is cached by runtime/allocator, which asks the driver
+CuPy holds the current device and the current stream, so that `with stream:` of CuPy and of
+gputensor have the same effect. Every function takes a device index, makes that device current if
+needed, and switches back. Memory is cached by runtime/allocator, which asks the driver
 for segments; kernels are compiled by NVRTC with our own options, since CuPy appends `-ftz=true`,
 and launched with one by-value struct through `cupy.cuda.driver.launchKernel` (102 ns where
 `RawKernel.__call__` costs microseconds). A launch asks the driver nothing else.
@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 from .. import no_cuda
+from ..capture import check_stream
 from . import driver, graphs, kernels, library, memory, streams
 from .driver import (
     can_access_peer, capability, current_device, device_count, device_name, device_of,
     exchange_device, first_failure, is_available, limits, mem_get_info, set_device,
     unavailable_reason,
 )  # fmt: skip
-from .graphs import Graph, begin_capture, check_stream, replay
+from .graphs import Graph, begin_capture, replay
 from .kernels import Function, arch, compile, launch, launcher, load, prefer_shared
 from .library import call_library, nccl
 from .memory import (
@@ -36,10 +37,10 @@ is_emulated = False
 
 
 def reset_after_fork() -> None:
-    """In a forked child nothing of the parent's CUDA state can be used or given back."""
+    """In a forked child the parent's CUDA state can neither be used nor released."""
     global allocate
     memory.allocators.close()
-    # Short cuts hold these modules, and every launch asks for the device first.
+    # Short cuts hold these modules, and every launch reads the device first.
     holders: list[Any] = [driver, graphs, kernels, library, memory, streams]
     for module in holders:
         module.get_device = no_cuda._absent

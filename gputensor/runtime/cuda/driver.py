@@ -1,8 +1,8 @@
-"""The driver: devices, the current one, and what a failed call means.
+"""The driver: devices, the current device, and errors of failed calls.
 
 Note [Failures of a device]
-What a kernel did wrong is reported by whichever call comes next, as an error of CuPy. Each entry
-makes it a KernelError; after an error that ends the context, every later one names the first.
+CUDA reports a kernel's fault at any later call, as a CuPy error. Each function here converts it to
+a KernelError; after an error that destroys the context, every later error names the first one.
 """
 
 from __future__ import annotations
@@ -107,16 +107,16 @@ def reporting(device_index: int, what: str, call: Any, *arguments: Any) -> Any:
 
 
 def is_done(device_index: int, what: str, status: int) -> bool:
-    """What a query returned; CuPy's own `done` takes a failure for work that goes on."""
+    """The result of a query; CuPy's own `done` reports a failure as unfinished work."""
     if status in (0, _NOT_READY):
         return status == 0
     raise failed(device_index, what, status)
 
 
 class Relaxed:
-    """While a graph is captured, let this thread call what the driver else refuses in all threads:
-    take memory, load modules, wait for what is not captured. A capture records none of that. CuPy
-    does not offer the driver's function for it."""
+    """During a capture, allow this thread calls that the driver otherwise rejects in all threads:
+    allocating memory, loading modules, waiting for uncaptured work. A capture does not record
+    these. CuPy does not expose the driver's function for this."""
 
     __slots__ = ("_mode",)
 
@@ -130,7 +130,7 @@ class Relaxed:
     def _exchange(self) -> None:
         if self._mode is None:
             return
-        # By the name that the loader knows libcuda by: the library that CuPy has loaded.
+        # By libcuda's soname, which gives the library that CuPy has loaded.
         exchange = ctypes.CDLL(_LIBCUDA).cuThreadExchangeStreamCaptureMode
         status = exchange(ctypes.byref(self._mode))
         if status:
@@ -199,7 +199,7 @@ def capability(index: int) -> tuple[int, int]:
 
 
 def limits(index: int) -> Limits:
-    """What the device has of what plans count with; asked once."""
+    """The device's limits for launch plans; read once."""
     found = _limits.get(index)
     if found is None:
         checked("limits", index)

@@ -18,7 +18,7 @@ _UNJOINED = 904
 
 
 class Graph:
-    """What a capture recorded: CuPy's graph. order: where its transforms stand among others, of
+    """The recording of a capture: a CuPy graph. order: the order of its Fourier transforms, see
     Note [Work area of a plan]; None without transforms."""
 
     __slots__ = ("_index", "_order", "cupy")
@@ -67,14 +67,8 @@ def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.
     return begun
 
 
-def check_stream(stream: Stream) -> None:
-    """Raise where this thread captures, and goes over to the default stream."""
-    if capturing:
-        capture.refuse_entering("stream", stream)
-
-
 def replay(recorded: Graph, device_index: int) -> None:
-    """Queue what a capture recorded on the current stream."""
+    """Queue a capture's recording on the current stream."""
     previous = get_device()
     if previous != device_index:
         use_device(device_index)

@@ -32,7 +32,7 @@ _driver: Any = cupy.cuda.driver
 _launch_kernel = _driver.launchKernel
 
 _MAX_PARAMS = 4096
-_ONE = (0,)  # where the one parameter of our own kernels lies
+_ONE = (0,)  # the offset of the only parameter of our own kernels
 _DEFAULT_SHARED = 48 * 1024
 _MOST_LAUNCHERS = 1024  # of a kernel that are kept
 
@@ -42,7 +42,8 @@ _archs: dict[int, str] = {}
 
 
 class Function:
-    """One kernel, for one device; `shared_bytes` is what it may be launched with as it stands."""
+    """One kernel on one device; `shared_bytes` is the dynamic shared memory it may use without
+    opting in."""
 
     __slots__ = (
         "carveout", "device_index", "function", "image", "launchers", "module", "name", "ptr",
@@ -62,7 +63,7 @@ class Function:
         self.device_index: int = device_index
         # per cent of a multiprocessor's shared memory; 0 leaves it to the driver
         self.carveout: int = 0
-        # What the kernel declares itself counts into the 48 KiB that need no leave.
+        # The kernel's static shared memory counts towards the 48 KiB that need no opt-in.
         own = _driver.funcGetAttribute(_driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.ptr)
         self.shared_bytes: Any = max(_DEFAULT_SHARED - own, 0)
 
@@ -78,7 +79,8 @@ class Function:
 
 
 def arch(device_index: int) -> str:
-    """The architecture to compile for: the device's, or the newest that NVRTC knows below it."""
+    """The architecture to compile for: the device's, or the newest older one that NVRTC
+    supports."""
     found = _archs.get(device_index)
     if found is None:
         major, minor = capability(device_index)
@@ -93,8 +95,8 @@ def compile(
 ) -> bytes:  # fmt: skip
     """A cubin of one variant; needs NVRTC and no GPU.
 
-    entries, headers, options: for a text of a user, the C++ names wanted, what it may include, and
-    what NVRTC is told beside our own options.
+    entries, headers, options: for a user's text, the requested C++ names, the available headers,
+    and options for NVRTC in addition to ours.
     """
     (defines,) = variants
     if entries is not None:
@@ -126,7 +128,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Ask for so much of each multiprocessor's memory to be shared memory rather than L1."""
+    """Request this share of each multiprocessor's memory as shared memory instead of L1 cache."""
     index = function.device_index
     percent = min(100, -(-100 * nbytes // limits(index).shared_bytes))
     if percent > function.carveout:
@@ -147,7 +149,8 @@ def _give_context() -> None:
 
 
 class _Launcher:
-    """What a thread launches with: a parameter block at a fixed address; where it has contexts."""
+    """A thread's launch state: a parameter block at a fixed address, and its devices with
+    contexts."""
 
     __slots__ = ("address", "array", "begin", "block", "lists", "ready", "view")
 
@@ -160,7 +163,7 @@ class _Launcher:
         self.address = ctypes.addressof(self.array)
         self.lists: dict[tuple[int, ...], tuple[Any, int]] = {}
         self.view = memoryview(self.block).cast("B")[skip : skip + _MAX_PARAMS]
-        # By device where it has a context: `view` and `address`.
+        # By device with a context: `view` and `address`.
         self.ready: dict[int, tuple[memoryview, int]] = {}
 
     def list_of(self, offsets: tuple[int, ...]) -> int:
@@ -204,10 +207,10 @@ def launcher(
     function: Function, grid: tuple[int, int, int], block: tuple[int, int, int],
     shared_bytes: int = 0,
 ) -> Callable[[bytes], None]:  # fmt: skip
-    """What launches one kernel again and again: `run(params)`, on the current stream.
+    """A function `run(params)` that launches one kernel repeatedly, on the current stream.
 
-    It does what `launch` does in one frame, where nothing has to be prepared or switched. Layouts
-    that launch alike share one.
+    It does the work of `launch` in one frame if nothing has to be prepared or switched. Layouts
+    with equal launches share it.
     """
     key = grid, block, shared_bytes
     known = function.launchers.get(key)

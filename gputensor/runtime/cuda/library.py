@@ -24,7 +24,7 @@ from .plans import Plans
 from .streams import Event, current_stream
 
 _lock = threading.Lock()
-# Bytes of constants that a device keeps; what is beyond them is copied in each call.
+# Bytes of constants kept on a device; further constants are copied at each call.
 _MOST_CONSTANTS = 16 << 20
 
 
@@ -75,7 +75,7 @@ _library = _OnGpu()
 def nccl() -> Any:
     """CuPy's module of NCCL. Raises: ImportError where the library is missing."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is missing is said below
+        warnings.simplefilter("ignore")  # the missing library is reported below
         from cupy.cuda import nccl as found
     if not found.available:
         return import_module("cupy_backends.cuda.libs.nccl")
@@ -107,11 +107,10 @@ def call_library(
     op: str, function: Compute, operands: Sequence[Array], results: Sequence[Array] | None,
     device_index: int,
 ) -> Any:  # fmt: skip
-    """Queue `function(CuPy, *operands)` on the current stream of the device; returns the memory of
-    each of its results, which is the function's own where it lies as wanted.
+    """Queue `function(CuPy, *operands)` on the current stream of the device; return the memory of
+    each result, without a copy if the function's own result has the wanted layout.
 
-    results: None returns what the function returned. It is the function that waits, where it looks
-    at values.
+    results: None returns the function's result. Only the function itself waits, if it reads values.
     """
     # CuPy loads a kernel, and makes a plan, when it first needs one: also within a capture.
     with On(checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy), Relaxed():
@@ -145,7 +144,7 @@ def _array_over(of: Array, ptr: int, device_index: int, owner: Any = None) -> An
 
 
 def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) -> Memory:
-    """The memory of a result: the array's own, unless another has it or it lies otherwise."""
+    """The memory of a result: the array's own, unless it is shared or has another layout."""
     array = cupy.asarray(array)
     held = array.data.mem
     if (

@@ -27,8 +27,8 @@ _peers: set[tuple[int, int]] = set()
 class _Backend:
     """The driver's memory (Note [Allocator backend]).
 
-    A handle frees its memory when it is dropped, after all work of the device. CuPy's pool is not
-    asked: it collects garbage twice before it reports that memory has run out.
+    A handle frees its memory when dropped, after all work of the device. CuPy's pool is not used,
+    because it collects garbage twice before it reports exhausted memory.
     """
 
     def __init__(self, device_index: int) -> None:
@@ -50,7 +50,8 @@ class _Backend:
         """The caller drops the handle."""
 
     def mark(self, stream: Stream) -> Stream | Event:
-        """A stream that nobody keeps alive for us may be gone later; its work of now counts."""
+        """The stream, or for a borrowed stream, which may be destroyed later, an event for its
+        current work."""
         return stream.record_event() if stream.is_borrowed else stream
 
     def record(self, entry: Stream | Event) -> Event | None:
@@ -68,7 +69,7 @@ class _Backend:
         return event
 
     def release(self) -> None:
-        """What arrays of CuPy have left behind in its default pool."""
+        """Free the unused blocks of CuPy's default pool."""
         with On(self._device_index):
             cupy.get_default_memory_pool().free_all_blocks()
 
@@ -98,7 +99,8 @@ record_stream = allocators.record_stream
 def borrow(ptr: int, nbytes: int, device_index: int, give_back: Callable[[], None]) -> Memory:
     """Memory of another library, for work on the current stream.
 
-    give_back: called when it is dropped and what our streams have queued by then is done.
+    give_back: called after the memory is dropped and the work queued on our streams by then is
+    done.
     """
     allocator = allocators[driver.checked("borrow", device_index)]
     return allocator.borrow(ptr, nbytes, current_stream(device_index), give_back)
@@ -135,7 +137,8 @@ def copy_async(
 
 
 def _reach(one: int, other: int) -> None:
-    """Let two devices reach each other's memory, once, where they can; else the host is between."""
+    """Enable peer access between two devices, once, if they support it; otherwise copies go through
+    the host."""
     if (one, other) in _peers:
         return
     for device, peer in ((one, other), (other, one)):

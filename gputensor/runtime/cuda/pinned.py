@@ -1,8 +1,8 @@
-"""Which pinned host memory queued copies still use. It allocates nothing and knows no library.
+"""Bookkeeping of pinned host memory that queued copies still use. It allocates nothing.
 
-A copy from or to pinned memory goes on after the call, so what it uses may not go back to its pool
-before the stream has passed it. Entries are taken off under a lock that is reentrant, since a
-finaliser can run inside; what it interrupts is left as it is (`_is_busy`).
+A copy from or to pinned memory continues after the call, so the memory may not return to its pool
+before the stream has finished the copy. Entries are removed under a reentrant lock, since a
+finaliser can run inside; a finaliser that interrupts a removal changes nothing (`_is_busy`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Staging:
         self._lock = threading.RLock()
         self._is_busy = False
         self._begins: list[int] = []
-        self._owners: dict[int, tuple[Any, int]] = {}  # by begin: what keeps the bytes, how many
-        self.gone: deque[int] = deque()  # begins; a finaliser does no more than append
+        self._owners: dict[int, tuple[Any, int]] = {}  # begin -> (owner, number of bytes)
+        self.gone: deque[int] = deque()  # begins; a finaliser only appends
         self.in_flight: dict[Any, deque[tuple[Any, Any]]] = {}
 
     def __len__(self) -> int:
@@ -33,7 +33,7 @@ class Staging:
             self._begins.insert(bisect_right(self._begins, begin), begin)
 
     def settle(self) -> None:
-        """Forget what was dropped and what streams have passed."""
+        """Remove entries that were dropped and copies that have finished."""
         with self._lock:
             if self._is_busy:
                 return
@@ -51,7 +51,7 @@ class Staging:
                 self._is_busy = False
 
     def keep(self, ptr: int, stream: Any) -> None:
-        """Keep what a copy at `ptr` uses until `stream` has passed what it has now."""
+        """Keep the memory at `ptr` alive until `stream` has finished its current work."""
         with self._lock:
             was_busy, self._is_busy = self._is_busy, True
             try:
@@ -61,7 +61,7 @@ class Staging:
                 if ptr < begin + nbytes:
                     event, key = stream.record_event(), (stream.device_index, stream.key)
                     queue = self.in_flight.setdefault(key, deque())
-                    if not was_busy:  # else who was interrupted may be about to drop the first
+                    if not was_busy:  # an interrupted call may be about to drop the first
                         _drop_passed(queue)
                     queue.append((event, owner))
             finally:

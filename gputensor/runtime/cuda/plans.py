@@ -1,8 +1,8 @@
-"""Plans of cuFFT, which CuPy caches for each thread and device, on several streams.
+"""Use of cuFFT plans, which CuPy caches for each thread and device, on several streams.
 
 Note [Work area of a plan]
-A plan has one work area, which its transforms overwrite on whatever stream they run. CuPy orders
-nothing between them. So a transform waits for the transforms that its thread queued on another
+A plan has one work area, which its transforms overwrite on any stream. CuPy does not order them. So
+a transform waits for the transforms that its thread queued on another
 stream, and the memory of the area is recorded on each stream that uses it. A graph keeps the plans
 that its capture used, and a replay counts as a transform of the thread that captured it.
 CuPy is handed in: this module imports none.
@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import capture
 
-# By device, and by capture or None: the stream of the last transform, and the event after it.
+# (device, capture or None) -> the stream of the last transform, and the event after it.
 Last = dict[tuple[int, Any], tuple[Any, Any]]
 
 
@@ -70,14 +70,14 @@ class Plans:
             event.wait(stream)
 
     def record(self, last: Last, stream: Any, graph: capture.Capture | None = None) -> None:
-        """Make what a stream has now the last transform."""
+        """Record the stream's current work as the last transform."""
         event = self._event()
         event.record(stream)
         last[stream.device_index, graph] = stream, event
 
     @staticmethod
     def order_of(graph: capture.Capture) -> Last | None:
-        """The order in which replays of a graph stand; None if it transforms nothing."""
+        """The order of a graph's replays; None if the graph has no transforms."""
         found = next((x for x in graph.kept.values() if type(x) is dict), None)
         if found is not None:
             for key in [key for key in found if key[1] is graph]:

@@ -18,7 +18,7 @@ from .driver import CudaError, On, Relaxed, checked, failed, get_device, is_done
 _runtime: Any = cupy.cuda.runtime
 cupy_stream = cupy.cuda.get_current_stream
 
-PER_THREAD = 2  # the handle that stands for another stream in each thread
+PER_THREAD = 2  # the handle of the per-thread default stream
 _STREAMS_IN_POOL = 32  # for each device and priority, as PyTorch has them
 
 _lock = threading.Lock()
@@ -32,9 +32,9 @@ _thread_keys = itertools.count(-1, -1)
 class Stream:
     """A CuPy stream together with its device; does not synchronise with the default stream.
 
-    One that is made here is one of 32 that a device has for each priority, in turn, as in PyTorch:
-    what is cached for them is found again. key: what tells it from others of its device.
-    is_borrowed: it is known by its handle, and nothing here keeps it from being destroyed.
+    A new Stream is one of 32 per device and priority, in turn, as in PyTorch, so that cached memory
+    is reused. key: identifies the stream on its device. is_borrowed: another library owns the
+    handle and may destroy it.
     """
 
     __slots__ = ("__weakref__", "cupy", "device_index", "is_borrowed", "key", "priority", "ptr")
@@ -58,7 +58,7 @@ class Stream:
             reporting(self.device_index, "waiting for a stream", self.cupy.synchronize)
 
     def query(self) -> bool:
-        """Whether all its work is done; raises what the device did wrong."""
+        """True if all its work is done. Raises the error of failed work."""
         if capturing:
             capture.refuse_wait("query", self)
         with On(self.device_index), Relaxed():
@@ -68,7 +68,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Work added from now on runs after what the other stream has."""
+        """Let work added from now on run after the other stream's current work."""
         self.wait_event(stream.record_event())
 
     def record_event(self) -> Event:
@@ -137,7 +137,7 @@ class Event:
                 reporting(index, "waiting for an event", wait, self.cupy)
 
     def query(self) -> bool:
-        """Whether the work before it is done; raises what the device did wrong."""
+        """True if the work before it is done. Raises the error of failed work."""
         if self.cupy is None:
             return True
         if capturing or self._capture is not None:
@@ -146,7 +146,7 @@ class Event:
         return is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
     def has_passed(self) -> bool:
-        """As `query`, for a thread that only watches: no capture minds it."""
+        """`query` for a thread that only observes; allowed during a capture."""
         if self.cupy is None:
             return True
         index = self._device_index
@@ -202,7 +202,7 @@ def per_thread_stream(index: int) -> Stream:
 
 
 def stream_of(index: int, of: Any) -> Stream:
-    """Ours for a CuPy stream that is current."""
+    """The Stream of a CuPy stream that is current."""
     seen = _streams.get(index)
     return seen[1] if seen is not None and seen[0] is of else _of_cupy(index, of)
 
@@ -234,7 +234,7 @@ class _External:
 def external_stream(index: int, ptr: int, owner: Any = None) -> Stream:
     """The stream of another library; 0 and 1 are the legacy default stream, 2 is this thread's.
 
-    owner: what keeps the handle alive, and is kept as long as memory is used there.
+    owner: an object that keeps the handle alive; kept while memory is used on the stream.
     """
     if ptr in (0, 1):
         return default_stream(index)
@@ -253,7 +253,7 @@ _external: dict[tuple[int, int], Stream] = {}
 
 
 def synchronize(index: int) -> None:
-    """Wait for all work of a device; raises what that work did wrong."""
+    """Wait for all work of a device. Raises the error of failed work."""
     if capturing:
         capture.refuse_device_wait("synchronize", index)
     with On(checked("synchronize", index)):

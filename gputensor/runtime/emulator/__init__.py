@@ -1,1 +1,1 @@
-"""What stands behind `runtime.cuda_emulator`: g++, the shim headers, the engine and the queues."""
+"""The parts of `runtime.cuda_emulator`: g++, the shim headers, the engine and the queues."""

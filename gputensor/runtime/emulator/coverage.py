@@ -1,7 +1,7 @@
-"""What of CUDA C the emulator covers: the table of the documentation, and the words it refuses by.
+"""The part of CUDA C that the emulator covers: the documentation's table, and errors for the rest.
 
-A construct that is not covered has no declaration in the shim, so g++ refuses it at its line;
-`explain` puts the house's sentence before g++'s own words.
+A construct that is not covered has no declaration in the shim, so g++ rejects it at its line;
+`explain` puts our error text before g++'s own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ COVERED: dict[str, tuple[str, str]] = {
     "others": ("printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", ""),
 }  # fmt: skip
 
-# What a message calls it -> the words that show it.
+# Name in messages -> identifiers that indicate it.
 NOT_COVERED: dict[str, str] = {
     "inline PTX": "asm __asm __asm__",
     "textures and surfaces": (
@@ -172,7 +172,8 @@ def _unlinked(log: str) -> str | None:
 
 
 def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
-    """The user's line: of the error, or, where that lies in a header of ours, of what led there."""
+    """The user's line of the error, or the user's line that led to an error in one of our
+    headers."""
     places = [error, *reversed(list(_USED_BY.finditer(log, 0, error.start())))]
     own = (m for m in places if os.path.basename(m[1]) not in SHIM_FILES)
     place = next(own, error)
@@ -180,7 +181,7 @@ def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
 
 
 def _line_of(unit: str, file: str, line: int) -> str:
-    """A line of a file as it stands in the unit, by its `#line` marks."""
+    """The line of the translation unit for a line of a file, by its `#line` marks."""
     at_file, at_line = "", 0
     for text in unit.splitlines():
         mark = _LINE_MARK.match(text)

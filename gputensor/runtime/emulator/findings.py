@@ -1,9 +1,9 @@
-"""What the engine found wrong, as one sentence: place, what, block, thread and element.
+"""Findings of the engine as one sentence: place, fault, block, thread and element.
 
     blur.cu:41: read 4 B past 'src' (block (3,0,0), thread (31,0,0), index 307200 of 307200)
 
-The engine gives numbers; the names come from the kernel's signature, the lines from addr2line,
-which comes with g++.
+The engine reports numbers; names come from the kernel's signature, and lines from addr2line, a part
+of g++'s tools.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SHIM_FILES = (
 ).split()
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
-_SOME_BYTES = 2**64 - 1  # of an access that a signal told of
-_CLEAR = 1 << 14  # bytes within which an overrun is told from one of another argument
+_SOME_BYTES = 2**64 - 1  # of an access reported by a signal
+_CLEAR = 1 << 14  # bytes within which an overrun is attributed to this argument and not to another
 _NO_THREAD = 2**32 - 1
 
 
@@ -41,7 +41,7 @@ class Index3(ctypes.Structure):
 
 
 class Found(ctypes.Structure):
-    """An allocation that a pointer lies in; device -1 is pinned host memory."""
+    """The allocation that contains a pointer; device -1 is pinned host memory."""
 
     _fields_ = (
         ("begin", ctypes.c_void_p), ("nbytes", ctypes.c_size_t), ("device", ctypes.c_int),
@@ -255,16 +255,16 @@ _OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
 
 
 def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
-    """`blur.cu:41`, from what the compiler said or from an instruction's address."""
+    """`blur.cu:41`, from the compiler's output or an instruction's address."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
-    in_object = _OBJECT.search(file)  # as libasan writes what it could not name
+    in_object = _OBJECT.search(file)  # libasan's text for an unknown symbol
     if in_object is not None:
         return _line_of(in_object[1], int(in_object[2], 16))
     if file:
         return ":".join(os.path.basename(file).split(":")[:2])
     at = machine.place_of(pc)
-    if at is None or os.path.basename(at[0]).startswith("lib"):  # a library's own line helps nobody
+    if at is None or os.path.basename(at[0]).startswith("lib"):  # in a library
         return None
     return _line_of(at[0], at[1] - 1)
 

@@ -1,6 +1,6 @@
-"""The engine's shared object behind Python calls: memory with guards, loaded kernels, launches.
+"""Python interface of the engine's shared object: memory with guards, loaded kernels, launches.
 
-It knows no streams: everything happens at once, under one lock, and says what went wrong as text.
+It has no streams: every call runs at once, under one lock, and returns a fault as text.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Machine:
     def __init__(self) -> None:
         self.checks: bool = os.environ.get("GPUTENSOR_EMULATOR_CHECK", "1") != "0"
         self.lock = threading.RLock()
-        self.is_closed = False  # its lock may be held for ever: finalisers leave it alone
+        self.is_closed = False  # its lock may be held for ever: finalisers do not use it
         self._engine = ctypes.CDLL(toolchain.compile_engine())
         self._images: dict[tuple[str, int], _Image] = {}
         self._finding = Finding()
@@ -171,23 +171,24 @@ class Machine:
         return address
 
     def drop(self, address: int) -> None:
-        """No tensor holds it any more; queued work may."""
+        """Mark memory as dropped by its tensor; queued work may still use it."""
         with self.lock:
             self._engine.engine_drop(address)
 
     def free(self, address: int) -> str | None:
-        """Its queued work has run. Returns what was found to be wrong with its guards."""
+        """Free memory after its queued work has run. Return a fault found in its guards, or
+        None."""
         with self.lock:
             return self._text(self._engine.engine_free(address, self._error, 2048))
 
     def find(self, address: int) -> Found | None:
-        """The allocation that an address lies in."""
+        """The allocation that contains an address."""
         found = Found()
         with self.lock:
             return found if self._engine.engine_find(address, found) else None
 
     def nearest(self, address: int) -> Found | None:
-        """The allocation that an address lies in or lies nearest to."""
+        """The allocation that contains an address or is nearest to it."""
         found = Found()
         with self.lock:
             return found if self._engine.engine_nearest(address, found) else None
@@ -200,7 +201,7 @@ class Machine:
         return (at - 1, found) if at else None
 
     def check(self, params: bytes = b"") -> str | None:
-        """What is wrong with the guards of the memory in use, first of what a launch was given."""
+        """A fault in the guards of allocated memory; a launch's arguments are checked first."""
         if not self.checks:
             return None
         with self.lock:
@@ -231,7 +232,7 @@ class Machine:
         raise errors.cannot_launch(entry, "entry", f"be a kernel of variant {variant}", got)
 
     def _image(self, path: str, device_index: int) -> _Image:
-        """The shared object; one with variables of its own is loaded anew for each device."""
+        """The shared object; one with device variables is loaded separately for each device."""
         known = self._images.get((path, 0))
         if known is not None and not (device_index and known.module.contents.first_symbol):
             return known
@@ -256,7 +257,7 @@ class Machine:
         shared_bytes: int, params: bytes, options: settings.Options,
         arguments: findings.Arguments = (),
     ) -> str | None:  # fmt: skip
-        """Run all blocks now. Returns one sentence about what went wrong, with block and thread."""
+        """Run all blocks now. Return one sentence about a fault, with block and thread, or None."""
         with self.lock:
             finding, image = self._finding, kernel.image
             wrong = self._engine.engine_launch(

@@ -1,7 +1,7 @@
-"""NVRTC's options where g++ compiles: which of them mean something there, and which are refused.
+"""NVRTC's options in the emulator: options that g++ supports, ignored ones and rejected ones.
 
-`-I`, `-D`, `-U` and `-std` do what they do for NVRTC; options that only say how a GPU's code is
-made change no result; whatever else is refused, since a kernel without it might not be the same.
+`-I`, `-D`, `-U` and `-std` work as in NVRTC. Options that affect only GPU code generation are
+ignored. All others are rejected, since ignoring them could change a kernel's results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SPELT = {
     "--std": "std",
 }  # fmt: skip
 STANDARDS = ("c++17", "c++20")  # the emulator's own headers need the first
-# How a GPU's code is made, and what is the emulator's way anyway.
+# Options of GPU code generation, and options that the emulator always follows.
 _WITHOUT_EFFECT = (
     "-lineinfo --generate-line-info -G --device-debug -w --disable-warnings --restrict -restrict "
     "-fmad=false --fmad=false -ftz=false --ftz=false -prec-div=true --prec-div=true "
@@ -27,7 +27,8 @@ _WITH_A_NUMBER = ("-maxrregcount=", "--maxrregcount=", "--maxrregcount ", "-maxr
 
 
 class Options(NamedTuple):
-    """What options say: folders of headers, macros (None: undefined), the language, the others."""
+    """Parsed options: header folders, macros (None: undefined), the language standard, the
+    others."""
 
     folders: tuple[str, ...]
     macros: dict[str, str | None]
@@ -36,7 +37,7 @@ class Options(NamedTuple):
 
 
 def parse(given: Sequence[str]) -> Options:
-    """Options apart, those in two words too: `-I inc`."""
+    """Parse options, including options of two words such as `-I inc`."""
     folders: list[str] = []
     macros: dict[str, str | None] = {}
     others: list[str] = []

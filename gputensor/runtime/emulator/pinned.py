@@ -1,4 +1,4 @@
-"""Pinned host memory of the emulator: memory that it knows, so that copies stay asynchronous."""
+"""Pinned host memory of the emulator; copies from and to it are asynchronous."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PinnedAllocator:
         return PinnedMemory(owner, nbytes)
 
     def owner_of(self, ptr: int, nbytes: int) -> Any:
-        """What keeps [ptr, ptr + nbytes) alive, or None where it is not pinned."""
+        """The owner that keeps [ptr, ptr + nbytes) alive, or None if the memory is not pinned."""
         found = self._machine.find(ptr)
         if found is None or found.device >= 0 or ptr + nbytes > found.begin + found.nbytes:
             return None

@@ -1,10 +1,10 @@
-"""Streams as queues of pending work, and when that work runs.
+"""Streams as queues of pending work, and the scheduler that runs it.
 
-`GPUTENSOR_EMULATOR_ORDER` decides: `eager` runs a stream as far as it can at every call, `lazy`
-runs it only when something waits on it, `random` runs a few steps of streams drawn by chance at
-every call (`GPUTENSOR_EMULATOR_SEED`). All three are orders that a GPU may choose; a program whose
-result depends on the order lacks a wait. Each queue keeps its own order, and an entry that waits
-for an event holds its queue until the event's own entry has run.
+`GPUTENSOR_EMULATOR_ORDER` chooses the order: `eager` runs a stream as far as possible at every
+call, `lazy` runs it only when a call waits for it, `random` runs a few steps of random streams at
+every call (`GPUTENSOR_EMULATOR_SEED`). A GPU may choose any of these orders; a program whose result
+depends on the order is missing a wait. Each queue runs in order, and an entry that waits for an
+event blocks its queue until the event's own entry has run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Mark:
 
     def __init__(self, queue: Queue) -> None:
         self.queue: Queue = queue
-        self.after: tuple[int, ...] = ()  # where it lies in a recording
+        self.after: tuple[int, ...] = ()  # its index in a recording
         self.done = False
         self.time_s = 0.0
 
@@ -73,7 +73,7 @@ class Recording:
         self.last[queue] = (*dict.fromkeys(self.last.get(queue, ()) + after),)
 
     def is_joined(self, queue: Queue) -> bool:
-        """Whether all that was recorded comes before what this queue would do next."""
+        """True if this queue's next entry would run after everything recorded."""
         seen, open_ = set(self.last.get(queue, ())), [*self.last.get(queue, ())]
         while open_:
             new = {n for n in self.after[open_.pop()] if n not in seen}
@@ -82,7 +82,7 @@ class Recording:
         return len(seen) == len(self.calls)
 
     def debug_dot_str(self, flags: int = 0) -> str:
-        """What CuPy's graphs have: nodes and edges in the DOT language. flags: ignored."""
+        """Nodes and edges in the DOT language, as CuPy's graphs provide. flags: ignored."""
         lines = ["digraph recorded {"]
         for n, (call, after) in enumerate(zip(self.calls, self.after)):
             what = getattr(call, "what", call.__qualname__.partition(".")[0])
@@ -131,10 +131,10 @@ class Scheduler:
             self._after_adding(queue)
 
     def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
-        """The same for a finaliser: a failure waits for the next call instead of being raised.
+        """`add` for a finaliser: a failure is raised by the next call instead.
 
-        It never waits: the thread that runs work may be waiting for this one, which does a part of
-        it while Python collects garbage. The call then stands in the queue until that goes on.
+        It never waits, because the thread that runs work may itself be waiting for this thread
+        during a garbage collection. The entry then stays in the queue until that thread continues.
         """
         if not self.lock.acquire(blocking=False):
             queue.pending.append(call)
@@ -168,7 +168,7 @@ class Scheduler:
         self.add(queue, run)
 
     def wait(self, queue: Queue, mark: Mark) -> None:
-        """What is added to the queue later runs after the mark."""
+        """Let later entries of the queue run after the mark."""
         if queue.recording is not None:
             queue.recording.wait(queue, mark.after)
             return
@@ -190,7 +190,7 @@ class Scheduler:
     # --- running --------------------------------------------------------------------------------
 
     def drain(self, queue: Queue) -> None:
-        """Run a queue to its end, and of the others what it waits for."""
+        """Run a queue to its end, and the entries of other queues that it waits for."""
         with self.lock:
             while queue.pending and not queue.running:
                 if self.order == "random" and self._chance.random() < 0.5:
@@ -215,7 +215,7 @@ class Scheduler:
                     self.drain(queue)
 
     def poll(self, queue: Queue) -> None:
-        """Someone asks and does not wait: one step, so that asking in a loop comes to an end."""
+        """Run one step for a query, so that a loop of queries ends."""
         with self.lock:
             if queue.pending:
                 self._step(queue)

@@ -19,7 +19,7 @@ OPTIONS = "detect_leaks=0:halt_on_error=0:detect_stack_use_after_return=0:suppre
 
 
 def is_active() -> bool:
-    """Whether libasan is in this process."""
+    """True if libasan is loaded in this process."""
     return hasattr(ctypes.CDLL(None), "__asan_init")
 
 
@@ -59,5 +59,5 @@ def ensure_preloaded() -> None:
 
 
 def _is_deleted(descriptor: int) -> bool:
-    """Whether a file no longer has a name, as the files that pytest captures into."""
+    """True if a file is unlinked, as are the files that pytest captures into."""
     return os.fstat(descriptor).st_nlink == 0

@@ -1,13 +1,13 @@
-"""How kernels of the emulator are built and run: their checks, and the order of their threads.
+"""Settings of the emulator: checks, time limit, and the order of threads.
 
 `GPUTENSOR_EMULATOR_SANITIZE` names what is checked at each access of memory, in a build of its own:
 `writes` (nothing but a kernel's own arguments is written), `memory` (that, and reads; of shared
 memory too), `init` (shared memory is read before it is written), `race`, `overflow` (of signed
 integers, and division by zero), or `all`; `1` is libasan (sanitizer.py).
-`GPUTENSOR_EMULATOR_LIMIT` is for how many seconds a kernel may run (no limit is the default).
+`GPUTENSOR_EMULATOR_LIMIT` is the number of seconds that a kernel may run (default: no limit).
 `GPUTENSOR_EMULATOR_SCHEDULE` is the order of blocks, and of threads between barriers: `forward`,
-`reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that a GPU
-would show some day.
+`reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that can
+appear on a GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST = 10**6  # seconds
 
 
 class Options(ctypes.Structure):
-    """What the engine is told at each launch."""
+    """Options passed to the engine at each launch."""
 
     _fields_ = (
         ("device", ctypes.c_int), ("reachable", ctypes.c_uint), ("order", ctypes.c_int),
@@ -39,7 +39,7 @@ class Options(ctypes.Structure):
 
 
 class Settings:
-    """What holds for launches from now on. Immutable: a launch that waits keeps its own."""
+    """Settings of launches from now on. Immutable: a waiting launch keeps its settings."""
 
     __slots__ = ("_options", "build", "checks", "limit_s", "schedule", "seed")
     schedule: str
@@ -86,7 +86,7 @@ def from_environment() -> Settings:
 
 
 def parse_limit(text: str) -> float | None:
-    """Seconds; None for no limit, which an empty text or 0 stands for."""
+    """Parse seconds; an empty text or 0 means no limit, None."""
     try:
         limit = float(text or 0)
     except ValueError:
@@ -128,7 +128,7 @@ def using(
     checks: str | None = None, schedule: str | None = None, seed: int | None = None,
     limit_s: float | None = None,
 ) -> Iterator[Settings]:  # fmt: skip
-    """Other settings inside the block, for the whole process; None keeps what is set."""
+    """Change settings inside the block, for the whole process; None keeps a setting."""
     global _now
     before = current()
     _now = _made(

@@ -1,8 +1,8 @@
-"""What the shared object of a user's text says that no GPU would take.
+"""Checks of a user's shared object for things that no GPU supports.
 
-Functions of the host, such as `_exit`, are among the names that the object asks others for. Static
-shared memory, of which a GPU has 48 KiB, lies in the object's thread-local storage, so its
-variables stand in the table of symbols, each under the name of the function that declares it.
+Host functions such as `_exit` are among the object's undefined symbols. Static shared memory,
+limited to 48 KiB on a GPU, is in the object's thread-local storage, so its variables are in the
+symbol table, each with the name of the function that declares it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import source
 
 MOST = 48 << 10
 _PT_TLS, _SHT_SYMTAB, _SHT_DYNSYM, _STT_TLS, _STB_GLOBAL = 7, 2, 11, 6, 1
-# What g++ and the emulator's own headers ask the C library for, and mathematics that it has itself.
+# C library functions used by g++ and the emulator's headers, and built-in math functions.
 _ASKED = frozenset((
     *"memcpy memmove memset memcmp vsnprintf snprintf __tls_get_addr __stack_chk_fail".split(),
     *"__cxa_atexit __cxa_finalize __cxa_pure_virtual __errno_location strlen abort".split(),
@@ -41,7 +41,7 @@ def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
 
 
 def _of_the_host(image: bytes) -> Iterator[str]:
-    """Functions that the object asks for and that neither libm nor the emulator has."""
+    """Undefined functions of the object that neither libm nor the emulator provides."""
     library = ctypes.CDLL("libc.so.6")  # libm's names are in another
     for name, info, section, _ in _symbols(image, _SHT_DYNSYM):
         if section == 0 and info >> 4 == _STB_GLOBAL and name not in _ASKED:
@@ -65,7 +65,7 @@ def too_large(image: bytes, text: str, entries: Sequence[str]) -> tuple[str, int
 
 
 def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
-    """A function and what it calls, as far as words tell."""
+    """A function and the functions it calls, found by their names in the text."""
     found, more = set(), {name}
     while more:
         found |= more
@@ -74,7 +74,7 @@ def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
 
 
 def _declares(symbol: str, functions: set[str]) -> bool:
-    """Whether a mangled name, `_ZZN…4blurEPfE4tile`, is of a variable in one of the functions."""
+    """True if a mangled name, `_ZZN…4blurEPfE4tile`, is a variable in one of the functions."""
     return symbol.startswith("_ZZ") and any(f"{len(f)}{f}" in symbol for f in functions)
 
 
@@ -109,7 +109,7 @@ def _symbols(image: bytes, wanted: int) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _table(image: bytes, offset_at: int, size_at: int) -> tuple[int, int, int]:
-    """Where a table of an ELF file lies, the size of an entry, and how many there are."""
+    """Offset, entry size and number of entries of a table in an ELF file."""
     (offset,) = struct.unpack_from("<Q", image, offset_at)
     size, count = struct.unpack_from("<HH", image, size_at)
     return offset, size, count

@@ -1,9 +1,9 @@
 """Turns the text of a `.cu` file into one C++ translation unit with every variant in it.
 
-The text is left as it is where possible, line for line, so that messages point into it. Changed
-are the words g++ does not know in that place: `extern "C"` goes (two variants may not share a C
-name), a `__global__` function is announced to the shim, and `extern __shared__` becomes a pointer.
-It is no parser: it looks for words, and takes a kernel for one with barriers when in doubt.
+The text is kept line for line where possible, so that messages point into it. Only words that g++
+does not accept are changed: `extern "C"` is removed (two variants may not share a C name), a
+`__global__` function is declared to the shim, and `extern __shared__` becomes a pointer. It is no
+parser: it searches for words, and when in doubt treats a kernel as one with barriers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INSIDE = r"(?:[^()]|\([^()]*\))*"
 _BOUNDS = re.compile(rf"__launch_bounds__\s*\(({_INSIDE})\)")
 _CLUSTER = re.compile(rf"__cluster_dims__\s*\({_INSIDE}\)|__cluster_dims__\b")
 _ATTRIBUTE = rf"(?:__(?:launch_bounds|maxnreg|cluster_dims|block_size)__\s*\({_INSIDE}\)\s*)"
-# What stands before a kernel's name, and the name with its parameters.
+# The text before a kernel's name, and the name with its parameters.
 _HEAD = (
     rf"(?P<head>\b(?:{_ATTRIBUTE}|(?:static|inline)\s+)*\b__global__\s+"
     rf"(?:{_ATTRIBUTE}|(?:static|inline)\s+)*void\s+{_ATTRIBUTE}*)(?P<name>\w+(?:\s*##\s*\w+)*)\s*"
@@ -34,7 +34,7 @@ _PARAMETERS = rf"\((?P<parameters>{_INSIDE})\)\s*"
 ENTRY = re.compile(
     rf"(?P<template>\btemplate\s*<(?P<arguments>[^;{{}}()]*)>\s*)?{_HEAD}{_PARAMETERS}\{{"
 )
-# A kernel declared ahead of its definition, or an instance of a template asked for by name.
+# A forward declaration of a kernel, or an explicit instantiation of a template.
 _DECLARED = re.compile(
     rf"(?P<template>\btemplate\b\s*(?P<list><[^;{{}}()]*>\s*)?)?{_HEAD}"
     rf"(?P<values><[^;{{}}()]*>\s*)?{_PARAMETERS};"
@@ -58,18 +58,18 @@ _LINE_MARK = re.compile(r'^[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]*)")?', re
 _SYSTEM_INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*(?:<([^>]+)>|"([^"]+)")[^\n]*$')
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.MULTILINE)
 
-# What the shim has words for already; NVRTC knows them without a header, or has no use for them.
+# Headers that the shim replaces; NVRTC has them built in or does not need them.
 COVERED_HEADERS = frozenset(
     "math.h cmath stdio.h cstdio assert.h cassert cuda_runtime.h device_launch_parameters.h "
     "cuda.h vector_types.h vector_functions.h math_constants.h cuda_runtime_api.h "
     "sm_20_intrinsics.h device_functions.h device_atomic_functions.h".split()
 )
-# What a C library says that a kernel may ask for stands in a header of ours, for NVRTC too.
+# C library headers that a kernel may include; ours replace them, for NVRTC too.
 C_HEADERS = frozenset(
     "stdint.h cstdint stddef.h cstddef stdlib.h cstdlib float.h cfloat limits.h climits".split()
 )
 STANDARD = "gputensor/standard.h"
-# What the shim has a header of its own for; these come behind it.
+# Headers with a version in the shim; they are included after it.
 OUR_HEADERS = frozenset(
     "cuda_fp16.h cuda_bf16.h cooperative_groups.h cooperative_groups/reduce.h "
     "cooperative_groups/scan.h gputensor/layout.cuh gputensor/standard.h".split()
@@ -83,8 +83,8 @@ def translation_unit(
 ) -> str:  # fmt: skip
     """C++ text in which variant `i` is the text after the body mark, in a namespace `v<i>`.
 
-    entries: for a user's text, the kernels wanted, instances of templates among them; such a text
-    is compiled as for a GPU of compute capability 8.0.
+    entries: for a user's text, the requested kernels and template instances; the text is compiled
+    as for compute capability 8.0.
     """
     mark = BODY_MARK.search(text) if entries is None else None
     before, body = (text[: mark.start()], text[mark.end() :]) if mark else ("", text)
@@ -129,7 +129,7 @@ def translation_unit(
     return "".join(parts)
 
 
-# What a kernel may ask about its compiler; that of NVRTC, so that host code is left out.
+# Predefined macros as in NVRTC, so that host code is excluded.
 USERS_DEFINES = {"__CUDA_ARCH__": 800, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
 
 
@@ -237,7 +237,7 @@ class _Adapter:
 
 
 def _bound(entry: re.Match[str]) -> str:
-    """The threads of `__launch_bounds__`, and what else it says."""
+    """The threads and the other arguments of `__launch_bounds__`."""
     given = _BOUNDS.search(entry["head"])
     return " ".join(given[1].split()) if given else "1024"
 
@@ -249,13 +249,13 @@ def _cluster(entry: re.Match[str]) -> str:
 
 
 def _keep(new: str, match: re.Match[str]) -> str:
-    """`new` with as many line ends as what it stands for."""
+    """`new` with as many line ends as the text it replaces."""
     return new + "\n" * (match.group().count("\n") - new.count("\n"))
 
 
 def _with_symbols(text: str) -> str:
-    """The text with each variable of device memory made known to the runtime, behind its `;`. A GPU
-    has nobody to initialise one by code, and here that would run while the object is loaded."""
+    """The text with each device variable registered with the runtime after its `;`. A variable
+    initialised by code is rejected: a GPU cannot run that code, and here it would run at load."""
     parts, at = [], 0
     for number, match in enumerate(_SYMBOL.finditer(text)):
         end, depth = match.end(), 0
@@ -290,7 +290,7 @@ def without_comments(text: str) -> str:
 
 
 def split_arguments(text: str) -> list[str]:
-    """The parts of a list at its commas, those inside brackets apart."""
+    """Split a list at its commas, ignoring commas inside brackets."""
     parts, depth, begin = [], 0, 0
     for at, c in enumerate(text):
         depth += (c in "(<[{") - (c in ")>]}")
@@ -335,7 +335,7 @@ _NO_NAMES = frozenset("__launch_bounds__ __align__ alignas decltype noexcept __a
 def entries_with_collectives(text: str) -> set[str]:
     """Names whose definition mentions a barrier, a shuffle or a vote, or a name that does."""
     text = _COMMENT_OR_STRING.sub(" ", text)
-    if "cooperative_groups" in text:  # its groups meet in methods, whose names say little
+    if "cooperative_groups" in text:  # its groups synchronise in methods with generic names
         return {m["name"] for m in ENTRY.finditer(text)}
     if not COLLECTIVES.search(text):
         return set()

@@ -17,7 +17,7 @@ from .. import files
 from ..compilation import includes, kernel_cache
 from . import coverage, sanitizer, settings, shared_object, source
 
-# -fwrapv and -fno-strict-aliasing: what CUDA compilers do with overflow and with casts of pointers.
+# -fwrapv and -fno-strict-aliasing: CUDA compilers' treatment of overflow and pointer casts.
 _LANGUAGE = (
     "-std=c++17 -fPIC -w -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden "
     "-ffp-contract=off -fno-fast-math -fno-math-errno -fwrapv -fno-strict-aliasing"
@@ -28,14 +28,14 @@ _CHECKED = "-Og -g1 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=
 _INSTRUMENTED = (
     "-Og -g -gdwarf-4 -fsanitize=thread,alignment,bounds -fno-sanitize-recover=all"
 ).split()
-# The same of -fsanitize=kernel-address, of stores alone: what may do harm to the process.
+# -fsanitize=kernel-address for stores only, which can damage the process.
 _WRITES_CHECKED = (
     "-DGPUTENSOR_CHECK_WRITES -fsanitize=kernel-address -fno-sanitize-recover=kernel-address "
     "--param asan-instrumentation-with-call-threshold=0 --param asan-instrument-reads=0 "
     "--param asan-stack=0 --param asan-globals=0"
 ).split()
 _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
-# What C++ leaves undefined and a GPU does in a way of its own: said, not imitated.
+# Operations undefined in C++ with a GPU-specific result: reported, not imitated.
 _USERS = (
     "-ftrack-macro-expansion=0 -fsigned-char -fstack-clash-protection "
     "-fsanitize=shift-exponent,float-cast-overflow "
@@ -45,8 +45,8 @@ _OVERFLOW = (
     "-fno-wrapv -fsanitize=signed-integer-overflow,integer-divide-by-zero "
     "-fno-sanitize-recover=signed-integer-overflow,integer-divide-by-zero"
 ).split()
-# Local variables start as garbage, as registers do; else one that is set on some paths only would
-# be taken for set on all.
+# Local variables start as garbage, as registers do; otherwise g++ may treat a variable set on some
+# paths as set on all.
 _GARBAGE = ("-ftrivial-auto-var-init=pattern", "-fno-tree-fre")
 _SANITIZED = (
     "-O1 -g1 -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
@@ -56,7 +56,7 @@ _SANITIZED = (
 ).split()
 _LINK = "-shared -nodefaultlibs -lm -lc -lgcc".split()
 
-# What a kernel includes, and what the engine consists of.
+# The headers of kernels, and the files of the engine.
 _SHIM = (
     "engine.h cuda_on_cpu.h collectives.h atomics.h intrinsics.h floating_point.h findings.h "
     "instrumented.h"
@@ -65,7 +65,7 @@ _ENGINE = (
     "engine.h sanitizer.h arena.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
 ).split()
 
-# g++ says the same of itself on machines that share a home and no instruction.
+# g++'s version alone does not identify machines with a shared home but different instruction sets.
 _MACHINE = os.uname().machine
 
 _version: str | None = None
@@ -132,11 +132,11 @@ def compile_kernels(
     entries: Sequence[str] | None = None, included: Mapping[str, str] | None = None,
     folders: Sequence[str] = (), standard: str | None = None,
 ) -> tuple[bytes, str]:  # fmt: skip
-    """The shared object with all variants of a `.cu` text, and the file it lies in.
+    """The shared object with all variants of a `.cu` text, and its file.
 
-    entries: for a text of a user, the kernels that are wanted, `scale<float>` for an instance of a
-    template. included: headers by the name that `#include` gives; others may lie in the folders.
-    standard: the language, `c++20`.
+    entries: for a user's text, the requested kernels, `scale<float>` for a template instance.
+    included: headers by their name in `#include`; others are searched in the folders. standard: the
+    language, `c++20`.
     """
     is_users = entries is not None
     options = [
@@ -161,7 +161,7 @@ def compile_kernels(
 
 
 def copy_of(path: str) -> str:
-    """The same shared object in another file, which the loader takes for another one."""
+    """A copy of the shared object in another file, which the loader loads separately."""
     copy = os.path.join(files.own_folder(), f"{next(_copies)}.so")
     shutil.copyfile(path, copy)
     return copy

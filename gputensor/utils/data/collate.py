@@ -13,6 +13,8 @@ from ...core import errors
 from ...core.dtype import float64
 from ...exchange.construct import as_tensor, tensor
 from ...tensor.tensor import Tensor
+from . import segments
+from .workers import get_worker_info
 
 
 def default_convert(data: Any) -> Any:
@@ -52,11 +54,11 @@ def default_collate(batch: Sequence[Any]) -> Any:
     containers of equal form as one of batches."""
     first = batch[0]
     if isinstance(first, Tensor):
-        return functions.stack(tuple(batch), 0)
+        return _stacked(batch)
     if isinstance(first, (np.ndarray, np.generic)):
         if np.asarray(first).dtype.kind not in "biufc":
             raise _cannot(first)
-        return functions.stack(tuple([as_tensor(np.asarray(x)) for x in batch]), 0)
+        return _stacked([as_tensor(np.asarray(x)) for x in batch])
     if isinstance(first, float):
         return tensor(batch, dtype=float64)
     if isinstance(first, int):
@@ -74,6 +76,18 @@ def default_collate(batch: Sequence[Any]) -> Any:
             return type(first)(*made)
         return made if isinstance(first, tuple) else _rebuilt(first, made)
     raise _cannot(first)
+
+
+def _stacked(batch: Sequence[Any]) -> Tensor:
+    """The tensors as one; in a worker in memory that needs no copy to the main process."""
+    first, out = batch[0], None
+    if get_worker_info() is not None and all(
+        isinstance(x, Tensor) and x.is_cpu and not x.requires_grad
+        and x.dtype is first.dtype and x.shape == first.shape for x in batch
+    ):  # fmt: skip
+        out = segments.empty((len(batch), *first.shape), first.dtype)
+    made: Tensor = functions.stack(tuple(batch), 0, out=out)
+    return made
 
 
 def _cannot(item: Any) -> Exception:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._generated import functions
 from ...core import errors, lazy
+from ...dispatch.refusal import declares
 from ...structured.generator import Generator
 from .samplers import Sampler
 
@@ -29,6 +30,8 @@ class DistributedSampler(Sampler[int]):
     shuffle: bool
     seed: int
 
+    @declares(num_replicas="int?", rank="int?", shuffle="bool", seed="int", drop_last="bool",
+              first=True)  # fmt: skip
     def __init__(
         self, dataset: Any, num_replicas: int | None = None, rank: int | None = None,
         shuffle: bool = True, seed: int = 0, drop_last: bool = False,
@@ -38,6 +41,11 @@ class DistributedSampler(Sampler[int]):
 
             num_replicas = ranks.get_world_size() if num_replicas is None else num_replicas
             rank = ranks.get_rank() if rank is None else rank
+        if not hasattr(dataset, "__len__"):
+            raise errors.wrong_type("DistributedSampler", "dataset", "have a length", dataset)
+        if num_replicas < 1:
+            rule = "be positive"
+            raise errors.wrong_value("DistributedSampler", "num_replicas", rule, num_replicas)
         if not 0 <= rank < num_replicas:
             raise errors.wrong_value("DistributedSampler", "rank", f"be below {num_replicas}", rank)
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
@@ -69,6 +77,7 @@ class DistributedSampler(Sampler[int]):
     def __len__(self) -> int:
         return self.num_samples
 
+    @declares(epoch="int", first=True)
     def set_epoch(self, epoch: int) -> None:
         """Let the next passes be in the order of this epoch."""
         self.epoch = epoch

@@ -10,7 +10,6 @@ import queue
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from ..._generated import functions
@@ -18,6 +17,7 @@ from ...core import errors
 from ...runtime import cuda
 from ...tensor.tensor import Tensor
 from .. import _pytree
+from . import segments
 from .collate import default_collate, default_convert
 from .datasets import IterableDataset, items
 from .samplers import BatchSampler, RandomSampler, SequentialSampler
@@ -216,20 +216,27 @@ class _Workers:
         self.results = context.Queue()
         fetch = _Fetch(loader)
         self.processes, pipes = [], []
+        self.channels: list[Any] = []  # of segments, a worker each
         for n in range(self.count):
             info = WorkerInfo(n, self.count, seed + n, loader.dataset)
             reader, writer = context.Pipe(duplex=False)
-            args = (info, reader, self.results, fetch, loader.worker_init_fn)
+            ours, theirs = context.Pipe() if segments.is_available else (None, None)
+            args = (info, reader, self.results, theirs, fetch, loader.worker_init_fn)
             process = context.Process(target=work, args=args, daemon=True)
             process.start()
             reader.close()  # or writing to a worker that has ended would wait for a reader
+            if theirs is not None:
+                theirs.close()
+            self.channels.append(ours)
             self.processes.append(process)
             pipes.append(writer)
         # Threads begin after the last process: a fork copies none.
         self.requests = [Requests(pipe) for pipe in pipes]
         self.is_busy = False
         self.number = self.passes = 0
-        self._end = weakref.finalize(self, _end, self.processes, self.requests, self.results)
+        self._end = weakref.finalize(
+            self, _end, self.processes, self.requests, self.results, self.channels
+        )
 
     @property
     def is_alive(self) -> bool:
@@ -288,8 +295,8 @@ class _Workers:
         while number not in answers:
             step = min(LOOK_AFTER, timeout - waited) if timeout else LOOK_AFTER
             try:
-                found, answer = self.results.get(timeout=step)
-                answers[found] = ForkingPickler.loads(answer)
+                worker, found, answer = self.results.get(timeout=step)
+                answers[found] = segments.loads(answer, self.channels[worker])
                 continue
             except queue.Empty:
                 waited += step
@@ -309,7 +316,9 @@ class _Workers:
         self._end()
 
 
-def _end(processes: Sequence[Any], requests: Sequence[Requests], results: Any) -> None:
+def _end(
+    processes: Sequence[Any], requests: Sequence[Requests], results: Any, channels: Sequence[Any]
+) -> None:
     for x in requests:
         x.put(None)
     # A worker that waits for room in the pipe would not see the request to end.
@@ -320,3 +329,6 @@ def _end(processes: Sequence[Any], requests: Sequence[Requests], results: Any) -
             process.join()
     results.cancel_join_thread()
     results.close()
+    for channel in channels:
+        if channel is not None:
+            channel.close()

@@ -1,9 +1,11 @@
 """Processes that fetch batches for a DataLoader.
 
-Each worker has a pipe of its own for requests, and all share a queue for results: (number, batch),
-or what was raised, with its traceback as text. Requests go to the workers in turn, and results are
-given in the order in which they were asked for, whichever is ready first. Both are pickled before
-they are handed to a thread that writes them, so what cannot be pickled is reported where it arose.
+Each worker has a pipe of its own for requests, and all share a queue for results: (worker, number,
+batch), or what was raised, with its traceback as text. Large storages of a batch travel beside it:
+Note [How a batch travels] in utils/data/segments.py. Requests go to the workers in turn, and
+results are given in the order in which they were asked for, whichever is ready first. Both are
+pickled before they are handed to a thread that writes them, so what cannot be pickled is reported
+where it arose.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...structured.generator import manual_seed
+from . import segments
 
 # After how many seconds a process that waits looks whether the others live.
 LOOK_AFTER = 2.0
@@ -99,11 +102,13 @@ class Requests:
         self._pipe.close()
 
 
-def _next_request(requests: Any, parent: int) -> Any:
+def _next_request(requests: Any, parent: int, channel: Any) -> Any:
     """What the main process asks for; None to end, and when the main process is no more."""
     while not requests.poll(LOOK_AFTER):
+        segments.take_back(channel)
         if os.getppid() != parent:
             return None
+    segments.take_back(channel)
     try:
         return ForkingPickler.loads(requests.recv_bytes())
     except EOFError:
@@ -111,10 +116,13 @@ def _next_request(requests: Any, parent: int) -> Any:
 
 
 def work(
-    info: WorkerInfo, requests: Any, results: Any, fetch: Callable[..., Any],
+    info: WorkerInfo, requests: Any, results: Any, channel: Any, fetch: Callable[..., Any],
     worker_init_fn: Callable[[int], Any] | None,
 ) -> None:  # fmt: skip
-    """What a worker process does until it is told None, or the main process ends."""
+    """What a worker process does until it is told None, or the main process ends.
+
+    channel: what segments of batches go through; None where there are none.
+    """
     parent = os.getppid()
     _here[:] = [info]
     random.seed(info.seed)
@@ -129,7 +137,7 @@ def work(
     state: dict[str, Any] = {}
     passed = 0
     try:
-        while (request := _next_request(requests, parent)) is not None:
+        while (request := _next_request(requests, parent, channel)) is not None:
             number, indices, of_pass = request
             if of_pass != passed:  # which begins an iterable dataset anew
                 state, passed = {}, of_pass
@@ -142,7 +150,8 @@ def work(
                     answer = _raised(error)
             else:
                 answer = failure
-            results.put((number, _pickled(answer)))
+            results.put((info.id, number, _pickled(answer, channel)))
+            del answer  # and its segments
     except KeyboardInterrupt:
         pass  # the main process has it too, and ends the others
     finally:
@@ -155,10 +164,10 @@ def _raised(error: BaseException) -> Raised:
     return Raised(type(error), str(error), traceback.format_exc())
 
 
-def _pickled(answer: Any) -> bytes:
+def _pickled(answer: Any, channel: Any) -> bytes:
     """The answer's bytes; those of what was raised where it cannot be pickled."""
     try:
-        return bytes(ForkingPickler.dumps(answer))
+        return segments.dumps(answer, channel)
     except Exception as error:
         if isinstance(answer, Raised):  # of a class that the main process cannot find
             text = f"{answer.kind.__name__}: {answer.text}"

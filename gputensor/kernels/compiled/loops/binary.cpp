@@ -11,6 +11,11 @@ namespace CAPABILITY {
 namespace CAPABILITY {
 
 template <> constexpr bool repeats_values<of_two<op::pow>> = true;
+template <> constexpr bool takes_vectors<of_two<op::add>> = true;
+template <> constexpr bool takes_vectors<of_two<op::mul>> = true;
+template <> constexpr bool takes_vectors<of_two<op::sub>> = true;
+template <> constexpr bool commutes<of_two<op::add>> = true;
+template <> constexpr bool commutes<of_two<op::mul>> = true;
 
 struct sub_alpha {
   template <class T> static DEVICE T of(T a, T b, T alpha) {

@@ -58,6 +58,8 @@ constexpr bool has_slow_form<F, decltype((void)&F::template is_rare<f32>)> = tru
 // Functors of which no loop is vectorised where an input is one value, as conditions on this value
 // become branches. The value is repeated.
 template <class F> constexpr bool repeats_values = false;
+// Functors whose inputs may change places: where the first one is one value.
+template <class F> constexpr bool commutes = false;
 
 // MASK: bit k is set where input k is one value, of type A.
 template <class F, int SCALARS, class T, int INPUTS, int MASK>
@@ -126,6 +128,63 @@ static void half_loop(abi::Loop of_floats, int inputs, char* const* data, const 
   }
 }
 
+// Functors of two inputs that are the same of sixteen numbers as of one: f16 and bf16 stay in
+// registers, as there is less to compute than to move.
+template <class F> constexpr bool takes_vectors = false;
+typedef f32 floats __attribute__((vector_size(64)));
+typedef u32 words __attribute__((vector_size(64)));
+typedef u16 halves __attribute__((vector_size(32)));
+constexpr i64 LANES = 16;
+
+template <class T> static inline floats widened(const T* from) {
+  if constexpr (same<T, f16>) {
+#if defined(__AVX512F__)
+    return (floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from));
+#elif defined(__F16C__)
+    __m256 made[] = {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from)),
+                     _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(from + 8)))};
+    return *(floats*)made;
+#else
+    floats made;
+    for (int k = 0; k < LANES; ++k) made[k] = to_float(from[k]);
+    return made;
+#endif
+  } else {
+    halves bits;
+    memcpy(&bits, from, sizeof bits);
+    return (floats)(__builtin_convertvector(bits, words) << 16);
+  }
+}
+
+template <class T> static inline void narrowed(T* to, floats x) {
+  if constexpr (same<T, f16>) {
+#if defined(__AVX512F__)
+    _mm256_storeu_si256((__m256i*)to, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+    const __m256* halves_of = (const __m256*)&x;
+    for (int k = 0; k < 2; ++k)
+      _mm_storeu_si128((__m128i*)(to + 8 * k),
+                       _mm256_cvtps_ph(halves_of[k], _MM_FROUND_TO_NEAREST_INT));
+#else
+    for (int k = 0; k < LANES; ++k) to[k] = cast<T>(x[k]);
+#endif
+  } else {  // as bf16_from_float
+    const words bits = (words)x;
+    const words found = x != x ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1);
+    const halves made = __builtin_convertvector(found >> 16, halves);
+    memcpy(to, &made, sizeof made);
+  }
+}
+
+template <class F, class T, bool IS_ONE>
+static i64 in_registers(T* out, const T* a, const T* b, f32 one, i64 n) {
+  i64 i = 0;
+  const floats all = one - floats{};
+  for (; i + LANES <= n; i += LANES)
+    narrowed(out + i, F::template of<floats>(widened(a + i), IS_ONE ? all : widened(b + i)));
+  return i;
+}
+
 // One loop for any steps, where an element is of the type that is computed in: of functions too
 // long to gain from more.
 template <class F, int SCALARS, class T, int INPUTS>
@@ -169,6 +228,19 @@ template <class F, int SCALARS, class T, int INPUTS>
 static void loop(char* const* data, const i64* step, i64 n, const Scalar* scalars) {
   if constexpr (is_half<T>) {
     typedef decltype(called<F, SCALARS, INPUTS, f32>()) R;
+    if constexpr (INPUTS == 2 && takes_vectors<F>) {
+      if (step[1] && n >= LANES) {
+        T *out = (T*)data[0], *a = (T*)data[1], *b = (T*)data[2];
+        const i64 done =
+            step[2] ? in_registers<F, T, false>(out, a, b, 0, n)
+                    : in_registers<F, T, true>(out, a, nullptr, *(const f32*)data[2], n);
+        if (done == n) return;
+        char* const rest[] = {(char*)(out + done), (char*)(a + done),
+                              step[2] ? (char*)(b + done) : data[2]};
+        return half_loop<T, false>(loop<F, SCALARS, f32, INPUTS>, INPUTS, rest, step, n - done,
+                                   scalars);
+      }
+    }
     return half_loop<T, same<R, bool>>(loop<F, SCALARS, f32, INPUTS>, INPUTS, data, step, n,
                                        scalars);
   }
@@ -182,6 +254,10 @@ static void loop(char* const* data, const i64* step, i64 n, const Scalar* scalar
     if (mask == 0) return dense_loop<F, SCALARS, T, INPUTS, 0>(data, n, s);
     if constexpr (INPUTS == 2 && !repeats_values<F>) {
       if (mask == 2) return dense_loop<F, SCALARS, T, INPUTS, 2>(data, n, s);
+      if (commutes<F> && mask == 1) {
+        char* const swapped[] = {data[0], data[2], data[1]};
+        return dense_loop<F, SCALARS, T, INPUTS, 2>(swapped, n, s);
+      }
     } else if constexpr (INPUTS == 3) {
       if (mask == 4) return dense_loop<F, SCALARS, T, INPUTS, 4>(data, n, s);
       if (mask == 6) return dense_loop<F, SCALARS, T, INPUTS, 6>(data, n, s);

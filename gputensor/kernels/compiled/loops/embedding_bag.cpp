@@ -13,6 +13,7 @@ namespace CAPABILITY {
 namespace {
 
 constexpr i64 GRAIN = 1 << 14;  // elements that a thread takes
+constexpr i64 AHEAD = 4, LINE = 64, MOST_BYTES = 1 << 11;  // rows and bytes that are fetched before
 
 struct Integers {
   const char* data;
@@ -41,8 +42,13 @@ template <class T> void add_scaled(T* to, const T* x, T by, i64 n) {
   for (i64 k = 0; k < n; ++k) to[k] += x[k] * by;
 }
 
+inline void fetch(const char* row, i64 nbytes) {
+  for (i64 k = 0; k < nbytes; k += LINE) __builtin_prefetch(row + k);
+}
+
 template <class T> void add_bags(void* context, i64 first, i64 last) {
   const Bags& bags = *(const Bags*)context;
+  const i64 nbytes = bags.width * sizeof(T), ahead = nbytes <= MOST_BYTES ? AHEAD : bags.n;
   for (i64 bag = first; bag < last; ++bag) {
     T* to = (T*)(bags.out + bag * bags.out_row);
     const i64 end = bag + 1 < bags.count ? bags.offsets[bag + 1] : bags.n;
@@ -51,6 +57,7 @@ template <class T> void add_bags(void* context, i64 first, i64 last) {
     for (i64 i = bags.offsets[bag]; i < end; ++i) {
       const i64 index = bags.indices[i];
       ((i64*)bags.of)[i] = bag;
+      if (i + ahead < bags.n) fetch(bags.table + bags.indices[i + ahead] * bags.row, nbytes);
       if (index == bags.padding) continue;
       const T* x = (const T*)(bags.table + index * bags.row);
       if (bags.weights) {

@@ -1,5 +1,5 @@
-// The first k elements of rows in their order, and the place of the k-th one.        family: order
-// Shapes   x (rows, n) dense; values and places (rows, k) dense.
+// Rows in their order; their first k elements, and the place of the k-th one.         family: order
+// Shapes   x (rows, n) dense; values and places (rows, k) dense, or (rows, n) of what is sorted.
 // Types    real; an element and its place are one number: a key, in the order of the elements, NaN
 //          the largest and -0.0 as 0.0, and below it the place. So equal elements are in the order
 //          of their places, and no two numbers are equal.
@@ -281,8 +281,10 @@ template <class T> static i64 kth(const Call& call) {
   return f.has_failed ? OUT_OF_MEMORY : 0;
 }
 
+#include "radix.h"
+
 static const abi::FunctionEntry functions[] = {
-#define X(T) {"first " #T, first_k<T>}, {"kth " #T, kth<T>},
+#define X(T) {"first " #T, first_k<T>}, {"kth " #T, kth<T>}, {"sort " #T, sort_all<T>},
     X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64) X(f16) X(bf16) X(f32) X(f64)
 #undef X
 };

@@ -2,14 +2,18 @@
 // elements.                                                                        family: pool
 //
 // Calls    max_pool(x, values, places, windows),
-//          avg_pool(x, out, windows, include_pad, divisor or 0)
+//          avg_pool(x, out, windows, include_pad, divisor or 0),
+//          adaptive_avg_pool(x, out): as many windows as out has elements, of all of x
+//          max_pool_backward(grad, places, out), dense: planes of grad, and of out
 //          line(x, out, at, by, has_gaps): an image's lines of another length
 //          Arrays of pools are (n, c, d, h, w), of any strides; windows: of d, h, w the kernel, the
 //          step, the padding and the dilation.
-// Types    max_pool: integers, f32 and f64; avg_pool: f32 and f64.
+// Types    max_pool: integers, f32 and f64; means and gradients: f32 and f64.
 // Numbers  of equal elements the first; the last NaN.
 // Order    a window's elements are added in row-major order. A row of windows, or the channels of
 //          one where these lie side by side, is one thread's.
+//          Of adaptive_avg_pool each column by itself, then the columns, SHORT at a time; gradients
+//          are added to an element in the order of its windows.
 #include "capability.h"
 
 #include <stdlib.h>
@@ -253,6 +257,43 @@ i64 avg_pool(const Call& call) {
   return 1;
 }
 
+#include "adaptive_pool.h"
+
+// --- gradients of maxima ------------------------------------------------------------------------
+
+struct Maxima { const char *grad, *places; char* out; i64 windows, plane; i64 bad; };
+
+template <class T> void gradients(void* context, i64 first, i64 last) {
+  Maxima& m = *(Maxima*)context;
+  for (i64 plane = first; plane < last; ++plane) {
+    const T* grad = (const T*)m.grad + plane * m.windows;
+    const i64* places = (const i64*)m.places + plane * m.windows;
+    T* out = (T*)m.out + plane * m.plane;
+    memset(out, 0, m.plane * sizeof(T));
+    for (i64 i = 0; i < m.windows; ++i) {
+      if ((u64)places[i] >= (u64)m.plane) {
+        __atomic_store_n(&m.bad, 1, __ATOMIC_RELAXED);
+        return;
+      }
+      out[places[i]] += grad[i];
+    }
+  }
+}
+
+// (planes, windows) twice, (planes, elements); 1 where a place is none.
+i64 max_pool_backward(const Call& call) {
+  const abi::Array &grad = call.array[0], &places = call.array[1], &out = call.array[2];
+  if (places.dtype != abi::i64_ || out.dtype != grad.dtype) return 1;
+  Maxima m = {grad.data, places.data, out.data, grad.shape[1], out.shape[1], 0};
+  const i64 each = TAPS / (m.windows + m.plane + 1) + 1;
+  switch (grad.dtype) {
+    case abi::f32: call.share(gradients<f32>, &m, grad.shape[0], each); break;
+    case abi::f64: call.share(gradients<f64>, &m, grad.shape[0], each); break;
+    default: return 1;
+  }
+  return m.bad;
+}
+
 // --- lines of another length --------------------------------------------------------------------
 
 // at, by: of each tap the element of every result, below 0 where it has none, and its weight.
@@ -338,7 +379,8 @@ i64 line(const Call& call) {
 }
 
 const abi::FunctionEntry functions[] = {
-    {"max_pool", max_pool}, {"avg_pool", avg_pool}, {"line", line}};
+    {"max_pool", max_pool}, {"avg_pool", avg_pool}, {"adaptive_avg_pool", adaptive_avg_pool},
+    {"max_pool_backward", max_pool_backward}, {"line", line}};
 
 }  // namespace
 

@@ -7,6 +7,8 @@
 
 namespace CAPABILITY {
 
+extern const abi::Cast casts[abi::N_DTYPES][abi::N_DTYPES];  // cast.cpp
+
 constexpr i64 BLOCK = 1 << 13;  // elements that one thread makes at a time
 constexpr int ROW = 256;        // of them, how many pass through f64 together
 
@@ -28,7 +30,11 @@ template <class T, class F> static inline void rows(T* dst, i64 i, i64 stop, F v
     const f64 begin = (f64)i;
     f64 row[ROW];
     for (int k = 0; k < n; ++k) row[k] = value(begin + place[k]);
-    for (int k = 0; k < n; ++k) dst[i + k] = cast<T>(row[k]);
+    if constexpr (is_half<T>) {
+      casts[abi::f64][code_of<T>]((char*)(dst + i), (const char*)row, n);
+    } else {
+      for (int k = 0; k < n; ++k) dst[i + k] = cast<T>(row[k]);
+    }
   }
 }
 

@@ -13,6 +13,18 @@ DEVICE u64 multiply_high(u64 a, u64 b) {
 #endif
 }
 
+// The product of two words; returns its high word.
+DEVICE u64 multiply_wide(u64 a, u64 b, u64& low) {
+#ifdef __CUDA_ARCH__
+  low = a * b;
+  return __umul64hi(a, b);
+#else
+  const unsigned __int128 product = (unsigned __int128)a * b;  // one instruction
+  low = (u64)product;
+  return (u64)(product >> 64);
+#endif
+}
+
 struct philox_block { u64 at[4]; };
 
 DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
@@ -23,10 +35,9 @@ DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
 #pragma unroll
 #endif
   for (int round = 0; round < 10; ++round) {
-    const u64 high0 = multiply_high(0xD2E7470EE14C6C93ull, a);
-    const u64 high1 = multiply_high(0xCA5A826395121157ull, c);
-    const u64 low0 = 0xD2E7470EE14C6C93ull * a;
-    const u64 low1 = 0xCA5A826395121157ull * c;
+    u64 low0, low1;
+    const u64 high0 = multiply_wide(0xD2E7470EE14C6C93ull, a, low0);
+    const u64 high1 = multiply_wide(0xCA5A826395121157ull, c, low1);
     a = high1 ^ b ^ key0, b = low1, c = high0 ^ d ^ key1, d = low0;
     key0 += 0x9E3779B97F4A7C15ull;
     key1 += 0xBB67AE8584CAA73Bull;

@@ -137,7 +137,10 @@ class Graph:
     def launch(self, stream: Stream) -> None:
         assert self._device == emulator.current_device()
         _as(
-            CUDARuntimeError, emulator._scheduler.replay, _handle(stream.ptr).queue, self._recording
+            CUDARuntimeError,
+            emulator.devices.scheduler.replay,
+            _handle(stream.ptr).queue,
+            self._recording,
         )
 
 
@@ -254,17 +257,17 @@ class Memory:
         self._device, self._size = emulator.current_device(), 0
         if _is_unsafe():
             raise CUDARuntimeError(900)
-        if _used[self._device] + size > emulator._total_bytes:
+        if _used[self._device] + size > emulator.devices.total_bytes:
             raise CUDARuntimeError(2)
-        self.ptr = emulator._machine.allocate(size, self._device)
+        self.ptr = emulator.devices.machine.allocate(size, self._device)
         self._size = size
         _used[self._device] += size
 
     def __del__(self) -> None:
         if self._size:
-            emulator._scheduler.drain_all(self._device)
-            emulator._machine.drop(self.ptr)
-            emulator._machine.free(self.ptr)
+            emulator.devices.scheduler.drain_all(self._device)
+            emulator.devices.machine.drop(self.ptr)
+            emulator.devices.machine.free(self.ptr)
             _used[self._device] -= self._size
 
 
@@ -273,7 +276,9 @@ _peers: set[tuple[int, int]] = set()
 
 
 def _mem_get_info() -> tuple[int, int]:
-    return emulator._total_bytes - _used[emulator.current_device()], emulator._total_bytes
+    return emulator.devices.total_bytes - _used[
+        emulator.current_device()
+    ], emulator.devices.total_bytes
 
 
 def _enable_peer_access(peer: int) -> None:
@@ -306,7 +311,7 @@ def _alloc_pinned_memory(size: int) -> Any:
 
 
 def _pointer_get_attributes(ptr: int) -> Any:
-    found = emulator._machine.find(ptr)
+    found = emulator.devices.machine.find(ptr)
     if found is None:
         raise CUDARuntimeError(400)
     return types.SimpleNamespace(device=found.device, type=2)

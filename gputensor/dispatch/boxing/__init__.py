@@ -1,0 +1,1 @@
+"""Calls with arguments in any form, and their conversion by the operator's schema."""

@@ -1,0 +1,50 @@
+"""Check that a Python kernel accepts the arguments of its schema, once both are registered.
+
+Only users' kernels are checked here; tests check native ones. Argument types are not checked,
+because Python kernels seldom declare them; results are checked after the call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core import errors
+
+if TYPE_CHECKING:
+    from ..operator import Definition, Kernel, Key, Operator
+
+
+def check(
+    operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None
+) -> None:
+    """Raises: RegistrationError naming operator, schema, signature, key, sites and difference."""
+    reason = _mismatch(definition, kernel)
+    if reason is not None:
+        raise errors.kernel_does_not_fit(operator, definition, kernel, key, *reason)
+
+
+def _mismatch(definition: Definition, kernel: Kernel) -> tuple[str, str] | None:
+    """(the kernel's signature, the mismatch), or None if it fits or has no readable signature."""
+    if kernel.convention not in ("user", "keyset", "boxed") or kernel.function is None:
+        return None
+    import inspect
+
+    try:
+        signature = inspect.signature(kernel.function)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return None
+    schema = definition.schema
+    if kernel.convention == "boxed":
+        names, keywords = ["operator", "key_set", "stack"], []
+    else:
+        names = ["key_set"] if kernel.convention == "keyset" else []
+        names += [a.name for a in schema.positional]
+        keywords = [a.name for a in schema.keyword_only]
+    try:
+        signature.bind(*names, **dict.fromkeys(keywords))
+    except TypeError as error:
+        given = f"{len(names)} positional arguments"
+        if keywords:
+            given += f" and {', '.join(keywords)} by keyword"
+        return str(signature), f"the schema gives it {given}: {error}"
+    return None

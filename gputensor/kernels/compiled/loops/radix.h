@@ -1,0 +1,119 @@
+// Long rows in their order, by the digits of their keys from the lowest on. Included by order.cpp.
+//
+// A key less the row's least one and its place are one number where they fit into 64 bits; values
+// alone need no place. So integers that lie near each other have few digits.
+
+// A key of 64 bits, and its place, that do not fit.
+struct Apart { u64 key, place; };
+
+struct Radix {
+  const char* x;
+  char* values;
+  i64* places;  // null where only values are wanted
+  i64 n;
+  bool descending;
+  bool has_failed;
+};
+
+constexpr int DIGIT = 11, SHORT_DIGIT = 8;  // bits, of long rows and of those that are not
+constexpr i64 LONG_DIGITS = 1 << 14;        // elements from which on
+constexpr int MOST_DIGITS = 8;
+
+static inline u64 digits_of(u64 x) { return x; }
+static inline u64 digits_of(const Apart& x) { return x.key; }
+
+// Sorts n numbers by `bits` bits from `low` on; `room` holds as many. Returns where they are.
+template <class N>
+static N* sort_by_digits(N* x, N* room, i64 n, int low, int bits, u32* counts) {
+  const int most = n >= LONG_DIGITS ? DIGIT : SHORT_DIGIT, passes = (bits + most - 1) / most;
+  if (!passes) return x;
+  const int width = (bits + passes - 1) / passes;
+  const u64 mask = ((u64)1 << width) - 1;
+  memset(counts, 0, passes * (sizeof(u32) << width));
+  for (i64 i = 0; i < n; ++i) {
+    const u64 digits = digits_of(x[i]) >> low;
+    for (int p = 0; p < passes; ++p) ++counts[(p << width) + ((digits >> p * width) & mask)];
+  }
+  for (int p = 0; p < passes; ++p) {
+    u32* next = counts + (p << width);
+    const int at = low + p * width;
+    if (next[(digits_of(x[0]) >> at) & mask] == (u32)n) continue;  // all are the same
+    u32 before = 0;
+    for (u64 digit = 0; digit <= mask; ++digit) {
+      const u32 count = next[digit];
+      next[digit] = before, before += count;
+    }
+    for (i64 i = 0; i < n; ++i) room[next[(digits_of(x[i]) >> at) & mask]++] = x[i];
+    N* sorted = room;
+    room = x, x = sorted;
+  }
+  return x;
+}
+
+template <class T> static inline T value_of(typename key_of<T>::type key) {
+  typedef typename key_of<T>::type K;
+  return is_signed_integer<T> ? (T)(key ^ (K)1 << (8 * sizeof(K) - 1)) : (T)key;
+}
+
+template <class T> static void sort_row(const Radix& r, i64 row, char* memory) {
+  typedef typename key_of<T>::type K;
+  const T* x = (const T*)r.x + row * r.n;
+  T* values = (T*)r.values + row * r.n;
+  i64* places = r.places ? r.places + row * r.n : nullptr;
+  const i64 n = r.n;
+  const K turn = r.descending ? ~(K)0 : 0;
+  K least = ~(K)0, largest = 0;
+  for (i64 i = 0; i < n; ++i) {
+    const K one = key(x[i]) ^ turn;
+    least = one < least ? one : least, largest = one > largest ? one : largest;
+  }
+  const int bits = largest == least ? 0 : 64 - __builtin_clzll((u64)(largest - least));
+  u32* counts = (u32*)memory;
+  memory += sizeof(u32) * MOST_DIGITS << DIGIT;
+  if constexpr (!is_half<T> && !is_real<T>) {
+    if (!places) {
+      u64* keys = (u64*)memory;
+      for (i64 i = 0; i < n; ++i) keys[i] = (K)((key(x[i]) ^ turn) - least);
+      const u64* sorted = sort_by_digits(keys, keys + n, n, 0, bits, counts);
+      for (i64 i = 0; i < n; ++i) values[i] = value_of<T>((K)((K)sorted[i] + least) ^ turn);
+      return;
+    }
+  }
+  const int of_place = 64 - __builtin_clzll((u64)n);
+  if (bits + of_place <= 64) {
+    u64* keys = (u64*)memory;
+    for (i64 i = 0; i < n; ++i)
+      keys[i] = (u64)(K)((key(x[i]) ^ turn) - least) << of_place | (u64)i;
+    const u64* sorted = sort_by_digits(keys, keys + n, n, of_place, bits, counts);
+    const u64 mask = ((u64)1 << of_place) - 1;
+    for (i64 i = 0; i < n; ++i) values[i] = x[sorted[i] & mask];
+    for (i64 i = 0; places && i < n; ++i) places[i] = sorted[i] & mask;
+    return;
+  }
+  Apart* keys = (Apart*)memory;
+  for (i64 i = 0; i < n; ++i) keys[i] = {(u64)(K)((key(x[i]) ^ turn) - least), (u64)i};
+  const Apart* sorted = sort_by_digits(keys, keys + n, n, 0, bits, counts);
+  for (i64 i = 0; i < n; ++i) values[i] = x[sorted[i].place];
+  for (i64 i = 0; places && i < n; ++i) places[i] = sorted[i].place;
+}
+
+template <class T> static void sort_rows(void* context, i64 first, i64 last) {
+  Radix& r = *(Radix*)context;
+  const i64 each = sizeof(typename key_of<T>::type) == 8 ? sizeof(Apart) : sizeof(u64);
+  char* memory = (char*)malloc((sizeof(u32) * MOST_DIGITS << DIGIT) + 2 * r.n * each);
+  if (!memory) {
+    __atomic_store_n(&r.has_failed, true, __ATOMIC_RELAXED);
+    return;
+  }
+  for (i64 row = first; row < last; ++row) sort_row<T>(r, row, memory);
+  free(memory);
+}
+
+// Arrays: values, places or None, x. Numbers: descending.
+template <class T> static i64 sort_all(const Call& call) {
+  const abi::Array& x = call.array[2];
+  Radix r = {x.data, call.array[0].data, (i64*)call.array[1].data, x.shape[1],
+             (bool)call.integer[0]};
+  call.share(sort_rows<T>, &r, x.shape[0], 1);
+  return r.has_failed ? OUT_OF_MEMORY : 0;
+}

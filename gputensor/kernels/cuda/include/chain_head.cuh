@@ -1,0 +1,29 @@
+// Opens the body of every chain: what its variant defines, its operands, and what a walk calls.
+// Included once per variant, so it has no guard.
+#ifndef CHAIN
+#define CHAIN chain_functor
+#endif
+#ifndef TYPES
+#define TYPES f32, f32
+#endif
+#ifndef NUMBERS
+#define NUMBERS 1
+#endif
+#ifndef CHAINS
+#define CHAINS 1
+#endif
+#ifndef ROW_OPERANDS
+#define ROW_OPERANDS 0
+#endif
+#include "defaults.cuh"
+#include "operand_defines.cuh"
+
+// Functor F over the numbers of call P. Values arrive as they were loaded.
+template <class F, class P> struct chain_body {
+  const P& p;
+  template <int J, class T> DEVICE T read(T x) const { return x; }
+  template <int J, class G = F> DEVICE auto drawn(u64 block, int lane) const {
+    return G::template drawn<J>(p.value, block, lane);
+  }
+  template <class... X> DEVICE auto of(X... x) const { return F::of(p.value, x...); }
+};

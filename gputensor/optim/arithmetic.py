@@ -1,0 +1,110 @@
+"""What the formulas of optimizers are written with: numbers of a state, and steps in place that
+autograd may record."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..autograd import is_grad_enabled
+from ..core.dtype import dtype, float32, float64
+from ..dispatch.defaults import get_default_dtype
+from ..tensor.tensor import Tensor
+
+Group = dict[str, Any]
+State = dict[str, Any]
+
+
+def number_dtype(kept: Any = None) -> dtype:
+    """The dtype of a number of a state: float64 of NumPy's float64, which a loaded state of a
+    parameter of float64 has. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
+    is_double = isinstance(kept, np.float64) or get_default_dtype() is float64
+    return float64 if is_double else float32
+
+
+def keep(state: State, name: str, value: Any) -> None:
+    """Set a number of a state, rounded as the tensor is that PyTorch keeps it in.
+
+    A value with a history stays a tensor, so that gradients flow through the steps to come.
+    """
+    before = state[name]
+    if isinstance(value, Tensor) and value.requires_grad:
+        state[name] = value
+    elif isinstance(before, Tensor):
+        state[name] = fresh(before).copy_(value)
+    else:
+        state[name] = rounded(value, before)
+
+
+def rounded(value: Any, like: Any = None) -> Any:
+    """A number as a tensor of the `number_dtype` of `like` has it."""
+    value = float(value)
+    if isinstance(like, np.float64):
+        return np.float64(value)
+    return value if number_dtype() is float64 else float(np.float32(value))
+
+
+# Note [Steps that are recorded]
+# A node saves operands or results, which must then not be written over. Steps work in place, so
+# what a node may save is a `fresh` tensor where steps are recorded, and costs nothing elsewhere.
+
+
+def fresh(x: Tensor) -> Tensor:
+    """x, or where steps are recorded a copy of it. See Note [Steps that are recorded]."""
+    return x.clone() if is_grad_enabled() else x
+
+
+def scalar(value: Any) -> Any:
+    """An option of a group: a number, or a tensor of no dimensions."""
+    return value.reshape(()) if isinstance(value, Tensor) and value.ndim else value
+
+
+def rate(group: Group) -> Any:
+    """The rate of a group: a number, or a tensor of no dimensions."""
+    return scalar(group["lr"])
+
+
+def plus(x: Tensor, y: Tensor, factor: Any) -> Tensor:
+    """x + factor * y."""
+    return x + fresh(y) * factor if isinstance(factor, Tensor) else x.add(y, alpha=factor)
+
+
+def add(x: Tensor, y: Tensor, factor: Any) -> None:
+    """x += factor * y."""
+    if isinstance(factor, Tensor):
+        x.add_(fresh(y) * factor)
+    else:
+        x.add_(y, alpha=factor)
+
+
+@lru_cache(maxsize=256)
+def _rest(kept: float) -> float:
+    """1 - kept; the very same number each time, as short cuts ask for."""
+    return 1 - kept
+
+
+def mix(x: Tensor, y: Tensor, kept: Any) -> None:
+    """x = kept * x + (1 - kept) * y."""
+    if isinstance(kept, Tensor):
+        x.add_((y - x) * (1 - kept))
+    else:
+        x.lerp_(y, _rest(kept))
+
+
+def mix_square(x: Tensor, y: Tensor, kept: Any) -> None:
+    """x = kept * x + (1 - kept) * y * y."""
+    x.mul_(kept)
+    if isinstance(kept, Tensor):
+        x.add_(y.square() * (1 - kept))
+    else:
+        x.addcmul_(y, y, value=_rest(kept))
+
+
+def descend(p: Tensor, direction: Tensor, lr: Any) -> None:
+    """p -= lr * direction."""
+    if isinstance(lr, Tensor):
+        p.sub_(fresh(direction) * lr)
+    else:
+        p.add_(direction, alpha=-lr)

@@ -1,0 +1,1 @@
+"""Modules that several processes train together: what `gt.nn.parallel` names, and SyncBatchNorm."""

@@ -1,0 +1,51 @@
+"""`DataParallel` of one device: the module itself under another name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import errors
+from ..core.device import device
+from ..nn.modules.module import Module
+
+
+class DataParallel(Module):
+    """A module whose parameters are named `module.…`. There is no splitting over several devices.
+
+    Args:
+        device_ids: one device, which the module is moved to; where it is by default.
+        output_device, dim: accepted; results are where the module is.
+    """
+
+    module: Module
+    device_ids: list[Any]
+    dim: int
+
+    def __init__(
+        self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        if not isinstance(module, Module):
+            raise errors.wrong_type("DataParallel", "module", "be a Module", module)
+        if device_ids is not None and not isinstance(device_ids, (list, tuple)):
+            raise errors.wrong_type("DataParallel", "device_ids", "be a list", device_ids)
+        devices = [] if device_ids is None else [*device_ids]
+        if len(devices) > 1:
+            raise errors.must(
+                "DataParallel", "device_ids", "be one device", device_ids, kind=errors.AbsentError,
+                remedy="one process for each device trains with DistributedDataParallel",
+            )  # fmt: skip
+        self.module = module.to(place("DataParallel", devices[0])) if devices else module
+        self.device_ids, self.dim = devices, dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
+
+
+def place(op: str, given: Any) -> device:
+    """A device, of CUDA where it is a number."""
+    if type(given) is not int:
+        return device(given)
+    if not 0 <= given < 256:
+        raise errors.wrong_value(op, "device_ids", "hold indices of devices", given)
+    return device("cuda", given)

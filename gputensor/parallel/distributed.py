@@ -1,0 +1,300 @@
+"""`DistributedDataParallel`: a module that all ranks train together, each on its own batches.
+
+Source: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .._generated.functions import cat
+from ..autograd import is_grad_enabled, no_grad
+from ..core import errors
+from ..core.arguments import flag, real
+from ..distributed.collectives import ReduceOp, all_reduce, broadcast
+from ..distributed.gradients import Bucket, buckets_of, finish
+from ..distributed.groups import ProcessGroup, group_of
+from ..exchange.construct import tensor
+from ..tensor.tensor import Tensor
+from ..nn.modules.module import Module
+from ..nn.parameter import is_lazy
+from .data_parallel import place
+
+_NAME = "DistributedDataParallel"
+# Options of PyTorch's that change what is reduced, or when.
+_ABSENT = (
+    "delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "device_mesh",
+)  # fmt: skip
+
+
+class DistributedDataParallel(Module):
+    """A module whose gradients are, after backward, their means over all ranks.
+
+        model = gt.nn.parallel.DistributedDataParallel(model)
+
+    Parameters and buffers become those of rank 0 here, and buffers at each recorded forward.
+    Gradients are reduced a bucket at a time while backward runs; backward returns when they are
+    the means. The names of the module's parameters and buffers begin with `module.`.
+
+    Args:
+        device_ids: None, or a list of the one device that the module is on; inputs are not moved.
+        output_device, dim, gradient_as_bucket_view, check_reduction: accepted.
+        broadcast_buffers: whether buffers follow those of rank 0.
+        process_group: the ranks; all of them by default.
+        bucket_cap_mb: the size of a bucket, 25 MiB by default.
+        find_unused_parameters: parameters that an output does not depend on count as zeros; what
+            no rank uses keeps its gradient. Without it a parameter that gets no gradient is an
+            error in the next forward.
+        static_graph: accepted; means find_unused_parameters=True here.
+        init_sync: whether parameters and buffers become those of rank 0 here.
+    Raises: DistributedError without a process group, and where ranks have other parameters.
+    """
+
+    module: Module
+    process_group: ProcessGroup
+    broadcast_buffers: bool
+    find_unused_parameters: bool
+    gradient_as_bucket_view: bool
+    static_graph: bool
+    device_ids: list[Any] | None
+    require_backward_grad_sync: bool
+    require_forward_param_sync: bool
+
+    def __init__(
+        self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0,
+        broadcast_buffers: bool = True, init_sync: bool = True, process_group: Any = None,
+        bucket_cap_mb: float | None = None, find_unused_parameters: bool = False,
+        check_reduction: bool = False, gradient_as_bucket_view: bool = False,
+        static_graph: bool = False, delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None, mixed_precision: Any = None, device_mesh: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        group = group_of(_NAME, process_group)
+        if not isinstance(module, Module):
+            raise errors.wrong_type(_NAME, "module", "be a Module", module)
+        given = (
+            delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision, device_mesh
+        )  # fmt: skip
+        for name, value in zip(_ABSENT, given):
+            if value is not None:
+                raise errors.must(_NAME, name, "be None", value, kind=errors.AbsentError)
+        for name, value in {
+            "broadcast_buffers": broadcast_buffers, "init_sync": init_sync,
+            "find_unused_parameters": find_unused_parameters, "static_graph": static_graph,
+            "gradient_as_bucket_view": gradient_as_bucket_view,
+        }.items():  # fmt: skip
+            flag(_NAME, name, value)
+        if any(is_lazy(x) for x in (*module.parameters(), *module.buffers())):
+            rule, remedy = "have sizes of all parameters", "call it once before"
+            raise errors.must(_NAME, "module", rule, errors.Got("a lazy module"), remedy=remedy)
+        trained = [p for p in module.parameters() if p.requires_grad]
+        if not trained:
+            raise errors.wrong_value(_NAME, "module", "have a parameter to train", module)
+        _check_devices(device_ids, trained)
+        size = real(_NAME, "bucket_cap_mb", 25 if bucket_cap_mb is None else bucket_cap_mb)
+        if not size > 0:
+            raise errors.wrong_value(_NAME, "bucket_cap_mb", "be positive", bucket_cap_mb)
+        self.module, self.process_group = module, group
+        self.device_ids = None if device_ids is None else [*device_ids]
+        self.broadcast_buffers, self.static_graph = broadcast_buffers, static_graph
+        self.find_unused_parameters = find_unused_parameters or static_graph
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        _check_same(module, group)
+        if init_sync:
+            for p in module.parameters():
+                broadcast(p.detach(), group=group, group_src=0)
+            _broadcast(module.buffers(), group)
+        self._bucket_bytes: int = max(1, int(min(size, 2**20) * 2**20))
+        self._reducer: _Reducer = self._new_reducer()
+
+    def _new_reducer(self) -> _Reducer:
+        return _Reducer(
+            self.module, self._bucket_bytes, self.process_group, self.find_unused_parameters
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, and what is unpickled, reduces gradients of its own over the world."""
+        left = "process_group", "_reducer"
+        return {name: value for name, value in vars(self).items() if name not in left}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        vars(self).update(process_group=group_of(_NAME, None))
+        vars(self).update(_reducer=self._new_reducer())
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the module makes of its inputs; the backward that follows reduces gradients."""
+        reduces = self.require_backward_grad_sync and is_grad_enabled()
+        self._reducer.check_ended()
+        if self.require_forward_param_sync and self.broadcast_buffers:
+            _broadcast(self.module.buffers(), self.process_group)
+        output = self.module(*inputs, **kwargs)
+        self.require_forward_param_sync = reduces
+        self._reducer.begin(output if reduces else None)
+        return output
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it gradients add up on each rank; the next backward outside reduces their sums."""
+        before = self.require_backward_grad_sync
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def join(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: all ranks make the same number of steps here."""
+        rule, remedy = "be the same number of batches on all ranks", "use DistributedSampler"
+        raise errors.must(_NAME, "join", rule, errors.Got("join()"), kind=errors.AbsentError,
+                          remedy=remedy)  # fmt: skip
+
+
+class _Reducer:
+    """Begins to reduce a bucket when backward has made its gradients, and waits for the last one.
+
+    Buckets begin in one order on all ranks: from the last parameter to the first.
+    """
+
+    def __init__(
+        self, module: Module, bucket_bytes: int, group: ProcessGroup, finds_unused: bool
+    ) -> None:
+        self._group, self._finds_unused = group, finds_unused
+        self._names = {id(p): name for name, p in module.named_parameters()}
+        self._buckets: list[Bucket] = buckets_of(_NAME, module.parameters(), bucket_bytes)
+        self._missing: set[int] = set()  # ids of parameters whose gradients are awaited
+        self._is_awaited = False  # since a forward; backward's end ends it
+        self._began = False  # whether a gradient has come
+        self._started = 0
+        for bucket in self._buckets:
+            for p in bucket.parameters:
+                p.register_post_accumulate_grad_hook(self._hook_of(bucket))
+
+    def check_ended(self) -> None:
+        """Raise if the last backward left a parameter without a gradient."""
+        if not (self._is_awaited and self._began):
+            return
+        names = [name for key, name in self._names.items() if key in self._missing]
+        self._is_awaited = False
+        raise errors.must(
+            _NAME, "find_unused_parameters",
+            "be True where an output does not depend on all parameters",
+            errors.Got(f"no gradient of {', '.join(names[:8])}"), kind=errors.DistributedError,
+        )  # fmt: skip
+
+    def begin(self, output: Any) -> None:
+        """Await gradients of what the output depends on; of nothing where it is None."""
+        self._is_awaited = output is not None
+        if output is None:
+            return
+        every = {id(p) for bucket in self._buckets for p in bucket.parameters}
+        self._missing = every & _used(output) if self._finds_unused else every
+        for bucket in self._buckets:
+            bucket.missing = sum(id(p) in self._missing for p in bucket.parameters)
+        self._started, self._began = 0, False
+        if not self._missing:  # others may have gradients
+            self._go_on()
+
+    def _hook_of(self, bucket: Bucket) -> Any:
+        def made(parameter: Tensor) -> None:
+            if not self._is_awaited:
+                return
+            if id(parameter) not in self._missing:
+                rule = "get one gradient in a backward, from an output of the last forward"
+                got = errors.Got(self._names[id(parameter)])
+                raise errors.must(_NAME, "parameters", rule, got, kind=errors.DistributedError)
+            self._missing.discard(id(parameter))
+            self._began = True
+            bucket.missing -= 1
+            self._go_on()
+
+        return made
+
+    def _go_on(self) -> None:
+        """Start what is ready, in order; after the last bucket wait for all."""
+        for bucket in self._buckets[self._started :]:
+            if bucket.missing:
+                break
+            bucket.start(self._group)
+            self._started += 1
+        for bucket in self._buckets[: self._started]:
+            if bucket.work is not None and not bucket.work.is_completed():
+                break
+        if self._started == len(self._buckets):
+            self._is_awaited = False
+            finish(self._group, self._buckets, agrees=self._finds_unused)
+
+
+def _used(output: Any) -> set[int]:
+    """The ids of all leaves that outputs depend on, in containers of any form."""
+    leaves: set[int] = set()
+    seen: set[int] = set()
+    nodes: list[Any] = [x.grad_fn for x in _tensors(output) if x.grad_fn is not None]
+    leaves.update(id(x) for x in _tensors(output) if x.is_leaf)
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            leaves.add(id(variable))
+        nodes += [following for following, _ in node.next_functions if following is not None]
+    return leaves
+
+
+def _tensors(found: Any) -> Iterator[Tensor]:
+    if isinstance(found, Tensor):
+        yield found
+    elif isinstance(found, dict):
+        for one in found.values():
+            yield from _tensors(one)
+    elif isinstance(found, (list, tuple)):
+        for one in found:
+            yield from _tensors(one)
+    elif hasattr(found, "__dataclass_fields__"):
+        yield from _tensors([*vars(found).values()])
+
+
+def _check_devices(device_ids: Any, trained: list[Any]) -> None:
+    """Raise unless `device_ids` is the one device of all parameters."""
+    if device_ids is None:
+        return
+    if not isinstance(device_ids, (list, tuple)) or len(device_ids) != 1:
+        raise errors.wrong_value(_NAME, "device_ids", "be a list of one device", device_ids)
+    wanted = place(_NAME, device_ids[0])
+    for p in trained:
+        if p.device != wanted:
+            rule = f"be the module's device, {p.device}"
+            raise errors.wrong_value(_NAME, "device_ids", rule, device_ids)
+
+
+def _check_same(module: Module, group: ProcessGroup) -> None:
+    """Raise, on all ranks, unless they have the same parameters and buffers."""
+    held = [*module.named_parameters(), *module.named_buffers()]
+    text = repr([(name, tuple(x.shape), str(x.dtype), x.requires_grad) for name, x in held])
+    digest = zlib.crc32(text.encode())
+    found = tensor([digest, -digest], device=next(module.parameters()).device)
+    all_reduce(found, ReduceOp.MAX, group)
+    most, least = found.tolist()
+    if most != -least:
+        rule = "have parameters and buffers of the same names, sizes and dtypes on all ranks"
+        raise errors.must(_NAME, "module", rule, errors.Got("others"), kind=errors.DistributedError)
+
+
+def _broadcast(tensors: Iterable[Tensor], group: ProcessGroup) -> None:
+    """Give all ranks the tensors of rank 0; those of one dtype and device as one."""
+    kinds: dict[Any, list[Tensor]] = {}
+    for x in tensors:
+        kinds.setdefault((x.dtype, x.device), []).append(x)
+    with no_grad():
+        for xs in kinds.values():
+            flat = cat([x.reshape(-1) for x in xs])
+            broadcast(flat, group=group, group_src=0)
+            if group.rank():
+                for x, part in zip(xs, flat.split([x.numel() for x in xs])):
+                    x.copy_(part.view(x.shape))

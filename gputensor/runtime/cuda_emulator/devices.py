@@ -1,0 +1,78 @@
+"""The emulated devices: their number, memory size and peers, the current device, the scheduler."""
+
+from __future__ import annotations
+
+import threading
+
+from gputensor.core import errors
+
+from ..device_limits import H200, Limits
+from ..emulator.machine import Machine
+from ..emulator.pinned import PinnedAllocator
+from ..emulator.queues import Scheduler
+
+# Set by `start` of this package.
+machine: Machine
+scheduler: Scheduler
+pinned: PinnedAllocator
+total_bytes = 0  # of each device
+peers: list[int] = []  # per device: a bit for each device that its kernels may reach
+_local = threading.local()
+
+
+def device_count() -> int:
+    return len(peers)
+
+
+def current_device() -> int:
+    return getattr(_local, "device", 0)
+
+
+def set_device(index: int) -> None:
+    exchange_device(index)
+
+
+def exchange_device(index: int) -> int:
+    """Make a device current; returns the one that was."""
+    previous = current_device()
+    _local.device = checked("set_device", index)
+    return previous
+
+
+def checked(op: str, index: int) -> int:
+    if not 0 <= index < len(peers):
+        raise errors.device_index_out_of_range(op, index, len(peers))
+    return index
+
+
+def device_name(index: int) -> str:
+    checked("device_name", index)
+    return "CUDA emulator"
+
+
+def capability(index: int) -> tuple[int, int]:
+    """The compute capability whose rules the emulator follows."""
+    checked("capability", index)
+    return (7, 0)
+
+
+def limits(index: int) -> Limits:
+    """The limits of an H200, so that plans are those of a large GPU."""
+    checked("limits", index)
+    return H200
+
+
+def can_access_peer(device_index: int, peer_index: int) -> bool:
+    """True if kernels of one device may use memory of another; False until `enable_peer_access`."""
+    checked("can_access_peer", peer_index)
+    return bool(peers[checked("can_access_peer", device_index)] >> peer_index & 1)
+
+
+def enable_peer_access(device_index: int, peer_index: int, enabled: bool = True) -> None:
+    """Let kernels of one device use memory of another. Only the emulator has this function."""
+    bit = 1 << checked("enable_peer_access", peer_index)
+    checked("enable_peer_access", device_index)
+    if enabled:
+        peers[device_index] |= bit
+    elif device_index != peer_index:
+        peers[device_index] &= ~bit

@@ -1,0 +1,39 @@
+"""Graphs of emulated devices: recording what is queued, and queueing it again."""
+
+from __future__ import annotations
+
+from gputensor.core import errors
+
+from .. import capture
+from ..emulator.queues import Recording
+from . import devices
+from .memory import allocators
+from .streams import Stream, current_stream
+
+
+class _Capture(capture.Capture):
+    def _start(self) -> None:
+        self.recording = Recording()
+
+    def take_part(self, stream: Stream) -> None:
+        super().take_part(stream)
+        stream.queue.recording = self.recording
+
+    def _finish(self) -> Recording:
+        for stream in self.streams:
+            stream.queue.recording = None
+        if not self.recording.is_joined(self.origin.queue):
+            raise errors.unjoined_capture()
+        return self.recording
+
+
+def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:
+    """Record what is queued on a stream, instead of running it, until the capture's `end`."""
+    begun = _Capture(allocators, stream, handle, mode)
+    begun.begin()
+    return begun
+
+
+def replay(recording: Recording, device_index: int) -> None:
+    """Queue a capture's recording on the current stream."""
+    devices.scheduler.replay(current_stream(device_index).queue, recording)

@@ -1,0 +1,1 @@
+"""Code shared by families of network layers: windows, normalization and the precision of sums."""

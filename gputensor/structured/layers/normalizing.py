@@ -1,0 +1,120 @@
+"""Code shared by layer, group and batch norm: statistics, scaling, gradients, and their kernels.
+
+On the CPU the family's kernels use f32 for parameters and statistics of f16 and bf16 inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._generated import calls
+from ...core import errors, memory_format as formats
+from ...core.arguments import real
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.geometry import contiguous_geometry
+from ...kernels import stub
+from ...kernels.cpu.quiet import run
+from ...tensor.make import allocate, over_array
+from ...tensor.tensor import Tensor
+from .precision import FLOAT, HALVES, cast, wide
+
+Three = tuple[Tensor, Tensor, Tensor]
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:
+    for arg, x in operands.items():
+        if x is not None and x._geometry.sizes != sizes:
+            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
+
+
+def center(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """x less its mean, the mean, and one by the root of the variance; dimensions are kept."""
+    eps = real("norm", "eps", eps)
+    mean = calls.mean_dim(x, dims, True, None)
+    centered = calls.sub_Tensor(x, mean)
+    variance = calls.mean_dim(calls.mul_Tensor(centered, centered), dims, True, None)
+    return centered, mean, 1 / calls.sqrt(variance + eps)
+
+
+def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        x = calls.mul_Tensor(x, wide(weight))
+    return x if bias is None else calls.add_Tensor(x, wide(bias))
+
+
+def in_format(x: Tensor, to: dtype, form: Any = formats.contiguous_format) -> Tensor:
+    if not x._geometry.numel and form is formats.contiguous_format:
+        return calls.new_empty(x, x._geometry.sizes, to)
+    return calls.contiguous(cast(x, to), form)
+
+
+def of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
+    """The dtype of mean and rstd."""
+    is_mixed = any(x is not None and x._geometry.dtype is FLOAT for x in others)
+    return FLOAT if is_mixed and input._geometry.dtype in HALVES else input._geometry.dtype
+
+
+def input_gradient(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Tensor:
+    """The gradient of the input, normalised over dims."""
+    along = calls.mean_dim(grad * normal, dims, True, None)
+    return rstd * (grad - calls.mean_dim(grad, dims, True, None) - normal * along)
+
+
+def parameter_gradient(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
+    """Sums over dims, as a parameter's gradient has them."""
+    summed = calls.sum_dim_IntList(x, dims, False) if dims else x
+    return cast(calls.reshape(summed, sizes), of)
+
+
+# --- kernels of the CPU --------------------------------------------------------------------------
+
+
+def is_for_kernels(x: Tensor) -> bool:
+    return x._device is CPU and x._geometry.numel > 0
+
+
+def compute_dtype(x: Tensor) -> dtype:
+    return FLOAT if x._geometry.dtype in HALVES else x._geometry.dtype
+
+
+def dense_numbers(x: Tensor | None, of: dtype) -> Any:
+    """A parameter or a statistic, as a dense array of one dimension."""
+    return None if x is None else np.ascontiguousarray(cast(x, of)._get_array().reshape(-1))
+
+
+def from_numbers(x: Any, sizes: tuple[int, ...], of: dtype) -> Tensor:
+    """A parameter's gradient or a statistic."""
+    return cast(over_array(x.reshape(sizes)), of)
+
+
+def kernel_gradients(
+    op: str, inputs: tuple[Any, ...], of_x: Tensor | None, into: Any, sizes: tuple[int, ...],
+    of: dtype, mask: Any,
+) -> Gradients:  # fmt: skip
+    """Gradients computed by a kernel. into: the array of `of_x` in the kernel's form; sizes, of: of
+    the parameters."""
+    count, compute = math.prod(sizes), FLOAT if of in HALVES else of
+    found = [np.empty(count, compute.np) if is_wanted else None for is_wanted in mask[1:]]
+    run(getattr(stub.cpu("norm"), op), *inputs, into, *found)
+    of_weight, of_bias = [None if x is None else from_numbers(x, sizes, of) for x in found]
+    return of_x, of_weight, of_bias
+
+
+def empty_result(like: Tensor, form: Any = formats.contiguous_format) -> Tensor:
+    if form is formats.contiguous_format:
+        return allocate(contiguous_geometry(like._geometry.sizes, like._geometry.dtype), CPU)
+    return calls.empty_like(like, None, None, None, None, form)
+
+
+def check_mask(op: str, output_mask: Any) -> None:
+    if len(output_mask) != 3:
+        raise errors.must(op, "output_mask", "hold three bools", output_mask)
+
+
+def beside_channels(x: Tensor | None, sizes: tuple[int, ...]) -> Tensor | None:
+    return None if x is None else calls.reshape(x, sizes)

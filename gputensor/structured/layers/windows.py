@@ -1,0 +1,278 @@
+"""Windows over the last dimensions of a tensor: their positions, and results over them.
+
+A function over arrays gets planes (planes, *sizes), or (samples, *sizes, channels) if channels are
+last in memory. On the CPU it gets as many planes at a time as the cache holds, in all threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy
+
+from ...core import errors, memory_format as formats
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.geometry import geometry
+from ...kernels.cpu import quiet
+from ...runtime import cpu
+from ...tensor.base import suggest_memory_format
+from ...tensor.make import allocate
+from ...tensor.tensor import Tensor
+from .. import arguments, library
+
+Sizes = tuple[int, ...]
+
+# Elements of the larger of operand and result that a thread works on at a time.
+_BLOCK = 1 << 16
+
+
+class Windows(NamedTuple):
+    """Parameters for each dimension: steps between windows (strides), gaps between elements
+    (dilations), and out, the number of windows."""
+
+    kernel: Sizes
+    steps: Sizes
+    pads: Sizes
+    gaps: Sizes
+    out: Sizes
+
+    @property
+    def reach(self) -> Sizes:
+        """The number of elements from the first window's first to the last window's last."""
+        each = zip(self.kernel, self.steps, self.gaps, self.out)
+        return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
+
+    def along(self, d: int, tap: int, count: int) -> slice:
+        """A slice of element `tap` of each of `count` windows in dimension d."""
+        start, step = tap * self.gaps[d], self.steps[d]
+        return slice(start, start + step * (count - 1) + 1, step)
+
+
+def check_planes(op: str, x: Tensor, count: int) -> None:
+    given = x._geometry
+    if given.ndim not in (count + 1, count + 2):
+        rule = f"have {count + 1} dimensions, or {count + 2} with samples"
+        raise errors.wrong_shape(op, "self", rule, x)
+    if 0 in given.sizes[-count - 1 :]:
+        raise errors.wrong_shape(op, "self", "have no size 0 but of the samples", x)
+
+
+def windows(
+    op: str, x: Tensor, count: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: bool,
+) -> Windows:  # fmt: skip
+    """The windows of a pool's arguments. Raises the error for invalid arguments."""
+    check_planes(op, x, count)
+    kernel = arguments.per_dim(op, "kernel_size", kernel_size, count, 1)
+    steps = strides(op, stride, kernel)
+    pads = arguments.per_dim(op, "padding", padding, count)
+    gaps = arguments.per_dim(op, "dilation", dilation, count, 1)
+    if any(2 * p > k for p, k in zip(pads, kernel)):
+        raise errors.must(op, "padding", "be at most half of kernel_size", padding)
+    out = _counts(x._geometry.sizes[-count:], kernel, steps, pads, gaps, ceil_mode)
+    if min(out) < 1:
+        rule = f"be as large as the kernel {list(kernel)}, with its padding"
+        raise errors.wrong_shape(op, "self", rule, x)
+    return Windows(kernel, steps, pads, gaps, out)
+
+
+@lru_cache(maxsize=256)
+def _counts(
+    sizes: Sizes, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, ceil_mode: bool
+) -> Sizes:
+    """The number of windows along each dimension, less than 1 if none fits."""
+    out = []
+    for n, k, s, p, d in zip(sizes, kernel, steps, pads, gaps):
+        made = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
+        out.append(made - (1 if ceil_mode and (made - 1) * s >= n + p else 0))
+    return tuple(out)
+
+
+def strides(op: str, stride: Any, kernel: Sizes) -> Sizes:
+    """The kernel's sizes where none are given."""
+    if not arguments.ints(op, "stride", stride):
+        return kernel
+    return arguments.per_dim(op, "stride", stride, len(kernel), 1)
+
+
+def of_one(op: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any) -> tuple[int, int, int]:
+    """(kernel, stride, padding) of windows of one dimension."""
+    if x._geometry.ndim not in (2, 3):
+        raise errors.wrong_shape(op, "self", "have 2 dimensions, or 3 with samples", x)
+    kernel = arguments.per_dim(op, "kernel_size", kernel_size, 1, 1)
+    (pad,) = arguments.per_dim(op, "padding", padding, 1)
+    return kernel[0], strides(op, stride, kernel)[0], pad
+
+
+def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
+    """The requested number of windows."""
+    if x._geometry.ndim not in (count + 1, count + 2):
+        rule = f"have {count + 1} dimensions, or {count + 2} with samples"
+        raise errors.wrong_shape(op, "self", rule, x)
+    if 0 in x._geometry.sizes[-count:]:
+        raise errors.wrong_shape(op, "self", "have no size 0 but of samples and channels", x)
+    found = arguments.per_dim(op, "output_size", value, count)
+    if math.prod(found) >= 1 << 40:  # more than any memory
+        raise errors.must(op, "output_size", "ask for fewer than 2**40 windows", value)
+    return found
+
+
+# --- results --------------------------------------------------------------------------------------
+
+# work(library, x, first, *made) fills `made`, planes of each result, from the planes x; first: of
+# the first dimension the number of the first window, where rows are shared.
+Work = Callable[..., None]
+# loop(x, *made) -> True if done; if False, nothing is written.
+Loop = Callable[..., bool]
+
+
+def made_of(
+    op: str, x: Tensor, like: Tensor | None, out: Sizes, results: Sequence[dtype], work: Work,
+    shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """New tensors of x's leading sizes and `out`, in the memory format of `like`.
+
+    loop: tried first on the CPU. shares_rows: threads share the rows of large planes. reads: the
+    number of elements read of a plane; None for all.
+    """
+    count, form = len(out), formats.contiguous_format
+    if like is not None and (count, like._geometry.ndim) != (2, 3):
+        form = suggest_memory_format(like)
+    sizes = (*x._geometry.sizes[:-count], *out)
+    strides = formats.strides_for(op, sizes, form)
+    wanted = [geometry(sizes, strides, of) for of in results]
+    is_last = form is not formats.contiguous_format and len(sizes) == count + 2
+    if loop is not None and x._device is CPU and x._geometry.numel:
+        tensors = tuple([allocate(of, CPU) for of in wanted])
+        if loop(x._get_array(), *[made._get_array() for made in tensors]):
+            return tensors
+    types = [of.np for of in results]
+    compute = partial(_computed, out, types, is_last, work, shares_rows, reads)
+    return library.call(op, compute, wanted, x)
+
+
+def _computed(
+    out: Sizes, results: Sequence[Any], is_last: bool, work: Work, shares_rows: bool,
+    reads: int | None, on: Any, x: Any,
+) -> list[Any]:  # fmt: skip
+    np, before, count = on.np, x.shape[: x.ndim - len(out)], len(out)
+    if not x.size or not math.prod(out):
+        return [np.empty((*before, *out), of) for of in results]
+    planes = np.moveaxis(x, 1, -1) if is_last else x.reshape(-1, *x.shape[-count:])
+    shape = (len(planes), *out, *planes.shape[1 + count :])
+    made = [np.empty(shape, of) for of in results]
+    if on.is_gpu:
+        work(on, planes, 0, *made)
+    else:
+        reads = planes[0].size if reads is None else reads
+        _in_blocks(on, planes, made, out[0], work, shares_rows, reads)
+    if is_last:
+        return [np.moveaxis(array, -1, 1) for array in made]
+    return [array.reshape(*before, *out) for array in made]
+
+
+def _in_blocks(
+    on: Any, x: Any, made: Sequence[Any], rows: int, work: Work, shares_rows: bool, reads: int
+) -> None:
+    largest = max(reads, made[0][0].size)
+    step, parts = max(1, _BLOCK // largest), 1
+    if shares_rows and largest > 2 * _BLOCK:
+        parts = min(rows, largest // _BLOCK)
+    if step >= len(x) and parts == 1:
+        work(on, x, 0, *made)
+        return
+    height = -(-rows // parts)
+    parts = -(-rows // height)
+
+    def block(number: int) -> None:
+        plane, part = divmod(number, parts)
+        planes = slice(plane * step, (plane + 1) * step)
+        first = part * height
+        cut = [array[planes, first : first + height] for array in made] if parts > 1 else [
+            array[planes] for array in made]  # fmt: skip
+        quiet.run(work, on, x[planes], first, *cut)
+
+    cpu.share(-(-len(x) // step) * parts, cpu.get_num_threads(), lambda: block)
+
+
+def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: Any) -> Any:
+    """The elements of x under `out` windows, starting with window `first` of the first dimension: a
+    view, or a copy padded with `filler` if windows extend over the edge."""
+    begins = [-p for p in at.pads]
+    begins[0] += first * at.steps[0]
+    lengths = at._replace(out=tuple(out)).reach
+    sizes = x.shape[1 : 1 + len(out)]
+    if all(0 <= a and a + n <= m for a, n, m in zip(begins, lengths, sizes)):
+        return x[(slice(None), *[slice(a, a + n) for a, n in zip(begins, lengths)])]
+    made = np.full((len(x), *lengths, *x.shape[1 + len(out) :]), filler, x.dtype)
+    given, to = [slice(None)], [slice(None)]
+    for a, n, m in zip(begins, lengths, sizes):
+        start, end = max(a, 0), min(a + n, m)
+        given.append(slice(start, end))
+        to.append(slice(start - a, end - a))
+    made[tuple(to)] = x[tuple(given)]
+    return made
+
+
+# --- windows of any lengths along one dimension ---------------------------------------------------
+
+
+class Ranges(NamedTuple):
+    """Parts of a dimension, which may overlap, as read-only NumPy arrays.
+
+    at: the positions in each part; a shorter part repeats its last position, and outside, unless it
+    is None, marks the repetitions.
+    """
+
+    begins: Any
+    ends: Any
+    at: Any
+    outside: Any
+
+
+def _ranges(begins: Any, ends: Any) -> Ranges:
+    at = begins[:, None] + numpy.arange((ends - begins).max(initial=0))
+    outside = at >= ends[:, None]
+    at = numpy.minimum(at, ends[:, None] - 1)
+    return Ranges(begins, ends, at, outside if outside.any() else None)
+
+
+@lru_cache(maxsize=256)
+def parts(size: int, out: int) -> Ranges:
+    """The part of a dimension that each of `out` windows covers."""
+    i = numpy.arange(out)
+    return _ranges(i * size // out, -((i + 1) * size // -out))
+
+
+@lru_cache(maxsize=256)
+def coverers(size: int, out: int) -> Ranges:
+    """Which of `out` windows cover each element of a dimension: they follow each other."""
+    i, found = numpy.arange(size), parts(size, out)
+    return _ranges(found.ends.searchsorted(i, "right"), found.begins.searchsorted(i, "right"))
+
+
+def parted(on: Any, x: Any, axis: int, at: Any) -> Any:
+    """x with dimensions of windows and their places instead of one; a view where it can be."""
+    if at.size and at[-1, -1] - at[0, 0] == at.size - 1:
+        x = x[(*(slice(None),) * axis, slice(at[0, 0], at[-1, -1] + 1))]
+        return x.reshape(*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])
+    return x.take(on.constant(at), axis)
+
+
+def summed(on: Any, x: Any, axis: int, of: Ranges) -> Any:
+    """Sums of ranges of a dimension."""
+    lead, (count, length) = (slice(None),) * axis, of.at.shape
+    if length == 1 and count == x.shape[axis] and of.at[0, 0] == 0 and of.at[-1, 0] == count - 1:
+        return x
+    if count <= length and of.at.size > x.shape[axis]:
+        pairs = zip(of.begins.tolist(), of.ends.tolist())
+        return on.np.stack([x[(*lead, slice(a, b))].sum(axis) for a, b in pairs], axis)
+    x = parted(on, x, axis, of.at)
+    if of.outside is not None:
+        outside = of.outside.reshape(*of.outside.shape, *[1] * (x.ndim - axis - 2))
+        x = on.np.where(on.constant(outside), x.dtype.type(0), x)
+    return x.sum(axis + 1)

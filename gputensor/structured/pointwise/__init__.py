@@ -1,0 +1,456 @@
+"""Kernels of elementwise operators: functional, in-place and out forms.
+
+Unary, binary, comparison and where share these; a family gives the loop, the iterator config and
+the dtypes. Each form comes twice: for the CPU, where the loop takes arrays and NumPy may allocate
+the result, and for every other device, where a launch takes pointers.
+
+Note [What a plan is found by]
+On the CPU: a geometry per tensor and the type of a number; a plan found there is valid for any
+values and addresses. On other devices also the device and the low four bits of each address, since
+they choose the width of accesses. The default dtype is not part of the key: changing it drops all
+plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from numpy import ufunc
+
+from ..._generated.loops import LOOPS
+from ...core import errors, number_range
+from ...core.device import CPU
+from ...core.dtype import BOOL, INTEGER, bfloat16, bool_, complex32, dtype, float16, float64
+from ...core.dtype_rules import RULES, DtypeRule
+from ...core.geometry import Geometry, Sizes, contiguous_geometry
+from ...dispatch import defaults
+from ...dispatch.operator import Operator, Table
+from ...iterator import overlap, parallel
+from ...iterator.operands import RESIZE
+from ...iterator.plan import Plan, build, over_sizes
+from ...kernels import stub
+from ...kernels.cpu.pointwise import of_many, through_complex64
+from ...kernels.cpu.quiet import again, enter, run
+from ...tensor.make import allocate, from_array
+from ...tensor.tensor import Tensor
+from ..shortcuts import cpu as short
+from ..resizing import resize_output
+
+Kernel = Callable[..., Tensor]
+NUMBERS = frozenset((bool, int, float, complex))
+
+_new = object.__new__
+
+
+class Rule:
+    """A family's description of one operator.
+
+    loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises for
+    dtypes that the operator does not take. out_dtype(common): the result's dtype, if it differs.
+    param: name, for messages, of the additional number that some loops take. like_input: a result
+    of another dtype has the layout of `empty_like` of the input, as in PyTorch.
+    """
+
+    __slots__ = (
+        "family", "loop", "config", "check", "out_dtype", "param", "like_input", "takes_scalars",
+    )  # fmt: skip
+    family: str
+    loop: str
+    config: Any
+    check: Callable[[str, Plan, tuple[Any, ...]], None] | None
+    out_dtype: Callable[[dtype], dtype] | None
+    param: str
+    like_input: bool
+
+    def __init__(
+        self, family: str, loop: str, config: Any,
+        check: Callable[[str, Plan, tuple[Any, ...]], None] | None = None,
+        out_dtype: Callable[[dtype], dtype] | None = None, param: str = "alpha",
+        like_input: bool = False,
+    ) -> None:  # fmt: skip
+        self.family, self.loop, self.config, self.param = family, loop, config, param
+        self.takes_scalars: bool = False
+        self.check, self.out_dtype, self.like_input = check, out_dtype, like_input
+
+
+def rule(family: str, loop: str, config: Any, to_float: Any) -> Rule:
+    """The Rule of a loop by its row's `dtypes:`. to_float: the config for computing integers in
+    floating point."""
+    said = RULES[LOOPS[family][loop]]
+    out_dtype = _real if said.gives_real else None
+    if said.gives_bool:
+        config = config.replace(check_all_same_dtype=False, static_dtype=bool_)
+    return Rule(
+        family, loop, to_float if said.to_float else config, _check(said), out_dtype,
+        like_input=said.gives_real,
+    )  # fmt: skip
+
+
+def _real(common: dtype) -> dtype:
+    return common.to_real
+
+
+def _check(said: DtypeRule) -> Callable[[str, Plan, tuple[Any, ...]], None] | None:
+    if not said.refuses:
+        return None
+
+    def check(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        said.check(op, "self", plan.common_dtype)
+
+    def check_each(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        for name, x in zip(plan.config.arg_names, inputs):
+            if type(x) is bool or type(x) not in NUMBERS:
+                said.check(op, name, bool_ if type(x) is bool else x._geometry.dtype, x)
+
+    return check_each if said.each else check
+
+
+class CpuEntry:
+    """A plan and the loop bound to it.
+
+    numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
+    last_beside: see structured/pointwise/elementwise.py. is_fresh: no call with the same numbers
+    has found the entry yet; the first one leaves a short cut. seen: the previous `last_beside`.
+    """
+
+    __slots__ = (
+        "rule", "name", "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block",
+        "has_numbers", "last_beside", "is_fresh", "seen",
+    )  # fmt: skip
+    plan: Plan
+    geometry: Geometry
+
+    def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        self.rule, self.name = rule, loop
+        self.kinds: tuple[Any, ...] = kinds_of(rule, plan, inputs)
+        self.has_numbers: bool = any([kind in NUMBERS for kind in self.kinds])
+        result = plan.outputs[0].geometry.dtype
+        if complex32 in (plan.common_dtype, result, *self.kinds):
+            bind = partial(through_complex64, stub.cpu(rule.family).bind)
+        else:
+            bind = partial(stub.cpu_loop, rule.family)
+        self.bound = bind(loop, self.kinds, plan.common_dtype, result)
+        # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
+        allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
+        self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
+
+    def over_sizes(self, sizes: Sizes) -> CpuEntry:
+        """The entry of operands that differ in nothing but their sizes. See `_likeness`."""
+        entry = _new(CpuEntry)
+        entry.rule, entry.name = self.rule, self.name
+        entry.kinds, entry.bound, entry.has_numbers = self.kinds, self.bound, self.has_numbers
+        entry._fit(over_sizes(self.plan, sizes), True)
+        return entry
+
+    def _fit(self, plan: Plan, numpy_allocates: bool) -> None:
+        """Store the plan, and values that depend on the number of elements."""
+        self.plan, self.geometry = plan, plan.outputs[0].geometry
+        self.is_fresh: bool = True
+        self.last_beside: Any = ((), ())
+        self.seen: Any = None
+        self.loop: Callable[..., Any]
+        result = self.geometry.dtype
+        if complex32 in (plan.common_dtype, result, *self.kinds):
+            self.loop, numpy_allocates = self.bound, False
+        elif stub.is_compiled(self.bound):
+            self.loop = self.bound
+        else:
+            self.loop = of_many(self.bound, self.kinds, result, plan.numel)
+        self.block: int = _block(self.loop, plan.numel)
+        self.numpy_allocates: bool = numpy_allocates and not self.block
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        """Run the loop over the inputs into `out`, on several threads where that pays."""
+        if self.plan.numel == 0:
+            return
+        arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
+        try:
+            if self.block:
+                parallel.pointwise(self.loop, arrays, params, out._get_array(), self.block)
+            else:
+                run(self.loop, *arrays, *params, out._get_array())
+        except OverflowError as error:
+            raise self.refused(error, inputs) from None
+
+    def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        """A new tensor that the loop has written."""
+        out = allocate(self.geometry, CPU)
+        self.write(out, inputs, params)
+        return out
+
+    def made(self, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
+        """Call the loop with `out` None, so that it allocates the result."""
+        arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
+        try:
+            array = enter(self.loop, *arrays, *params, None)
+        except (RuntimeError, OverflowError) as error:
+            if isinstance(error, OverflowError):
+                raise self.refused(error, inputs) from None
+            array = again(error, self.loop, *arrays, *params, None)
+        return from_array(array, self.geometry)
+
+    def refused(self, error: OverflowError, inputs: tuple[Any, ...]) -> Exception:
+        op = self.plan.op.removesuffix("_")
+        names = self.plan.config.arg_names
+        return too_large(error, op, self.plan.common_dtype, inputs, names)
+
+
+def _block(loop: Any, numel: int) -> int:
+    """Elements that a thread takes at a time; 0 where one call does it all."""
+    if stub.is_compiled(loop):
+        return 0
+    if isinstance(loop, ufunc) or isinstance(loop, partial) and isinstance(loop.func, ufunc):
+        return max(parallel.BLOCK, numel >> 4) if numel >= parallel.POINTWISE_FROM else 0
+    return parallel.COMPOSED_BLOCK if numel >= 4 * parallel.COMPOSED_BLOCK else 0
+
+
+def kinds_of(rule: Rule, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The kind of each input, for loops."""
+    return tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
+
+
+def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
+    """The kind of an input for loops: its dtype, or the type of a number.
+
+    Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support:
+    a product or quotient of f16 or bf16 takes a zero-dim `other` as it is, unrounded.
+    """
+    if type(x) in NUMBERS:
+        return type(x)
+    element = x._geometry.dtype
+    if number and rule.takes_scalars and not x._geometry.ndim and element is not plan.common_dtype:
+        if plan.common_dtype in (float16, bfloat16):
+            return float
+    return element
+
+
+def too_large(
+    error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...],
+    names: tuple[str, ...] = ("self", "other"),
+) -> Exception:  # fmt: skip
+    """NumPy's error for an integer that no double reaches, as ours; ours as it is."""
+    if isinstance(error, errors.GpuTensorError):
+        return error
+    arg, value = next(
+        (name, x) for name, x in zip(names, inputs)
+        if type(x) is int and not number_range.fits(x, common)
+    )  # fmt: skip
+    return errors.number_out_of_range(op, common, value, arg)
+
+
+def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
+    """True if the result and all operands are row-major; broadcast, NumPy gives that order too."""
+    if result is not contiguous_geometry(result.sizes, result.dtype):
+        return False
+    return all([type(x) in NUMBERS or x._geometry.is_contiguous for x in inputs])
+
+
+class DeviceEntry:
+    """A plan and the launch bound to it, for every device but the CPU."""
+
+    __slots__ = (
+        "rule", "name", "plan", "launch", "geometry", "has_numbers", "last_beside", "is_fresh",
+    )  # fmt: skip
+    numpy_allocates = False
+
+    def __init__(self, rule: Rule, loop: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+        self.rule, self.name = rule, loop
+        self.plan: Plan = plan
+        self.geometry: Geometry = plan.outputs[0].geometry
+        self.launch = stub.bind(rule.family, rule.loop, plan.device.type, plan)
+        self.has_numbers: bool = any([type(x) in NUMBERS for x in inputs])
+        self.last_beside: Any = ((), ())
+        self.is_fresh: bool = True
+
+    def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        """A new tensor that the launch writes."""
+        out = allocate(self.geometry, self.plan.device)
+        self.write(out, inputs, params)
+        return out
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        """Launch over the inputs into `out`; returns before the device has run it."""
+        device = self.plan.device
+        if self.plan.numel == 0 or device.type == "meta":
+            return
+        operands = [out._address()]
+        for x in inputs:
+            if type(x) in NUMBERS:
+                operands.append(x)
+            elif x._device is device:
+                operands.append(x._address())
+            else:
+                operands.append(x._get_array().item())  # a CPU scalar with the device's operands
+        self.launch(device.index, tuple(operands), params)
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def find_entry(
+    table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
+) -> Any:
+    """The entry of these operands from an operator's table, made when it is not there yet."""
+    if out is None:
+        kinds = [type(x) if type(x) in NUMBERS else x._geometry if x._device is CPU else _key(x)
+                 for x in inputs]  # fmt: skip
+        key: tuple[Any, ...] = (loop, None, *kinds)
+    else:
+        key = (loop, _key(out), *[True if x is out else _key(x) for x in inputs])
+    entry = table.plans.get(key)
+    if entry is None:
+        entry = make_entry(table, rule, loop, out, inputs, key)
+    return entry
+
+
+def _key(operand: Any) -> Any:
+    """See Note [What a plan is found by]."""
+    if type(operand) in NUMBERS:
+        return type(operand)
+    if operand._device is CPU:
+        return operand._geometry
+    data, shape = operand._storage._data, operand._geometry  # None: meta, or still to be computed
+    begin = operand._offset * shape.dtype.itemsize
+    return (shape, operand._device, (begin if data is None else begin + data.ptr) & 15)
+
+
+def make_entry(
+    table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
+) -> Any:
+    """Build the plan, bind its loop, and store both under `key`: an entry of the device."""
+    sizes, alike = _likeness(rule, loop, out, inputs)
+    model = table.plans.get(alike) if sizes else None
+    if model is not None:
+        return table.remember(key, model.over_sizes(sizes))
+    plan = _build(table.operator.short_name, rule, out, inputs)
+    kind = CpuEntry if plan.device is CPU else DeviceEntry
+    entry = table.remember(key, kind(rule, loop, plan, inputs))
+    if sizes:
+        table.remember(alike, entry)
+    return entry
+
+
+def _likeness(
+    rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
+) -> tuple[Sizes, tuple[Any, ...]]:
+    """The sizes of row-major CPU operands, and a key of everything else about them; () for other
+    operands.
+
+    A program with a new length in each call would build a plan each time, so its plan is derived
+    from one with an equal key: dtypes, checks and the choice of a loop do not depend on sizes.
+    """
+    sizes: Sizes = ()
+    alike: list[Any] = [_likeness, loop, out is None]
+    if rule.like_input or out is not None and out is not inputs[0]:
+        return (), ()
+    for x in inputs:
+        if type(x) in NUMBERS:
+            alike.append(type(x))
+            continue
+        shape = x._geometry
+        if not (shape.is_row_major and shape.ndim and x._device is CPU):
+            return (), ()
+        if sizes and shape.sizes != sizes:
+            return (), ()
+        sizes = shape.sizes
+        alike.append(shape.dtype)
+    return (sizes, tuple(alike)) if sizes and 0 not in sizes else ((), ())
+
+
+def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> Plan:
+    specs: tuple[Any, ...] = tuple(
+        [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
+    )
+    out_spec = None if out is None else (out._geometry, out._device)
+    # An output that is also an input must be the same pair object: the iterator compares
+    # identities.
+    out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
+    default = defaults.get_default_dtype()
+    plan = build(
+        op, rule.config, (out_spec,), specs, default_dtype=default, out_dtype=rule.out_dtype,
+        is_like_input=rule.like_input,
+    )  # fmt: skip
+    if rule.check is not None:
+        rule.check(op, plan, inputs)
+    for name, x in zip(rule.config.arg_names, inputs):
+        if type(x) not in NUMBERS and x._geometry.dtype.is_float8:
+            raise errors.not_computed(op, name, x._geometry.dtype, x)
+    return plan
+
+
+# --- forms, for any device ------------------------------------------------------------------------
+
+
+def functional(
+    operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0
+) -> Kernel:
+    """Kernel(key_set, *inputs, *params) -> a new tensor. Params: scalars that shape no layout."""
+    name = loop or rule.loop
+
+    def kernel(key_set: int, *args: Any) -> Tensor:
+        inputs, params = args[: len(args) - n_params], args[len(args) - n_params :]
+        entry = find_entry(operator.table, rule, name, None, inputs)
+        if params:
+            check_params(operator, rule, entry, params)
+        made: Tensor = entry.fresh(inputs, params)
+        return made
+
+    return kernel
+
+
+def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
+    """write(out, inputs, params, kernel) -> out: shared by in-place and out kernels. Everything
+    that can fail is checked before `out` changes. kernel: the kernel that stores short cuts, if
+    any.
+    """
+    name = loop or rule.loop
+
+    def write_into(
+        out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = (),
+        kernel: Kernel | None = None,
+    ) -> Tensor:  # fmt: skip
+        table = operator.table
+        entry = find_entry(table, rule, name, out, inputs)
+        if params:
+            check_params(operator, rule, entry, params)
+        check_overlap(operator.short_name, rule, out, inputs)
+        if entry.plan.outputs[0].action is RESIZE:
+            check_overlap(operator.short_name, rule, out, inputs, entry.geometry)
+            if entry.has_numbers:
+                _check_meeting(operator.short_name, entry.plan, inputs)
+            resize_output(operator.short_name, out, entry.geometry)
+        elif kernel is not None and entry.is_fresh and out._device is CPU:
+            short.learn_out(table, kernel, entry, inputs, out)
+        entry.write(out, inputs, params)
+        return out
+
+    return write_into
+
+
+def check_params(operator: Operator, rule: Rule, entry: Any, params: tuple[Any, ...]) -> None:
+    """Raise if a scalar parameter does not fit the operands' promoted dtype."""
+    for value in params:
+        number_range.check(operator.short_name, rule.param, value, entry.plan.common_dtype)
+
+
+def _check_meeting(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
+    """Raise a kernel's error for a number out of range before `out` is resized."""
+    common = plan.common_dtype
+    for arg, x in zip(plan.config.arg_names, inputs):
+        if type(x) in NUMBERS and common.category == INTEGER:
+            number_range.in_64_bits(op, arg, x)
+        elif type(x) is int and common.category != BOOL:
+            number_range.check(op, arg, x, float64)
+
+
+def check_overlap(
+    op: str, rule: Rule, out: Tensor, inputs: tuple[Any, ...], shape: Geometry | None = None
+) -> None:
+    """Raise if `out`, once it has geometry `shape`, shares part of its memory with an input."""
+    if not rule.config.check_mem_overlap:
+        return
+    for number, x in enumerate(inputs):
+        if x is not out and type(x) not in NUMBERS:
+            overlap.check(op, out, x, rule.config.input_name(number), shape)

@@ -1,0 +1,145 @@
+"""Fast paths of elementwise operators on devices: the end of `a + b` on a GPU.
+
+Repeated work is done once here: an operand's address is used for the plan's key and for the launch.
+Calls with anything but tensors and numbers on one device with memory go to the general forms of
+this folder. See Note [What a plan is found by] there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core import errors
+from ...core.arguments import ONE
+from ...dispatch.operator import Operator
+from ...tensor.make import allocate
+from ...tensor.tensor import Tensor
+from .. import pointwise
+from ..shortcuts import cuda as short_cuda
+from . import NUMBERS, Kernel, Rule
+
+
+def unary(operator: Operator, rule: Rule) -> Kernel:
+    """The functional form of a unary operator on every device but the CPU."""
+    loop = rule.loop
+    general = pointwise.functional(operator, rule)
+
+    def kernel(key_set: int, self: Tensor) -> Tensor:
+        shape, device = self._geometry, self._device
+        try:
+            x = self._storage._data.ptr + self._offset * shape.dtype.itemsize
+        except AttributeError:  # meta tensors have no memory
+            return errors.plainly(general, key_set, self)
+        key = (shape, device, x & 15)
+        table = operator.table
+        entry = table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(table, rule, loop, None, (self,), key)
+        elif entry.is_fresh:
+            short_cuda.learn(table, kernel, key, entry)
+        out = allocate(entry.geometry, device)
+        if shape.numel:
+            entry.launch(device.index, (out._storage._data.ptr, x))
+        return out
+
+    return kernel
+
+
+def binary(
+    operator: Operator, rule: Rule,
+    check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
+) -> Kernel:  # fmt: skip
+    """The functional form of a binary operator on every device but the CPU.
+
+    check_alpha: for operators with `alpha`: it as a Python number, or an error where it does not
+    fit.
+    """
+    loop = rule.loop
+    general = pointwise.functional(operator, rule)
+    # Operands may be the CPU's, where IncludeDispatchKeys brought the call here: its loops differ.
+    scaled = pointwise.functional(operator, rule, loop + "_alpha", n_params=1)
+
+    def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
+        params: tuple[Any, ...] = ()
+        if alpha is not ONE:
+            alpha = check_alpha(operator, self, other, alpha)
+            params = (alpha,)
+        kind = type(other)
+        try:
+            device, shape = self._device, self._geometry
+            a = self._storage._data.ptr + self._offset * shape.dtype.itemsize
+            if kind in NUMBERS:
+                b = other
+                key: tuple[Any, ...] = (shape, device, a & 15, kind)
+            elif other._device is device:
+                shape_b = other._geometry
+                b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
+                key = (shape, device, a & 15, shape_b, b & 15)
+            else:
+                raise AttributeError
+        except AttributeError:  # meta; a number first; a CPU scalar with a device's tensor
+            if alpha is ONE:
+                return errors.plainly(general, key_set, self, other)
+            return errors.plainly(scaled, key_set, self, other, alpha)
+        table = operator.table
+        entry = table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(table, rule, loop, None, (self, other), key)
+        elif entry.is_fresh:
+            short_cuda.learn(table, kernel, key, entry)
+        if params:
+            pointwise.check_params(operator, rule, entry, params)
+        out = allocate(entry.geometry, device)
+        if entry.geometry.numel:
+            entry.launch(device.index, (out._storage._data.ptr, a, b), params)
+        return out
+
+    return kernel
+
+
+def binary_inplace(
+    operator: Operator, rule: Rule,
+    check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
+) -> Kernel:  # fmt: skip
+    """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
+    loop = rule.loop
+    write = pointwise.write(operator, rule)
+    scaled = pointwise.write(operator, rule, loop + "_alpha")
+
+    def kernel(key_set: int, self: Tensor, other: Any, alpha: Any = ONE) -> Tensor:
+        params: tuple[Any, ...] = ()
+        if alpha is not ONE:
+            alpha = check_alpha(operator, self, other, alpha)
+            params = (alpha,)
+        kind = type(other)
+        try:
+            device, shape, storage = self._device, self._geometry, self._storage
+            a = storage._data.ptr + self._offset * shape.dtype.itemsize
+            if kind in NUMBERS:
+                b = other
+                key: tuple[Any, ...] = (shape, device, a & 15, kind)
+            elif other._device is device and not (
+                other._storage is storage or storage.is_shared or other._storage.is_shared
+            ):
+                shape_b = other._geometry
+                b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize
+                key = (shape, device, a & 15, shape_b, b & 15)
+            else:
+                raise AttributeError
+        except AttributeError:  # meta; a CPU scalar; memory that may overlap
+            into = write if alpha is ONE else scaled
+            return errors.plainly(into, self, (self, other), params)
+        table = operator.table
+        entry = table.plans.get(key)
+        if entry is None:
+            entry = pointwise.make_entry(table, rule, loop, self, (self, other), key)
+        elif entry.is_fresh:
+            short_cuda.learn_inplace(table, kernel, key, entry)
+        if params:
+            pointwise.check_params(operator, rule, entry, params)
+        if shape.numel:
+            entry.launch(device.index, (a, a, b), params)
+        return self
+
+    return kernel

@@ -1,0 +1,201 @@
+"""Kernels of elementwise operators with any inputs and scalars, derived from their schema.
+
+Tensor arguments are inputs, which may be Python numbers; the other arguments are params, which take
+no part in promotion. A family binds `functional(operator, rule)` with the rule of the loop, and the
+other forms in the same way; its loops are `computed` ones (kernels/cpu/pointwise.py) and its
+functors declare their parameters (kernels/cuda/include/computed.cuh). See native/ternary.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import is_, itemgetter
+from typing import Any
+
+from ..._generated.loops import LOOPS
+from ...core import errors, number_range
+from ...core.arguments import number_in
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.dtype_rules import RULES
+from ...dispatch.operator import Operator, Table
+from ...iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
+from ...tensor.tensor import Tensor
+from .. import pointwise
+from ..shortcuts import cpu as short
+from . import Kernel, Rule
+
+# prepare(operator, common dtype, {name: value}) -> the params as loops take them.
+Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]
+
+
+def rule(operator: Operator, family: str, loop: str) -> Rule:
+    """The Rule by the row's `dtypes:`; inputs promote if the word begins with `promoted`."""
+    word = LOOPS[family][loop]
+    promotes, to_float = word.startswith("promoted"), RULES[word].to_float
+    names = tuple(operator.schema.arguments[place].name for place in _places(operator)[0])
+    config = BINARY if promotes else UNARY
+    if to_float:
+        config = BINARY_FLOAT if promotes else UNARY_FLOAT
+    config = config.replace(arg_names=names)
+    return pointwise.rule(family, loop, config, config)
+
+
+def checked(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
+    """The params as Python numbers that fit the dtype computed in."""
+    return tuple([_checked(operator, common, name, x) for name, x in params.items()])
+
+
+def _checked(operator: Operator, common: dtype, name: str, value: Any) -> Any:
+    op = operator.short_name
+    if type(value) in pointwise.NUMBERS:
+        found = value
+    else:
+        found = number_in(value)
+        if found is None:
+            raise errors.wrong_type(op, name, "be a number", value)
+    number_range.check(op, name, found, common)
+    return found
+
+
+def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
+    taken = _Taker(operator, prepare)
+    inputs, params = taken.inputs, taken.params
+    made = compute(operator, rule, taken.prepared)
+
+    def kernel(key_set: int, *args: Any) -> Tensor:
+        found: Tensor = made(inputs(args), params(args), kernel, args)
+        return found
+
+    return kernel
+
+
+def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
+    """made(inputs, params) -> a new tensor; prepared(entry, params) converts params for loops. With
+    the called kernel and its arguments it stores a short cut."""
+
+    def made(
+        inputs: tuple[Any, ...], params: tuple[Any, ...] = (), kernel: Kernel | None = None,
+        args: tuple[Any, ...] = (),
+    ) -> Tensor:  # fmt: skip
+        table = operator.table
+        entry = pointwise.find_entry(table, rule, rule.loop, None, inputs)
+        beside = _beside(operator, entry, inputs, params, prepared)
+        if kernel is not None and entry.plan.device is CPU:
+            _learn(table, kernel, args, entry, inputs, beside, short.computed)
+        if entry.numpy_allocates:
+            found: Tensor = entry.made(inputs, beside)
+            return found
+        new: Tensor = entry.fresh(inputs, beside)
+        return new
+
+    return made
+
+
+def _learn(
+    table: Table, kernel: Kernel, args: tuple[Any, ...], entry: Any,
+    inputs: tuple[Any, ...], beside: tuple[Any, ...], make: Callable[..., Any],
+) -> None:  # fmt: skip
+    """Store a short cut if the params equal those of the last call."""
+    if entry.seen is not entry.last_beside:
+        entry.seen, entry.is_fresh = entry.last_beside, True
+    elif entry.is_fresh:
+        entry.is_fresh = False
+        short.learn_beside(table, kernel, args, make(entry, inputs, beside))
+
+
+def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
+    taken = _Taker(operator, prepare)
+    inputs, params = taken.inputs, taken.params
+    write = compute_into(operator, rule, taken.prepared)
+    at = next(n for n, a in enumerate(operator.schema.arguments) if a.is_write)
+
+    def kernel(key_set: int, *args: Any) -> Tensor:
+        learner = None if at else kernel  # short cuts write to the first argument
+        found: Tensor = write(args[at], inputs(args), params(args), learner, args)
+        return found
+
+    return kernel
+
+
+def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
+    taken = _Taker(operator, prepare)
+    inputs, params = taken.inputs, taken.params
+    write = compute_into(operator, rule, taken.prepared)
+    return lambda key_set, *args: write(args[-1], inputs(args), params(args))
+
+
+def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
+    """write(out, inputs, params) -> out, as `compute`."""
+    write = pointwise.write(operator, rule)
+
+    def checked_write(
+        out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...] = (),
+        kernel: Kernel | None = None, args: tuple[Any, ...] = (),
+    ) -> Tensor:  # fmt: skip
+        table = operator.table
+        entry = pointwise.find_entry(table, rule, rule.loop, out, inputs)
+        beside = _beside(operator, entry, inputs, params, prepared)
+        found = write(out, inputs, beside)
+        if kernel is not None and entry.plan.device is CPU:
+            _learn(table, kernel, args, entry, inputs, beside, short.computed_inplace)
+        return found
+
+    return checked_write
+
+
+_KEPT = pointwise.NUMBERS | {type(None), str}
+
+
+def _beside(
+    operator: Operator, entry: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], prepared: Any
+) -> tuple[Any, ...]:
+    """The params in the loops' form, all numbers checked. For the same objects as in the entry's
+    last call, the previous result is returned."""
+    if not params and not entry.has_numbers:
+        return ()
+    last: tuple[Any, ...]
+    beside: tuple[Any, ...]
+    last, beside = entry.last_beside
+    given = params
+    if entry.has_numbers:
+        given = (*params, *[x for x in inputs if type(x) in pointwise.NUMBERS])
+    if len(last) == len(given) and all(map(is_, last, given)):
+        return beside
+    beside = prepared(entry, params)
+    for name, x in zip(entry.plan.config.arg_names, inputs):
+        if type(x) in pointwise.NUMBERS:  # it must fit the promoted dtype
+            number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
+    if all([type(x) in _KEPT for x in given]):
+        entry.last_beside = (given, beside)
+    return beside
+
+
+class _Taker:
+    """Which arguments of a call are inputs, and which are params."""
+
+    __slots__ = ("operator", "prepare", "inputs", "params", "names")
+
+    def __init__(self, operator: Operator, prepare: Prepare) -> None:
+        self.operator, self.prepare = operator, prepare
+        places, named = _places(operator)
+        self.inputs, self.params = _picker(places), _picker(tuple([place for place, _ in named]))
+        self.names = tuple([name for _, name in named])
+
+    def prepared(self, entry: Any, params: tuple[Any, ...]) -> tuple[Any, ...]:
+        given = dict(zip(self.names, params))
+        return self.prepare(self.operator, entry.plan.common_dtype, given) if given else ()
+
+
+def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """A function that selects the arguments at these positions."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return (lambda args: (args[places[0]],)) if places else lambda args: ()
+
+
+def _places(operator: Operator) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+    """Places of the inputs, and places and names of the params; `out` is neither."""
+    listed = [x for x in enumerate(operator.schema.arguments) if x[1].name != "out"]
+    inputs = tuple([place for place, a in listed if a.type.has_tensor])
+    return inputs, tuple([(place, a.name) for place, a in listed if not a.type.has_tensor])

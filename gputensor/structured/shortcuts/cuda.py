@@ -1,0 +1,94 @@
+"""Short cuts of calls on CUDA. See Note [Short cuts] in dispatch.
+
+A short cut is bound to one entry and one device. It allocates memory, packs the parameters behind
+the addresses and launches (codegen/emit_short.py). Operands whose address is no multiple of 16
+bytes go the long way, where other kernels may serve them. As the runtime does at a launch, a short
+cut reads the current device, the current stream and the chosen CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..._generated import short_forms as forms
+from ...core.geometry import Geometry
+from ...dispatch import shortcuts
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import ShortCut
+from .cpu import is_kept
+
+CUDA_KEYS = TENSOR_KEYS["cuda"]
+_ALIGNED = 15  # bits of an address that are to be 0
+
+
+def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
+    """Leave the functional form's short cut for the operands that an entry was made of.
+
+    key: (geometry, device, low bits[, geometry, low bits]), or the type of a number for the last
+    two.
+    """
+    found = _short_key(entry, key)
+    if found is not None:
+        geometry, device, launch, sizes = entry.geometry, key[1], entry.launch, _sizes(key)
+        if len(key) == 3:
+            made = forms.cuda_unary(geometry, device, launch, sizes[0], _ALIGNED, ())
+        else:
+            make = forms.cuda_with_number if len(key) == 4 else forms.cuda_binary
+            made = make(geometry, device, launch, *sizes)
+        shortcuts.learn(table, kernel, found, made, key[1])
+
+
+def learn_reduction(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], geometry: Any,
+    launch: Any,
+) -> None:  # fmt: skip
+    """Leave a reduction's, for these dimensions and this dtype."""
+    x, *params = args
+    shape, device = x._geometry, x._device
+    if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):
+        size = shape.dtype.itemsize
+        found = forms.cuda_unary(geometry, device, launch, size, 0, tuple(params))
+        shortcuts.learn(table, kernel, shape, found, device)
+
+
+def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
+    """Leave the in-place form's."""
+    found = _short_key(entry, key)
+    if found is not None:
+        make = forms.cuda_inplace_number if len(key) == 4 else forms.cuda_inplace
+        made = make(key[1], entry.launch, *_sizes(key))
+        shortcuts.learn(table, kernel, found, made, key[1])
+
+
+def _sizes(key: Any) -> list[int]:
+    """Bytes of an element of each operand that is a tensor."""
+    return [
+        geometry.dtype.itemsize for geometry in (key[0], *key[3:4]) if type(geometry) is Geometry
+    ]
+
+
+def _short_key(entry: Any, key: Any) -> Any:
+    """The key that public functions look up; None if there is no short cut."""
+    entry.is_fresh = False
+    shape, device, low, *other = key
+    if device.type != "cuda" or low or other[1:] not in ([], [0]) or not entry.geometry.numel:
+        return None
+    return (shape, other[0]) if other else shape
+
+
+def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
+    """() -> uninitialised memory on a device. asks: check that the device is current, if none was
+    named."""
+    return forms.cuda_empty(geometry, place, asks)
+
+
+def empty_like(geometry: Any, place: Any) -> ShortCut:
+    """self -> uninitialised memory on its device."""
+    return forms.cuda_empty_like(geometry, place)
+
+
+def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
+    """self -> a copy of a geometry, by a launch that looks at the addresses itself."""
+    return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())

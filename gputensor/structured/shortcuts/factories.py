@@ -1,0 +1,101 @@
+"""Short cuts of factories and of copies on the CPU. See Note [Short cuts] in dispatch.
+
+They jump over the operators that a factory or a copy is composed of, and check what those would
+check: the thread's state, the default device, and the operand's keys. The forms are in
+_generated/short_forms.py; this module has the parts that depend on the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from ..._generated import short_forms as forms
+from ...core.device import CPU
+from ...core.geometry import Geometry
+from ...dispatch import defaults, shortcuts
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import ShortCut
+from ...dispatch.tls import PLAIN, state
+from ...tensor.make import CPU_KEYS, allocate
+from ...tensor.tensor import Tensor
+
+_now = state.get
+
+made_of_nothing, empty, like, copy_ = forms.made_of_nothing, forms.empty, forms.like, forms.copy_
+filled_with, counted = forms.filled, (forms.counted_1, forms.counted_2)
+
+
+def leave(
+    table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
+) -> None:
+    """Store a factory's short cuts, equal for omitted and for given defaults. A change of the
+    default dtype drops them; the default device is checked at each call.
+
+    front: the arguments before the dtype. unnamed: the dtype used if none is given, if not the
+    default.
+    """
+    is_unnamed = element is (unnamed or defaults.get_default_dtype())
+    for given in (element, None) if is_unnamed else (element,):
+        shortcuts.learn(table, kernel, (*front, given, CPU), make(False))
+        shortcuts.learn(table, kernel, (*front, given, None), make(True))
+
+
+def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
+    """A function that makes the array of a tensor like `made`, with one value in all elements."""
+    if not geometry.numel:
+        return None
+    sizes, element = geometry.sizes, geometry.dtype.np
+    one = made._get_array().ravel()[0]
+
+    def array() -> Any:
+        found = np.empty(sizes, element)
+        found.fill(one)
+        return found
+
+    return array
+
+
+def empty_like(geometry: Geometry) -> ShortCut:
+    """self -> an uninitialised tensor of a geometry. Autograd has nothing to say of it."""
+    if geometry.in_numpy:
+        return forms.empty_like(geometry)
+
+    def large(self: Any) -> Any:
+        if self._keys is not CPU_KEYS or _now() is not PLAIN:
+            return None
+        return allocate(geometry, CPU)
+
+    return large
+
+
+def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
+    """self -> a copy of a geometry; None where NumPy lays out copies of `self` in another way."""
+    shape = self._geometry
+    order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
+    # Not its own array: reading that would run pending work.
+    memory = np.empty(shape.extent * shape.dtype.itemsize, np.uint8)
+    source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
+    if source.copy(order).strides != geometry.stride_bytes:
+        return None
+    return forms.copied(geometry, order, _turns(self))
+
+
+def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:
+    """The geometry of a tensor's base, and the tensor's dimensions as a permutation of it; None for
+    other views."""
+    shape, base = self._geometry, self._autograd
+    if type(base) is not Tensor or base._geometry.ndim != shape.ndim:
+        return None, ()
+    of = base._geometry
+    if of.dtype is not shape.dtype:
+        return None, ()
+    left, dims = list(zip(of.sizes, of.strides)), list[int]()
+    for wanted in zip(shape.sizes, shape.strides):
+        found = next((d for d, there in enumerate(left) if there == wanted and d not in dims), None)
+        if found is None:
+            return None, ()
+        dims.append(found)
+    return of, tuple(dims)

@@ -1,0 +1,113 @@
+"""Short cuts of views of plain tensors. See Note [Short cuts] in dispatch.
+
+Each does in one frame the work of the kernel and of ADInplaceOrView for a tensor without history:
+it sets the view's base. A separate function records views of tensors with a history; for parts
+there is one for each offset. The forms are in _generated/short_forms.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..._generated.short_forms import VIEWS, part, recorded, stretch, view as _view, view_n
+from ...dispatch import shortcuts
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import LONG, Seen, ShortCut
+from ...tensor.tensor import Tensor
+
+__all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
+
+
+_PLACES = 1 << 8  # that parts of a layout are recorded at before all are forgotten
+
+
+def view(
+    table: Table, geometry: Any, keys: int, given: tuple[Any, ...], recorded_as: Any = None
+) -> ShortCut:
+    """A view that keeps the offset. given: its arguments after self. recorded_as: for a composite,
+    the table of the operator that autograd records, and its arguments after self."""
+    around = shortcuts.recording(*(recorded_as or (table, given))) or (_only_plain, None)
+    known = recorded(geometry, keys, around, 0)
+    sizes = next((x for x in given if type(x) is tuple), None)
+    if sizes is None:
+        return _view(geometry, keys, known)
+    if not 0 < len(sizes) <= len(VIEWS):
+        return view_n(geometry, keys, known)
+    return VIEWS[len(sizes) - 1](geometry, keys, known, sizes)
+
+
+def selected(table: Table, dim: int, part_of: tuple[Any, int, int], keys: int) -> Any:
+    """A view of one index. part_of: its geometry, the dimension's size and stride."""
+    geometry, size, stride = part_of
+    return part(geometry, size - 1, size, stride, keys, _recorder(table, keys, (dim,), ()))
+
+
+def sliced(table: Table, shape: Any, dim: int, given: int, step: int, keys: int) -> ShortCut:
+    """A slice of a dimension. given: the dimension as calls have it, also from the end."""
+    return stretch(shape, dim, step, keys, _recorder(table, keys, (given,), (step,)))
+
+
+def narrowed(geometry: Any, last: int, size: int, stride: int, keys: int) -> ShortCut:
+    """`select` of several indices; tensors with a history take the full dispatch."""
+    return part(geometry, last, size, stride, keys, _only_plain_part)
+
+
+def _recorder(table: Table, keys: int, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Any:
+    """A function (self, geometry, by, *given) that makes a part of a tensor with a history; `given`
+    determines its offset. The node keeps the arguments (*before, *given, *behind)."""
+    places: dict[Any, ShortCut] = {}
+
+    def record(self: Any, geometry: Any, by: int, *given: Any) -> Any:
+        found = places.get(given)
+        if found is None:
+            if len(places) >= _PLACES:
+                places.clear()
+            around = shortcuts.recording(table, (*before, *given, *behind)) or (_only_plain, None)
+            found = places[given] = recorded(geometry, keys, around, by)
+        return found(self)
+
+    return record
+
+
+def _only_plain_part(*given: Any) -> None:
+    return None
+
+
+def _only_plain(self: Any) -> Any:
+    return LONG
+
+
+def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any) -> None:
+    """Store the short cut of a view that keeps the offset, for a geometry that was seen before."""
+    keys = TENSOR_KEYS.get(self._device.type)
+    if keys is None or self._keys is not keys:
+        return
+    given = key[1:] if type(key) is tuple else ()
+    leave(table, kernel, key, seen, self, view(table, seen.value, keys, given))
+
+
+def leave(
+    table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
+) -> None:
+    """Store a short cut, one for each table: of the device where the layout first repeated."""
+    place = self._device
+    if self._keys is TENSOR_KEYS.get(place.type):
+        shortcuts.learn(table, kernel, key, found, place)
+        seen.short = table.short
+
+
+def learn_of(
+    table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any,
+    recorded_as: Any = None,
+) -> None:  # fmt: skip
+    """Store a short cut of a composite that made a view now and may make a copy another time."""
+    if type(made) is not Tensor:
+        return
+    is_view = made is not self and made._storage is self._storage
+    if is_view and made._offset == self._offset:
+        found = view(table, made._geometry, self._keys, (), recorded_as)
+        leave(table, kernel, key, seen, self, found)
+    else:
+        seen.short = table.short

@@ -1,0 +1,273 @@
+"""Memory in which workers hand batches to the main process without a copy.
+
+Note [How a batch travels]
+A worker puts each large storage of a batch into a segment: a file in memory without a name, of
+which nothing is left when the processes that hold it have ended, killed or not. `default_collate`
+makes its batches in segments at once; other storages are copied into one. The files' descriptors go
+through a socket of the worker's own, before the pickled batch goes through the queue. The main
+process takes them in that order, maps them and closes them, so that it can keep any number of
+batches. When it has dropped a batch it says so through the socket, and the worker writes a later
+batch into the same pages: new ones would cost more than the copy into them. A segment that a fork
+has made two processes see is not used again. Where there are no such files all of a batch is
+pickled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import pickle
+import socket
+import threading
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from io import BytesIO
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.geometry import contiguous_geometry
+from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.tls import keys_now
+from ...tensor.pickling import reduce_storage
+from ...tensor.storage import ExposedStorage, SharedStorage, Storage
+from ...tensor.tensor import Tensor
+
+# Smaller storages are pickled: a segment costs some 60 us.
+LEAST_BYTES = 1 << 18
+# The kernel takes at most 253 descriptors in one message.
+_MOST = 128
+# How many segments that nobody uses a worker keeps.
+_MOST_SPARE = 4
+
+is_available = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
+_forks = [0]  # of this process, and of those that it was forked from
+if is_available:
+    os.register_at_fork(before=lambda: _forks.__setitem__(0, _forks[0] + 1))
+
+
+class _Segment:
+    """A mapped segment. users: arrays over it here, and the main process where it was sent there.
+
+    told: of the main process, what tells the worker that it is not used any more.
+    """
+
+    __slots__ = ("descriptor", "address", "nbytes", "users", "forks", "told")
+
+    def __init__(self, descriptor: int, nbytes: int, told: Any = None) -> None:
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        address = _library().mmap(None, nbytes, protection, mmap.MAP_SHARED, descriptor, 0)
+        if address is None or address == ctypes.c_void_p(-1).value:
+            raise _failed(ctypes.get_errno())
+        self.descriptor, self.address, self.nbytes = descriptor, address, nbytes
+        self.users, self.forks, self.told = 0, _forks[0], told
+
+    def storage(self, nbytes: int) -> Storage:
+        """A storage over its first bytes; it is a user until its last array is gone."""
+        memory: Any = (ctypes.c_uint8 * nbytes).from_address(self.address)
+        self.users += 1
+        # Threads may read arrays until the process has ended.
+        weakref.finalize(memory, self.left).atexit = False
+        return Storage.over(np.frombuffer(memory, np.uint8), nbytes, CPU)
+
+    def left(self) -> None:
+        """One user less; after the last one it is spare, or goes back."""
+        self.users -= 1
+        if self.users:
+            return
+        is_own = self.forks == _forks[0]
+        if is_own and self.told is None:
+            _spare.append(self)
+            return
+        self.close()
+        if is_own and self.told is not None:
+            self.told()
+
+    def close(self) -> None:
+        _library().munmap(self.address, self.nbytes)
+        if self.told is None:
+            os.close(self.descriptor)
+
+
+# Of a worker: segments without users, those that were sent, and the segment of each storage in one.
+_spare: list[_Segment] = []
+_sent: dict[int, list[_Segment]] = {}  # as often as it was sent and has not come back
+_segments: weakref.WeakKeyDictionary[Storage, _Segment] = weakref.WeakKeyDictionary()
+_received = threading.local()  # `.storages`, of the batch that this thread unpickles
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The C library: Python's `mmap` would keep a descriptor open for each mapping."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [
+        ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64
+    ]  # fmt: skip
+    library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return library
+
+
+def _failed(code: int) -> OSError:
+    return OSError(code, os.strerror(code))
+
+
+def _allocate(nbytes: int) -> Storage:
+    """A storage in a segment. Raises: OSError where there is no memory for a new one."""
+    fit = [x for x in _spare if nbytes <= x.nbytes <= 2 * nbytes and x.forks == _forks[0]]
+    if fit:
+        segment = fit[0]
+        _spare.remove(segment)
+    else:
+        _close_spare(0)  # they are of other sizes
+        segment = _made(nbytes)
+    made = segment.storage(nbytes)
+    _segments[made] = segment
+    return made
+
+
+def _close_spare(kept: int) -> None:
+    while len(_spare) > kept:
+        _spare.pop(0).close()
+
+
+def _made(nbytes: int) -> _Segment:
+    descriptor = os.memfd_create("gputensor batch")
+    try:
+        # Reserved now: a page that is missing later would end the process by a signal.
+        os.posix_fallocate(descriptor, 0, nbytes)
+        return _Segment(descriptor, nbytes)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def empty(sizes: Sequence[int], element: dtype) -> Tensor | None:
+    """A dense tensor in a segment, to be filled and sent; None where it is too small for one."""
+    shape = contiguous_geometry(tuple(sizes), element)
+    nbytes = shape.numel * element.itemsize
+    if not is_available or nbytes < LEAST_BYTES:
+        return None
+    made: Tensor = Tensor._over(_allocate(nbytes), 0, shape, keys_now(TENSOR_KEYS["cpu"]))
+    return made
+
+
+def dumps(batch: Any, channel: Any) -> bytes:
+    """The pickled batch; its segments go through the channel, a connection over a socket.
+
+    channel: None to pickle all of it.
+    """
+    written = BytesIO()
+    pickler = ForkingPickler(written, pickle.HIGHEST_PROTOCOL)
+    sent: list[Storage] = []
+    if channel is not None:
+
+        def reduce(storage: Storage) -> tuple[Any, ...]:
+            # An empty storage, and one elsewhere, has nothing to map.
+            if storage.device is not CPU or storage._nbytes < LEAST_BYTES or len(sent) == _MOST:
+                return reduce_storage(storage)
+            if storage not in _segments:
+                copied = _allocate(storage._nbytes)
+                copied.data[:] = storage.data[: storage._nbytes]
+                storage = copied
+            sent.append(storage)
+            return _take, (len(sent) - 1,)
+
+        for kind in (Storage, SharedStorage, ExposedStorage):
+            pickler.dispatch_table[kind] = reduce
+    pickler.dump(batch)
+    if sent:
+        segments = [_segments[storage] for storage in sent]
+        for segment in segments:
+            segment.users += 1
+            _sent.setdefault(segment.descriptor, []).append(segment)
+        what = [(x._nbytes, segment.descriptor) for x, segment in zip(sent, segments)]
+        with _socket(channel) as through:
+            numbers = np.array(what, np.int64).tobytes()
+            socket.send_fds(through, [numbers], [segment.descriptor for segment in segments])
+        written.write(b"+")
+    return written.getvalue()
+
+
+def take_back(channel: Any) -> None:
+    """Hear which segments the main process has dropped."""
+    if channel is None or not _sent:
+        return
+    with _socket(channel) as through:
+        while True:
+            try:
+                told = through.recv(8 * _MOST, socket.MSG_DONTWAIT)
+            except OSError:  # nothing has come, or nobody is there any more
+                return
+            if not told:
+                return
+            for number in np.frombuffer(told, np.int64).tolist():
+                _sent[number].pop().left()
+                if not _sent[number]:
+                    del _sent[number]
+            _close_spare(_MOST_SPARE)
+
+
+def loads(pickled: bytes, channel: Any) -> Any:
+    """What `dumps` was given. channel: the other end; messages come in the order of `dumps`."""
+    storages: list[Storage] = []
+    if pickled[-1:] == b"+":  # a pickle ends with a full stop
+        with _socket(channel) as through:
+            numbers, descriptors, _, _ = socket.recv_fds(through, 16 * _MOST, _MOST)
+        try:
+            what = np.frombuffer(numbers, np.int64).reshape(-1, 2).tolist()
+            if len(what) != len(descriptors):  # there were none left
+                raise _failed(errno.EMFILE)
+            for descriptor, (nbytes, number) in zip(descriptors, what):
+                told = _Told(channel, number)
+                storages.append(_Segment(descriptor, nbytes, told).storage(nbytes))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+    _received.storages = storages
+    try:
+        return ForkingPickler.loads(pickled)
+    finally:
+        del _received.storages
+
+
+def _take(number: int) -> Storage:
+    storage: Storage = _received.storages[number]
+    return storage
+
+
+class _Told:
+    """Tells a worker that one of its segments is not used any more."""
+
+    __slots__ = ("_channel", "_number")
+
+    def __init__(self, channel: Any, number: int) -> None:
+        self._channel, self._number = channel, number
+
+    def __call__(self) -> None:
+        if self._channel.closed:
+            return
+        try:
+            with _socket(self._channel) as through:
+                through.send(self._number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
+        except OSError:  # the worker has ended, or has too much to read: it makes new ones
+            pass
+
+
+class _socket:
+    """The socket of a connection, which keeps its descriptor."""
+
+    def __init__(self, channel: Any) -> None:
+        self._socket = socket.socket(fileno=channel.fileno())
+
+    def __enter__(self) -> socket.socket:
+        return self._socket
+
+    def __exit__(self, *of_exception: object) -> None:
+        self._socket.detach()
