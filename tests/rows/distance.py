@@ -98,7 +98,6 @@ ROWS = [
         errors=(
             Fails(S(T(2, 3), T(2, 4)), errors.ShapeError, "'x2' must have points of 3 numbers"),
             Fails(S(T(2, 3), T(2, 3), p=-1.0), errors.ArgumentError, "'p' must not be negative"),
-            Fails(S(T(2, 3), T(2, 3), 2.0, "x"), errors.ArgumentError, "must be 0, 1 or 2"),
             Fails(S(T(2, 3), T(2, 3)), errors.DtypeError, "'x1' must be floating", int64),
         ),
     ),
