@@ -96,7 +96,7 @@ def _counts() -> Iterator[Row]:
     roots = [path for path in written if path.parent == paths.PACKAGE]
     yield Row("modules at the root", len(roots), 12)
     text = "\n".join(path.read_text(encoding="utf-8") for path in ours + tracked("codegen", ".py"))
-    yield Row("`type: ignore`", len(re.findall(r"#\s*type:\s*ignore", text)), 39)
+    yield Row("`type: ignore`", len(re.findall(r"#\s*type:\s*ignore", text)), 30)
     ruff = [sys.executable, "-m", "ruff", "check", "--select", "E501", "--output-format", "json"]
     long = json.loads(subprocess.run(ruff, cwd=ROOT, capture_output=True, text=True).stdout)
     yield Row("lines that ruff finds too long", len(long), 0)

@@ -423,7 +423,8 @@ def to_dtype(
 ) -> Tensor:  # fmt: skip
     table, key = operators.to_dtype.table, (self._geometry, dtype)
     made = _to(self, dtype, None, non_blocking, copy, memory_format)
-    if memory_format is None and key not in table.short and not (non_blocking or copy):
+    is_plain = non_blocking is False and copy is False and memory_format is None
+    if is_plain and key not in table.short:
         found = shortcuts.left(operators._to_copy.table, (*key, CPU))
         if found is not None:
             shortcuts.learn(table, to_dtype, key, found)
@@ -444,16 +445,19 @@ def _to_copy(
     table = operators._to_copy.table
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
     made = _copy_fresh(key_set | made._keys, made, self, non_blocking)
-    if memory_format is None and self._keys is CPU_KEYS and type(made) is Tensor:
-        _learn_cast(table, self, made, (layout, pin_memory, non_blocking) == (None, None, False))
+    if (
+        self._keys is CPU_KEYS and layout is None and pin_memory is None
+        and non_blocking is False and memory_format is None and type(made) is Tensor
+    ):  # fmt: skip
+        _learn_cast(table, self, made)
     return made
 
 
-def _learn_cast(table: Table, self: Tensor, made: Tensor, is_plain: bool) -> None:
+def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
     """Leave the short cut of a cast on the CPU whose result is row-major, as what it reads is."""
     shape, wanted = self._geometry, made._geometry
     known = seen(shape, (table.operator.name, wanted.dtype))
-    if not (is_plain and made._device is CPU and shortcuts.is_due(known, table)):
+    if made._device is not CPU or not shortcuts.is_due(known, table):
         return
     is_plain = not (shape.dtype.is_opaque or wanted.dtype.is_opaque)
     is_dense = shape.is_row_major and wanted.is_row_major

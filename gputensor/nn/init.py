@@ -61,7 +61,7 @@ def _fan(op: str, tensor: Tensor, mode: str) -> int:
 @declares()
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform in [a, b)."""
+    """Fill with uniform numbers in [a, b)."""
     return tensor.uniform_(a, b, generator=generator)
 
 
@@ -92,7 +92,7 @@ def trunc_normal_(
 @declares()
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """All elements the same."""
+    """Set all elements to one value."""
     return tensor.fill_(val)
 
 
@@ -109,7 +109,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 @declares()
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
-    """A matrix with ones in its diagonal."""
+    """Set a matrix to the identity."""
     if tensor.ndim != 2:
         raise errors.wrong_shape("eye_", "tensor", "be a matrix", tensor)
     tensor.zero_().diagonal().fill_(1)
@@ -118,14 +118,14 @@ def eye_(tensor: Tensor) -> Tensor:
 
 @declares()
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform, for as much variance forward as backward."""
+    """Glorot initialisation with uniform numbers."""
     bound = gain * math.sqrt(6.0 / sum(_fans("xavier_uniform_", tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 @declares()
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal, for as much variance forward as backward."""
+    """Glorot initialisation with normal numbers."""
     std = gain * math.sqrt(2.0 / sum(_fans("xavier_normal_", tensor)))
     return normal_(tensor, 0.0, std, generator)
 
@@ -135,7 +135,7 @@ def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Uniform, for variance that a nonlinearity keeps."""
+    """He initialisation with uniform numbers."""
     if 0 in tensor.shape:
         return tensor
     gain = calculate_gain(nonlinearity, a)
@@ -148,7 +148,7 @@ def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Normal, for variance that a nonlinearity keeps."""
+    """He initialisation with normal numbers."""
     if 0 in tensor.shape:
         return tensor
     gain = calculate_gain(nonlinearity, a)
@@ -159,7 +159,8 @@ def kaiming_normal_(
 @declares()
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Rows or columns that are orthogonal; further dimensions count as columns."""
+    """Fill with a matrix of orthogonal rows or columns; further dimensions are treated as
+    columns."""
     from .. import linalg
     from .._generated import functions
 
@@ -179,7 +180,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
 @declares()
 @no_grad()
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution's weight (3 to 5 dimensions) that keeps as many channels as fit, by group."""
+    """Fill a convolution's weight (3 to 5 dimensions) with the identity on channels, by group."""
     if not 3 <= tensor.ndim <= 5:
         raise errors.wrong_value("dirac_", "tensor", "have 3 to 5 dimensions", tensor)
     if type(groups) is not int or groups < 1 or tensor.shape[0] % groups:
@@ -196,7 +197,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 @declares()
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """A normal distribution in a matrix, with this fraction of each column zero."""
+    """Fill a matrix with normal numbers, with this fraction of each column zero."""
     from .._generated import functions
 
     if tensor.ndim != 2:

@@ -225,7 +225,10 @@ def Tensor_to(
             device = _device(device)
         if dtype is not None and device is None and other is None:
             if non_blocking is False and copy is False and memory_format is None:
-                short = op_to_dtype.table.short.get((self._geometry, dtype))
+                try:
+                    short = op_to_dtype.table.short.get((self._geometry, dtype))
+                except TypeError:
+                    short = None
                 if short is not None and (made := short(self)) is not None:
                     return made
             include, keep = _state.get()
@@ -267,7 +270,10 @@ def call_to_device(self, device, dtype, non_blocking=False, copy=False, memory_f
 
 def call_to_dtype(self, dtype, non_blocking=False, copy=False, memory_format=None):
     if non_blocking is False and copy is False and memory_format is None:
-        short = op_to_dtype.table.short.get((self._geometry, dtype))
+        try:
+            short = op_to_dtype.table.short.get((self._geometry, dtype))
+        except TypeError:
+            short = None
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()
@@ -296,7 +302,10 @@ def call__to_copy(
         and non_blocking is False
         and memory_format is None
     ):
-        short = op__to_copy.table.short.get((self._geometry, dtype, device))
+        try:
+            short = op__to_copy.table.short.get((self._geometry, dtype, device))
+        except TypeError:
+            short = None
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()

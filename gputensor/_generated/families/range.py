@@ -73,7 +73,10 @@ def arange(
             )
         if start is None and step is None:
             if type(end) in NUMBERS and layout is None and pin_memory is None:
-                short = op_arange.table.short.get((end, dtype, device))
+                try:
+                    short = op_arange.table.short.get((end, dtype, device))
+                except TypeError:
+                    short = None
                 if short is not None and (made := short(end)) is not None:
                     return made
             include, keep = _state.get()
@@ -86,7 +89,10 @@ def arange(
                 and layout is None
                 and pin_memory is None
             ):
-                short = op_arange_start.table.short.get((start, end, dtype, device))
+                try:
+                    short = op_arange_start.table.short.get((start, end, dtype, device))
+                except TypeError:
+                    short = None
                 if short is not None and (made := short(start, end)) is not None:
                     return made
             include, keep = _state.get()
@@ -104,7 +110,10 @@ def arange(
 
 def call_arange(end, dtype=None, layout=None, device=None, pin_memory=None):
     if type(end) in NUMBERS and layout is None and pin_memory is None:
-        short = op_arange.table.short.get((end, dtype, device))
+        try:
+            short = op_arange.table.short.get((end, dtype, device))
+        except TypeError:
+            short = None
         if short is not None and (made := short(end)) is not None:
             return made
     include, keep = _state.get()
@@ -118,7 +127,10 @@ def call_arange_start(start, end, dtype=None, layout=None, device=None, pin_memo
         and layout is None
         and pin_memory is None
     ):
-        short = op_arange_start.table.short.get((start, end, dtype, device))
+        try:
+            short = op_arange_start.table.short.get((start, end, dtype, device))
+        except TypeError:
+            short = None
         if short is not None and (made := short(start, end)) is not None:
             return made
     include, keep = _state.get()

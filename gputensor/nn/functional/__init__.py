@@ -67,7 +67,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Each element, and zero in place of the negative ones."""
+    """max(x, 0) of each element."""
     if not isinstance(input, Tensor):
         _tensors("relu", input=input)
     if inplace is not False and flag("relu", "inplace", inplace):
@@ -78,7 +78,8 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """exp of each element over their sum along dim. Raises: ArgumentTypeError without a dim."""
+    """exp of each element divided by the sum of exp along dim. Raises: ArgumentTypeError without a
+    dim."""
     _tensors("softmax", input=input)
     return calls.softmax_int(input, _given("softmax", dim), dtype)
 
@@ -131,25 +132,25 @@ def fold(
     input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
     stride: Ints = 1,
 ) -> Tensor:  # fmt: skip
-    """Columns added up where `unfold` takes them from: (N, C kh kw, L) to (N, C, H, W)."""
+    """Sums of columns at the positions that `unfold` reads: (N, C kh kw, L) to (N, C, H, W)."""
     _tensors("fold", input=input)
     return calls.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Channels spread over the plane: (*, C r r, H, W) to (*, C, H r, W r)."""
+    """Channels rearranged into the plane: (*, C r r, H, W) to (*, C, H r, W r)."""
     _tensors("pixel_shuffle", input=input)
     return calls.pixel_shuffle(input, upscale_factor)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The plane gathered into channels: (*, C, H r, W r) to (*, C r r, H, W)."""
+    """The plane rearranged into channels: (*, C, H r, W r) to (*, C r r, H, W)."""
     _tensors("pixel_unshuffle", input=input)
     return calls.pixel_unshuffle(input, downscale_factor)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels of groups taken in turn, one from each group."""
+    """Channels interleaved, one channel of each group in turn."""
     _tensors("channel_shuffle", input=input)
     return calls.channel_shuffle(input, groups)
 

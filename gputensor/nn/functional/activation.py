@@ -47,7 +47,7 @@ __all__ = [
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """Each element; alpha * (exp(x / alpha) - 1) where it is negative."""
+    """x; alpha * (exp(x / alpha) - 1) where x is negative."""
     _tensor("celu", input)
     if flag("celu", "inplace", inplace):
         return calls.celu_(input, alpha)
@@ -55,7 +55,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """Each element; alpha * (exp(x) - 1) where it is negative."""
+    """x; alpha * (exp(x) - 1) where x is negative."""
     _tensor("elu", input)
     if flag("elu", "inplace", inplace):
         return calls.elu_(input, alpha, 1, 1)
@@ -64,7 +64,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @declares()
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """Each element times the share of the normal distribution below it."""
+    """x times the normal distribution function of x."""
     _tensor("gelu", input)
     return calls.gelu(input, approximate)
 
@@ -102,7 +102,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """(x + 3) / 6 of each element, brought into [0, 1]."""
+    """(x + 3) / 6 of each element, clamped to [0, 1]."""
     _tensor("hardsigmoid", input)
     if flag("hardsigmoid", "inplace", inplace):
         return calls.hardsigmoid_(input)
@@ -120,7 +120,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """Each element, brought into [min_val, max_val]."""
+    """Each element clamped to [min_val, max_val]."""
     _tensor("hardtanh", input)
     if flag("hardtanh", "inplace", inplace):
         return calls.hardtanh_(input, min_val, max_val)
@@ -128,7 +128,7 @@ def hardtanh(
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """Each element; times negative_slope where it is negative."""
+    """Each element, multiplied by negative_slope where it is negative."""
     _tensor("leaky_relu", input)
     if flag("leaky_relu", "inplace", inplace):
         return calls.leaky_relu_(input, negative_slope)
@@ -150,13 +150,13 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """Each element; times the weight of its channel, dimension 1, where it is negative."""
+    """Each element, multiplied by the weight of its channel (dimension 1) where it is negative."""
     _tensor("prelu", input)
     return calls.prelu(input, weight)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """Each element, brought into [0, 6]."""
+    """Each element clamped to [0, 6]."""
     _tensor("relu6", input)
     if flag("relu6", "inplace", inplace):
         return calls.relu6_(input)
@@ -171,7 +171,7 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """Each element; times a slope between lower and upper where it is negative."""
+    """Each element, multiplied by a slope between lower and upper where it is negative."""
     _tensor("rrelu", input)
     if flag("rrelu", "inplace", inplace):
         made = calls.rrelu(calls.clone(input), lower, upper, training, None)
@@ -202,13 +202,13 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + exp(beta * x)) / beta of each element; x above the threshold."""
+    """log(1 + exp(beta * x)) / beta; x where beta * x is above the threshold."""
     _tensor("softplus", input)
     return calls.softplus(input, beta, threshold)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Each element brought nearer to zero by lambd, as far as zero."""
+    """Each element moved towards zero by lambd; zero where it is in [-lambd, lambd]."""
     _tensor("softshrink", input)
     return calls.softshrink(input, lambd)
 

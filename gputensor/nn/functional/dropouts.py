@@ -1,4 +1,4 @@
-"""Dropout of gt.nn.functional: elements or channels that training leaves out."""
+"""Dropout of elements or channels, of gt.nn.functional."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = [
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Each element zero with probability p, the others divided by 1 - p; input without training."""
+    """In training, zero each element with probability p and divide the others by 1 - p."""
     return _dropped("dropout", input, p, training, inplace)
 
 
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """dropout to SELU's limit in place of zero, so that mean and variance stay."""
+    """dropout to SELU's negative limit instead of zero, which keeps mean and variance."""
     return _dropped("alpha_dropout", input, p, training, inplace)
 
 

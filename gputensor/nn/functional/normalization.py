@@ -33,7 +33,7 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Each row of the last dimensions by the root of the mean of its squares, times weight."""
+    """Divide the last dimensions by their root mean square, then multiply by weight."""
     return calls.rms_norm(input, normalized_shape, weight, eps)
 
 

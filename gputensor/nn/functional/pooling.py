@@ -32,7 +32,7 @@ def max_pool1d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest element of each window, and where it is with return_indices."""
+    """The largest element of each window; with return_indices also its index."""
     found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
@@ -42,7 +42,7 @@ def max_pool1d_with_indices(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest element of each window, and where it is."""
+    """The largest element of each window, and its index."""
     return calls.max_pool1d_with_indices(
         input, kernel_size, _given(stride), padding, dilation, ceil_mode
     )
@@ -53,7 +53,7 @@ def max_pool2d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest element of each window, and where it is with return_indices.
+    """The largest element of each window; with return_indices also its index.
 
     >>> gt.nn.functional.max_pool2d(gt.arange(16.0).view(1, 4, 4), 2)
     tensor([[[ 5.,  7.],
@@ -68,7 +68,7 @@ def max_pool2d_with_indices(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest element of each window, and where in its image it is."""
+    """The largest element of each window, and its index in the plane."""
     return calls.max_pool2d_with_indices(
         input, kernel_size, _given(stride), padding, dilation, ceil_mode
     )
@@ -79,7 +79,7 @@ def max_pool3d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest element of each window, and where it is with return_indices."""
+    """The largest element of each window; with return_indices also its index."""
     found = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
@@ -89,7 +89,7 @@ def max_pool3d_with_indices(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest element of each window, and where in its volume it is."""
+    """The largest element of each window, and its index in the volume."""
     return calls.max_pool3d_with_indices(
         input, kernel_size, _given(stride), padding, dilation, ceil_mode
     )
@@ -209,7 +209,7 @@ def adaptive_max_pool3d_with_indices(
 
 
 def _numbers(op: str, arg: str, value: Any, count: int) -> list[Any]:
-    """One for each dimension."""
+    """A list with one number for each dimension."""
     found = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(found) != count:
         raise errors.wrong_value(op, arg, f"be a number or {count} of them", value)
@@ -248,7 +248,7 @@ def fractional_max_pool2d(
     output_ratio: Reals | None = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Maxima of windows at random places, as many as output_size or a ratio of the input's says."""
+    """Maxima over windows at random positions; output_size or output_ratio gives their number."""
     return _fractional(
         2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -260,7 +260,7 @@ def fractional_max_pool2d_with_indices(
     output_ratio: Reals | None = None, return_indices: bool = True,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Maxima of windows at random places, and where in the input they are."""
+    """Maxima over windows at random positions, and their indices in the input."""
     return _fractional(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
@@ -270,7 +270,7 @@ def fractional_max_pool3d(
     output_ratio: Reals | None = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Maxima of windows at random places, as many as output_size or a ratio of the input's says."""
+    """Maxima over windows at random positions; output_size or output_ratio gives their number."""
     return _fractional(
         3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -282,7 +282,7 @@ def fractional_max_pool3d_with_indices(
     output_ratio: Reals | None = None, return_indices: bool = True,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Maxima of windows at random places, and where in the input they are."""
+    """Maxima over windows at random positions, and their indices in the input."""
     return _fractional(3, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
@@ -294,7 +294,7 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, cei
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
         return found if p > 0 else -found
     mean = (avg_pool1d, avg_pool2d, avg_pool3d)[count - 1](input**p, kernel, stride, 0, ceil)
-    # no other number, but the gradient of a sum of 0 is 0
+    # changes no value, but makes the gradient of a zero sum 0
     mean = calls.sign(mean) * calls.relu(calls.abs(mean))
     made: Tensor = (mean * math.prod(kernel)) ** (1 / p)
     return made
@@ -302,37 +302,28 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, cei
 
 @declares()
 def lp_pool1d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Ints,
-    stride: Ints | None = None,
+    input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None,
     ceil_mode: bool = False,
-) -> Tensor:
-    """The root of the sum of powers norm_type over each window."""
+) -> Tensor:  # fmt: skip
+    """The norm_type-norm of each window."""
     return _lp(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @declares()
 def lp_pool2d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Ints,
-    stride: Ints | None = None,
+    input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None,
     ceil_mode: bool = False,
-) -> Tensor:
-    """The root of the sum of powers norm_type over each window."""
+) -> Tensor:  # fmt: skip
+    """The norm_type-norm of each window."""
     return _lp(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @declares()
 def lp_pool3d(
-    input: Tensor,
-    norm_type: float,
-    kernel_size: Ints,
-    stride: Ints | None = None,
+    input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None,
     ceil_mode: bool = False,
-) -> Tensor:
-    """The root of the sum of powers norm_type over each window."""
+) -> Tensor:  # fmt: skip
+    """The norm_type-norm of each window."""
     return _lp(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -367,7 +358,7 @@ def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
     padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
-    """Elements where indices of max_pool1d say, and zeros between."""
+    """Zeros with the elements of input at the indices that max_pool1d returned."""
     sizes, _, _ = _unpooled(1, input, kernel_size, stride, padding, output_size)
     made = calls.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*sizes, 1])
     return made.squeeze(-1)
@@ -378,7 +369,7 @@ def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
     padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
-    """Elements where indices of max_pool2d say, and zeros between.
+    """Zeros with the elements of input at the indices that max_pool2d returned.
 
     >>> x, at = gt.tensor([[[5.0]]]), gt.tensor([[[3]]])
     >>> gt.nn.functional.max_unpool2d(x, at, 2)
@@ -394,6 +385,6 @@ def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
     padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
-    """Elements where indices of max_pool3d say, and zeros between."""
+    """Zeros with the elements of input at the indices that max_pool3d returned."""
     sizes, steps, pads = _unpooled(3, input, kernel_size, stride, padding, output_size)
     return calls.max_unpool3d(input, indices, sizes, steps, pads)

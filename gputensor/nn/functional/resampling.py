@@ -1,4 +1,4 @@
-"""Images of other sizes and at other places, of gt.nn.functional."""
+"""Resampling of images, of gt.nn.functional."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def upsample(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None,
     mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """`interpolate`, which PyTorch prefers."""
+    """`interpolate` by its older name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
@@ -146,7 +146,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None
 ) -> Tensor:
-    """`interpolate` by bilinear interpolation, corners aligned."""
+    """`interpolate` by bilinear interpolation with aligned corners."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 

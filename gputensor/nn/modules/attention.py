@@ -213,7 +213,7 @@ class TransformerDecoderLayer(_Layer):
 
 
 class _Stack(Module):
-    """Copies of a layer one after the other, and a norm of the last one's result."""
+    """A stack of copies of a layer, and an optional final norm."""
 
     def _stack(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         for arg, value in (("layer", layer), ("norm", norm)):
@@ -231,7 +231,8 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """So many copies of a layer of an encoder. enable_nested_tensor, mask_check: change nothing."""
+    """A stack of `num_layers` copies of one encoder layer. enable_nested_tensor, mask_check:
+    ignored."""
 
     def __init__(
         self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
@@ -248,7 +249,7 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """So many copies of a layer of a decoder."""
+    """A stack of `num_layers` copies of one decoder layer."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Modules of modules: Sequential, lists and dicts of modules and of parameters."""
+"""Containers: Sequential, lists and dicts of modules and of parameters."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class ModuleDict(_Named):
 
 
 class ParameterList(Module):
-    """A list of parameters; tensors are made Parameters."""
+    """A list of parameters; tensors become Parameters."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()

@@ -74,11 +74,11 @@ class _Conv(Module):
             raise errors.must(name, "padding", "not be 'same' with a stride", self.stride)
 
     def _each(self, value: Any) -> tuple[int, ...]:
-        """A number of every dimension."""
+        """A tuple with one number for each dimension."""
         return tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.ndim
 
     def reset_parameters(self) -> None:
-        """Uniform within 1 / sqrt(inputs of an output)."""
+        """Fill with uniform numbers within 1 / sqrt(fan_in)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in = math.prod(self.weight.shape[1:])
@@ -95,7 +95,7 @@ class _Conv(Module):
         return made
 
     def _around(self) -> list[int]:
-        """Both sides of each dimension, the last one first, as `pad` takes them."""
+        """Padding of both sides of each dimension, the last one first, for `pad`."""
         found: list[int] = []
         for n in reversed(range(self.ndim)):
             if self.padding == "same":
@@ -116,19 +116,19 @@ class _Conv(Module):
 
 
 class Conv1d(_Conv):
-    """Correlation of (N, C, L) with a weight of each pair of channels."""
+    """Convolution of (N, C, L)."""
 
     ndim = 1
 
 
 class Conv2d(_Conv):
-    """Correlation of (N, C, H, W) with a weight of each pair of channels."""
+    """Convolution of (N, C, H, W)."""
 
     ndim = 2
 
 
 class Conv3d(_Conv):
-    """Correlation of (N, C, D, H, W) with a weight of each pair of channels."""
+    """Convolution of (N, C, D, H, W)."""
 
     ndim = 3
 
@@ -151,7 +151,7 @@ class _ConvTranspose(_Conv):
         self.output_padding: tuple[int, ...] = self._each(output_padding)
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
-        """output_size: of the result's last dimensions, where a stride leaves it open."""
+        """output_size: chooses among the possible sizes of the result's last dimensions."""
         convolve: Any = getattr(F, f"conv_transpose{self.ndim}d")
         left_open = self._open(input, output_size)
         rest = (self.stride, self.padding, left_open, self.groups, self.dilation)
@@ -176,19 +176,19 @@ class _ConvTranspose(_Conv):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """Transpose of Conv1d."""
+    """Transposed convolution of (N, C, L)."""
 
     ndim = 1
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """Transpose of Conv2d."""
+    """Transposed convolution of (N, C, H, W)."""
 
     ndim = 2
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """Transpose of Conv3d."""
+    """Transposed convolution of (N, C, D, H, W)."""
 
     ndim = 3
 

@@ -122,14 +122,14 @@ class ReLU6(Fixed, function="relu6"):
 
 
 class LeakyReLU(Fixed, function="leaky_relu"):
-    """x, and a part of it where it is negative."""
+    """x, multiplied by negative_slope where it is negative."""
 
     negative_slope: float = 0.01
     inplace: bool = False
 
 
 class ELU(Fixed, function="elu"):
-    """x, and alpha * (exp(x) - 1) where it is negative."""
+    """x; alpha * (exp(x) - 1) where x is negative."""
 
     alpha: float = 1.0
     inplace: bool = False
@@ -149,7 +149,7 @@ class CELU(Fixed, function="celu"):
 
 
 class GELU(Fixed, function="gelu"):
-    """x times the normal distribution's function of x."""
+    """x times the normal distribution function of x."""
 
     approximate: str = "none"
 
@@ -175,7 +175,7 @@ class Tanh(Fixed, function="tanh"):
 
 
 class Hardtanh(Fixed, function="hardtanh"):
-    """x within bounds."""
+    """x clamped to [min_val, max_val]."""
 
     min_val: float = -1.0
     max_val: float = 1.0
@@ -195,13 +195,13 @@ class Hardswish(Fixed, function="hardswish"):
 
 
 class Hardshrink(Fixed, function="hardshrink"):
-    """x, and 0 within -lambd and lambd."""
+    """x; 0 where x is in [-lambd, lambd]."""
 
     lambd: float = 0.5
 
 
 class Softshrink(Fixed, function="softshrink"):
-    """x nearer to 0 by lambd."""
+    """x moved towards 0 by lambd; 0 where x is in [-lambd, lambd]."""
 
     lambd: float = 0.5
 
@@ -226,7 +226,7 @@ class LogSigmoid(Fixed, function="logsigmoid"):
 
 
 class Threshold(Fixed, function="threshold"):
-    """x, and `value` up to a threshold."""
+    """x; `value` where x is not above the threshold."""
 
     threshold: float
     value: float
@@ -234,13 +234,13 @@ class Threshold(Fixed, function="threshold"):
 
 
 class GLU(Fixed, function="glu"):
-    """One half times the sigmoid of the other."""
+    """The first half along dim times the sigmoid of the second."""
 
     dim: int = -1
 
 
 class Softmax(Fixed, function="softmax"):
-    """exp over its sum along dim."""
+    """exp(x) divided by its sum along dim."""
 
     dim: int | None = None
 
@@ -258,7 +258,7 @@ class LogSoftmax(Fixed, function="log_softmax"):
 
 
 class RReLU(Fixed, function="rrelu"):
-    """x, and a part of it where it is negative: in training one drawn between lower and upper."""
+    """x, multiplied where negative by a slope, in training drawn between lower and upper."""
 
     lower: float = 1 / 8
     upper: float = 1 / 3
@@ -281,14 +281,14 @@ class Softmax2d(Module):
 
 
 class CosineSimilarity(Fixed, function="cosine_similarity"):
-    """Cosine of the angle along dim."""
+    """Cosine of the angle between two inputs along dim."""
 
     dim: int = 1
     eps: float = 1e-8
 
 
 class PairwiseDistance(Fixed, function="pairwise_distance"):
-    """Norm of the difference along the last dimension."""
+    """p-norm of the difference along the last dimension."""
 
     p: float = 2.0
     eps: float = 1e-6
@@ -305,7 +305,7 @@ class LocalResponseNorm(Fixed, function="local_response_norm"):
 
 
 class Flatten(Module):
-    """Dimensions from start_dim to end_dim as one."""
+    """Merge the dimensions from start_dim to end_dim."""
 
     start_dim: int
     end_dim: int
@@ -323,7 +323,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """One dimension as several."""
+    """Split one dimension into several."""
 
     dim: int
     unflattened_size: Sequence[int]
@@ -358,23 +358,23 @@ class _Dropout(Fixed):
 
 
 class Dropout(_Dropout, function="dropout"):
-    """Each element is zeroed with probability p, the others grow."""
+    """Zero each element with probability p and divide the others by 1 - p."""
 
 
 class Dropout1d(_Dropout, function="dropout1d"):
-    """Whole channels of (N, C, L) are zeroed."""
+    """Dropout of whole channels of (N, C, L)."""
 
 
 class Dropout2d(_Dropout, function="dropout2d"):
-    """Whole channels of (N, C, H, W) are zeroed."""
+    """Dropout of whole channels of (N, C, H, W)."""
 
 
 class Dropout3d(_Dropout, function="dropout3d"):
-    """Whole channels of (N, C, D, H, W) are zeroed."""
+    """Dropout of whole channels of (N, C, D, H, W)."""
 
 
 class AlphaDropout(_Dropout, function="alpha_dropout"):
-    """Dropout that keeps mean and variance of SELU."""
+    """Dropout that keeps the mean and variance of SELU activations."""
 
 
 class FeatureAlphaDropout(_Dropout, function="feature_alpha_dropout"):

@@ -1,4 +1,4 @@
-"""Linear, Bilinear, Embedding and their like: products with a weight."""
+"""Linear, Bilinear, Embedding, EmbeddingBag and PReLU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform within 1 / sqrt(in_features)."""
+        """Fill with uniform numbers within 1 / sqrt(in_features)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features else 0
@@ -140,7 +140,7 @@ class Embedding(Module):
         max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:  # fmt: skip
-        """An Embedding over a table that is there."""
+        """An Embedding of an existing table."""
         rows, columns = embeddings.shape
         return cls(
             rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
@@ -184,7 +184,7 @@ class EmbeddingBag(Embedding):
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
         sparse: bool = False, include_last_offset: bool = False, padding_idx: int | None = None,
     ) -> EmbeddingBag:  # fmt: skip
-        """An EmbeddingBag over a table that is there."""
+        """An EmbeddingBag of an existing table."""
         rows, columns = embeddings.shape
         made = cls(
             rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
@@ -208,7 +208,7 @@ class EmbeddingBag(Embedding):
 
 
 class PReLU(Module):
-    """x, and learnt parts of it where it is negative; weight (num_parameters)."""
+    """x, multiplied by a learned weight where it is negative; weight (num_parameters)."""
 
     num_parameters: int
     init: float

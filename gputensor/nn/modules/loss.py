@@ -315,14 +315,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
-        """Draw all weights again."""
+        """Initialise all weights again."""
         self.head.reset_parameters()
         for inner, outer in self.tail:
             inner.reset_parameters()
             outer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> AdaptiveLogSoftmax:
-        """input_: (N, in_features). target_: (N), classes; both without N too."""
+        """input_: (N, in_features) or (in_features). target_: classes, (N) or ()."""
         op, ndim = type(self).__name__, target_.ndim
         if ndim > 1 or input_.ndim != ndim + 1 or ndim and len(input_) != len(target_):
             rule = "be (N) for an input (N, in_features), or 0-d for one without N"
@@ -346,7 +346,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return AdaptiveLogSoftmax(output, (-output).mean())
 
     def _check(self, target: Tensor) -> None:
-        """It waits for the values, as PyTorch does."""
+        """Check the targets. Waits for their values, as PyTorch does."""
         outside = target[(target < 0) | (target >= self.n_classes)]
         if outside.numel():
             rule, got = f"hold classes in [0, {self.n_classes - 1}]", str(outside[0].item())

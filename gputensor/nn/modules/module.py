@@ -158,7 +158,7 @@ class Module:
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Keep a tensor that is no parameter: `to()` moves it, `state_dict()` has it."""
+        """Register a tensor that is no parameter: `to()` moves it, `state_dict()` contains it."""
         if tensor is not None and not isinstance(tensor, Tensor):
             raise errors.wrong_type("register_buffer", "tensor", "be a Tensor or None", tensor)
         self._claim("register_buffer", name, "_buffers")
@@ -180,7 +180,7 @@ class Module:
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it, each once, with their names from here."""
+        """This module and all submodules, each once, with their names relative to it."""
         seen = set() if memo is None else memo
         if remove_duplicate and self in seen:
             return
@@ -233,7 +233,7 @@ class Module:
         return (value for _, value in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
-        """The module at a path like `layers.0`. Raises: AttributeError where there is none."""
+        """The module at a path such as `layers.0`. Raises: AttributeError if there is none."""
         module: Module = self
         for name in target.split(".") if target else []:
             module = getattr(module, name)
@@ -242,12 +242,12 @@ class Module:
         return module
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a path. Raises: AttributeError where there is none."""
+        """The parameter at a path. Raises: AttributeError if there is none."""
         found: Parameter = self._get(target, "_parameters")
         return found
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a path. Raises: AttributeError where there is none."""
+        """The buffer at a path. Raises: AttributeError if there is none."""
         found: Tensor = self._get(target, "_buffers")
         return found
 
@@ -261,7 +261,7 @@ class Module:
     # --- what is done to all of it --------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` with every module below, then with this one."""
+        """Call `fn` with every submodule, then with this module."""
         for module in self.children():
             module.apply(fn)
         fn(self)
@@ -349,7 +349,7 @@ class Module:
         return self._cast("bfloat16")
 
     def train(self, mode: bool = True) -> Self:
-        """Say to all modules that they are trained: Dropout drops, norms look at the batch."""
+        """Set training mode on all modules: Dropout drops, norms use the batch's statistics."""
         if not isinstance(mode, bool):
             raise errors.wrong_type("train", "mode", "be a bool", mode)
         for module in self.modules():
@@ -365,7 +365,7 @@ class Module:
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or set them to zeros."""
+        """Set the gradients of all parameters to None, or to zeros."""
         for param in self.parameters():
             if param.grad is not None:
                 if set_to_none:
@@ -416,7 +416,7 @@ class Module:
         return found
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
-        """Its own entries of a state."""
+        """A module's own entries of a state."""
         for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
             if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value

@@ -1,4 +1,4 @@
-"""Norms over a batch, over channels, over the last dimensions."""
+"""Normalization over the batch, over groups of channels, over the last dimensions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Affine(Module):
         self.register_parameter("bias", Parameter(empty(sizes, **made)) if with_bias else None)
 
     def reset_parameters(self) -> None:
-        """Ones and zeros."""
+        """Set weight to ones and bias to zeros."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -167,7 +167,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class GroupNorm(_Affine):
-    """Over groups of channels of each element of the batch."""
+    """Group normalization: over groups of channels of each sample."""
 
     num_groups: int
     num_channels: int
@@ -196,7 +196,7 @@ class GroupNorm(_Affine):
 
 
 class LayerNorm(_Affine):
-    """Over the last dimensions, of the sizes `normalized_shape`."""
+    """Layer normalization over the last dimensions, of sizes `normalized_shape`."""
 
     eps: float
     elementwise_affine: bool
@@ -222,7 +222,7 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """x over the root of its mean square in the last dimensions, times weight."""
+    """x divided by its root mean square over the last dimensions, times weight."""
 
     eps: float | None
     elementwise_affine: bool

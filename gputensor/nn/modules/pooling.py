@@ -1,4 +1,4 @@
-"""Modules of pooling and unpooling: functions of gt.nn.functional with their options fixed."""
+"""Pooling and unpooling modules: functions of gt.nn.functional with fixed options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .functional import Fixed
 
 
 def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
-    """One for each dimension."""
+    """A tuple with one number for each dimension."""
     found = tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
     if len(found) != count:
         raise errors.wrong_value(op, arg, f"be a number or {count} of them", value)
@@ -38,15 +38,15 @@ class _MaxPool(_Windows, shown=("kernel_size", "stride", "padding", "dilation", 
 
 
 class MaxPool1d(_MaxPool, function="max_pool1d"):
-    """The largest of each window, 1d."""
+    """Maxima over windows of 1 dimension."""
 
 
 class MaxPool2d(_MaxPool, function="max_pool2d"):
-    """The largest of each window, 2d."""
+    """Maxima over windows of 2 dimensions."""
 
 
 class MaxPool3d(_MaxPool, function="max_pool3d"):
-    """The largest of each window, 3d."""
+    """Maxima over windows of 3 dimensions."""
 
 
 class _AvgPool(_Windows, shown=("kernel_size", "stride", "padding")):
@@ -56,7 +56,7 @@ class _AvgPool(_Windows, shown=("kernel_size", "stride", "padding")):
 
 
 class AvgPool1d(_AvgPool, function="avg_pool1d"):
-    """The mean of each window, 1d. Its numbers are kept as tuples."""
+    """Means over windows of 1 dimension. Its numbers are stored as tuples."""
 
     def _complete(self) -> None:
         super()._complete()
@@ -65,13 +65,13 @@ class AvgPool1d(_AvgPool, function="avg_pool1d"):
 
 
 class AvgPool2d(_AvgPool, function="avg_pool2d"):
-    """The mean of each window, 2d."""
+    """Means over windows of 2 dimensions."""
 
     divisor_override: int | None = None
 
 
 class AvgPool3d(_AvgPool, function="avg_pool3d"):
-    """The mean of each window, 3d."""
+    """Means over windows of 3 dimensions."""
 
     divisor_override: int | None = None
 
@@ -184,11 +184,11 @@ class _FractionalMaxPool(Fixed, shown=()):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool, function="fractional_max_pool2d"):
-    """Maxima of windows at random places."""
+    """Maxima over windows at random positions."""
 
 
 class FractionalMaxPool3d(_FractionalMaxPool, function="fractional_max_pool3d"):
-    """Maxima of windows at random places."""
+    """Maxima over windows at random positions."""
 
 
 __all__ = [

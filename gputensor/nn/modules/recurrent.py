@@ -58,7 +58,7 @@ class _Kind(Module):
         self.register_parameter(name, Parameter(empty(sizes, device=device, dtype=dtype)))
 
     def reset_parameters(self) -> None:
-        """Uniform within 1 / sqrt(hidden_size)."""
+        """Fill with uniform numbers within 1 / sqrt(hidden_size)."""
         bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -296,7 +296,7 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(_Kind):
-    """One step: weight_ih, weight_hh, bias_ih, bias_hh as a layer has them."""
+    """A single step, with weight_ih, weight_hh, bias_ih and bias_hh as in a layer."""
 
     input_size: int
     hidden_size: int

@@ -1,4 +1,4 @@
-"""Modules that move elements of images: other sizes, padding, windows as columns, shuffles."""
+"""Modules for images: resampling, padding, windows as columns, shuffles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Plain(Fixed):
 
 
 class Upsample(Fixed, function="interpolate"):
-    """Another size, by the mode of `gt.nn.functional.interpolate`."""
+    """Resample to another size by `gt.nn.functional.interpolate`."""
 
     size: Ints | None = None
     scale_factor: Reals | None = None
@@ -52,7 +52,7 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """`Upsample` by bilinear interpolation, corners aligned."""
+    """`Upsample` by bilinear interpolation with aligned corners."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
@@ -62,19 +62,19 @@ class UpsamplingBilinear2d(Upsample):
 
 
 class PixelShuffle(_Plain, function="pixel_shuffle"):
-    """Channels to a finer grid."""
+    """Rearrange channels into a finer plane."""
 
     upscale_factor: int
 
 
 class PixelUnshuffle(_Plain, function="pixel_unshuffle"):
-    """A finer grid to channels."""
+    """Rearrange the plane into channels."""
 
     downscale_factor: int
 
 
 class ChannelShuffle(_Plain, function="channel_shuffle"):
-    """Channels of groups in turn."""
+    """Interleave the channels of groups."""
 
     groups: int
 
@@ -89,7 +89,7 @@ class Unfold(_Plain, function="unfold"):
 
 
 class Fold(_Plain, function="fold"):
-    """Columns added up as windows."""
+    """Sums of columns at the positions of windows."""
 
     output_size: Ints
     kernel_size: Ints
@@ -102,7 +102,8 @@ class Fold(_Plain, function="fold"):
 
 
 class _Pad(Fixed, function="pad"):
-    """padding: how many before and after, the last dimension first; one number for all."""
+    """padding: numbers of elements before and after, the last dimension first; or one number for
+    all."""
 
     padding: Ints
     mode: ClassVar[str]
@@ -134,15 +135,15 @@ class _ConstantPad(_Pad, shown=("padding", "value")):
 
 
 class ConstantPad1d(_ConstantPad):
-    """A value around."""
+    """Pad the last dimension with a value."""
 
 
 class ConstantPad2d(_ConstantPad):
-    """A value around."""
+    """Pad the last 2 dimensions with a value."""
 
 
 class ConstantPad3d(_ConstantPad):
-    """A value around."""
+    """Pad the last 3 dimensions with a value."""
 
 
 class _ZeroPad(_Pad):
@@ -163,51 +164,51 @@ class _CircularPad(_Pad):
 
 
 class ZeroPad1d(_ZeroPad):
-    """Zeros around."""
+    """Pad the last dimension with zeros."""
 
 
 class ZeroPad2d(_ZeroPad):
-    """Zeros around."""
+    """Pad the last 2 dimensions with zeros."""
 
 
 class ZeroPad3d(_ZeroPad):
-    """Zeros around."""
+    """Pad the last 3 dimensions with zeros."""
 
 
 class ReflectionPad1d(_ReflectionPad):
-    """Elements around, mirrored at the ends."""
+    """Pad the last dimension by reflection at the ends."""
 
 
 class ReflectionPad2d(_ReflectionPad):
-    """Elements around, mirrored at the ends."""
+    """Pad the last 2 dimensions by reflection at the ends."""
 
 
 class ReflectionPad3d(_ReflectionPad):
-    """Elements around, mirrored at the ends."""
+    """Pad the last 3 dimensions by reflection at the ends."""
 
 
 class ReplicationPad1d(_ReplicationPad):
-    """The outermost elements around."""
+    """Pad the last dimension with the outermost elements."""
 
 
 class ReplicationPad2d(_ReplicationPad):
-    """The outermost elements around."""
+    """Pad the last 2 dimensions with the outermost elements."""
 
 
 class ReplicationPad3d(_ReplicationPad):
-    """The outermost elements around."""
+    """Pad the last 3 dimensions with the outermost elements."""
 
 
 class CircularPad1d(_CircularPad):
-    """Elements of the other end around."""
+    """Pad the last dimension with the elements of the opposite end."""
 
 
 class CircularPad2d(_CircularPad):
-    """Elements of the other end around."""
+    """Pad the last 2 dimensions with the elements of the opposite end."""
 
 
 class CircularPad3d(_CircularPad):
-    """Elements of the other end around."""
+    """Pad the last 3 dimensions with the elements of the opposite end."""
 
 
 __all__ = [

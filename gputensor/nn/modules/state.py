@@ -1,4 +1,4 @@
-"""Loading the state of a module: which names must be there, and how values reach their tensors."""
+"""Loading of a module's state: checks of names, and copies of values."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def clip_grad_norm_(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor
 ) -> None:
-    """Scale all gradients, in place, by max_norm / total_norm where that is less than 1."""
+    """Scale all gradients in place by max_norm / total_norm if that is less than 1."""
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for grad in _gradients(parameters):
         grad.mul_(factor.to(device=grad.device, dtype=grad.dtype))
@@ -76,7 +76,7 @@ def clip_grads_with_norm_(
 @declares()
 @no_grad()
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Bring every element of every gradient within -clip_value and clip_value, in place."""
+    """Clamp every gradient element to [-clip_value, clip_value] in place."""
     for grad in _gradients(parameters):
         grad.clamp_(-float(clip_value), float(clip_value))
 

@@ -66,7 +66,7 @@ class SpectralNorm(_Norm):
 
 
 def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
-    """Raise unless it is a module, whose parameter of that name has the dimension."""
+    """Raise unless it is a module with a parameter of that name that has the dimension."""
     check_module(op, "module", module)
     weight = module._parameters.get(name)
     if dim is not None and weight is not None and not -weight.ndim <= dim < weight.ndim:
@@ -82,7 +82,7 @@ def _hook(module: Module, name: str, kind: type[_Norm]) -> int | None:
 
 
 def _add(op: str, module: Module, hook: _Norm) -> Any:
-    """Register the hook; return the parameter that it takes the place of."""
+    """Register the hook; return the parameter that it replaces."""
     weight = module._parameters.get(hook.name)
     if weight is None or _hook(module, hook.name, type(hook)) is not None:
         rule = f"be a parameter of {type(module).__name__} without this hook"
@@ -94,7 +94,7 @@ def _add(op: str, module: Module, hook: _Norm) -> Any:
 
 @declares(module="Callable", name="str", dim="int?")
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Learn a parameter as its magnitude for each index of `dim`, and its direction."""
+    """Replace a parameter by a magnitude for each index of `dim` and a direction."""
     _check("weight_norm", module, name, dim)
     hook = WeightNorm(name, dim)
     weight = _add("weight_norm", module, hook)
@@ -148,11 +148,11 @@ def _remove(op: str, module: Any, name: str, kind: type[_Norm], parts: tuple[str
 
 @declares(module="Callable", name="str")
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Make a parameter of weight_norm a plain one."""
+    """Undo weight_norm: make the parameter a plain one."""
     return _remove("remove_weight_norm", module, name, WeightNorm, ("g", "v"))
 
 
 @declares(module="Callable", name="str")
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Make a parameter of spectral_norm a plain one."""
+    """Undo spectral_norm: make the parameter a plain one."""
     return _remove("remove_spectral_norm", module, name, SpectralNorm, ("orig", "u", "v"))

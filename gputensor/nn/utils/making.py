@@ -48,11 +48,11 @@ def _convert(module: Any, memory_format: Any, ndim: int) -> Any:
 
 @declares(module="Callable", memory_format="MemoryFormat")
 def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Lay the weights of all Conv2d and ConvTranspose2d out in a memory format."""
+    """Convert the weights of all Conv2d and ConvTranspose2d to a memory format."""
     return _convert(module, memory_format, 2)
 
 
 @declares(module="Callable", memory_format="MemoryFormat")
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Lay the weights of all Conv3d and ConvTranspose3d out in a memory format."""
+    """Convert the weights of all Conv3d and ConvTranspose3d to a memory format."""
     return _convert(module, memory_format, 3)

@@ -22,7 +22,7 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 
 def norm_except(v: Tensor, dim: int) -> Tensor:
-    """The 2-norm over all dimensions but one, which are kept; over all of them for -1."""
+    """The 2-norm over all dimensions except one, with kept dimensions; over all for -1."""
     if dim == -1:
         whole: Tensor = v.norm()
         return whole
@@ -61,7 +61,7 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
 
 
 def iterate_power(matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float) -> None:
-    """Bring u and v, in place, nearer to the first singular vectors."""
+    """Update u and v in place by a step of power iteration."""
     with no_grad():
         for _ in range(count):
             u.copy_(F.normalize(mv(matrix, v), dim=0, eps=eps))
@@ -74,7 +74,7 @@ def output_dim(module: Module, dim: int | None) -> int:
 
 
 class _SpectralNorm(Module):
-    """weight / its largest singular value, which power iterations in training follow."""
+    """weight / its largest singular value, tracked by power iterations in training."""
 
     def __init__(
         self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
@@ -138,7 +138,7 @@ def _made_orthogonal(a: Tensor) -> Tensor:
 
 
 class _Orthogonal(Module):
-    """An orthogonal (unitary) matrix by a map from all matrices; base @ it with a `base`."""
+    """An orthogonal (unitary) matrix as a function of any matrix, multiplied by `base` if given."""
 
     base: Tensor | None
 

@@ -49,7 +49,7 @@ def _register(module: Module, name: str, tensor: Tensor) -> None:
 
 
 def _check(what: str, made: Any, like: Tensor) -> None:
-    """Raise unless `made` has the dtype and shape that the tensor had before."""
+    """Raise unless `made` has the tensor's former dtype and shape."""
     if not isinstance(made, Tensor):
         raise errors.wrong_type("register_parametrization", what, "give a Tensor", made)
     if made.dtype != like.dtype or made.shape != like.shape:

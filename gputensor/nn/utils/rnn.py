@@ -77,7 +77,7 @@ class PackedSequence(_Packed):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes `permutation`, int64; None of None."""
+    """The inverse of `permutation`, int64; None for None."""
     made: Tensor | None = None if permutation is None else permutation.argsort()
     return made
 
