@@ -9,7 +9,7 @@ import numpy as np
 
 from .._generated import calls
 from ..core import errors
-from ..core.arguments import flag
+from ..core.arguments import element_type, flag
 from ..core.device import CPU
 from ..core.dtype import dtype as _dtype
 from ..dispatch.refusal import declares
@@ -87,7 +87,9 @@ class TorchNames(TensorBase):
     def to_dense(self, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
         """The tensor itself, which is dense, or a copy of another dtype."""
         tensor: Any = self
-        return tensor if dtype is None else calls.to_dtype(tensor, dtype, False, False, None)
+        if dtype is None:
+            return tensor
+        return calls.to_dtype(tensor, element_type("to_dense", dtype), False, False, None)
 
     def is_distributed(self) -> bool:
         """False: no tensor is spread over processes."""
