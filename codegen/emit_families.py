@@ -20,6 +20,7 @@ FAMILY_DOC = (
 )
 
 FAMILY_IMPORTS = """from ...core import errors as _errors
+from ...core.arguments import DTYPES as _DTYPES
 from ...core.arguments import NUMBERS
 from ...core.arguments import ONE as _ONE
 from ...core.arguments import axis as _axis
@@ -171,7 +172,7 @@ def _lacked(methods: set[str]) -> list[str]:
     theirs = [line.partition(": ") for line in lines]
     of_tensors = [names for kind, _, names in theirs if kind in ("torch.Tensor", "numpy.ndarray")]
     ours = set(methods)
-    for source in ("base", "differentiable", "tensor"):
+    for source in ("base", "differentiable", "tensor", "torch_names"):
         text = (paths.PACKAGE / "tensor" / f"{source}.py").read_text(encoding="utf-8")
         for kind in ast.parse(text).body:
             ours |= {*_defined(kind.body)} if isinstance(kind, ast.ClassDef) else set()

@@ -109,13 +109,14 @@ def public(model: Model, name: str, variant: str) -> list[str]:
     it = gathered(model, name, variant)
     parameters = signature(it)
     body = docstring.lines(it.ops, parameters, is_method=it.is_method)
-    body += _refused(
-        name,
-        [*_by_numpy_names(it), *(_single(it) if it.merge is None else _merged(it, it.merge))],
-    )
+    function = f"Tensor_{name}" if it.is_method else name
+    merged = _single(it) if it.merge is None else _merged(it, it.merge)
+    # A parameter of the function's own name hides it.
+    is_hidden = any(item.partition("=")[0] == function for item in parameters)
+    own = f'globals()["{function}"]' if is_hidden else function
+    body += _refused(name, own, [*_by_numpy_names(it), *merged])
     head = ["@property"] if variant == "property" else []
-    prefix = "Tensor_" if it.is_method else ""
-    lines = [*head, *wrap(f"def {prefix}{name}(", parameters, "):"), *indent(body)]
+    lines = [*head, *wrap(f"def {function}(", parameters, "):"), *indent(body)]
     return lines if it.is_method else input_for_self(lines)
 
 
@@ -124,11 +125,14 @@ def input_for_self(lines: Sequence[str]) -> list[str]:
     return [re.sub(r"\bself\b", "input", line) for line in lines]
 
 
-def _refused(name: str, lines: Sequence[str]) -> list[str]:
-    """Lines within a `try` that raises our error on failure; it costs nothing without a failure."""
-    head, body = "except Exception as error:", f'_refuse(error, "{name}", locals()); raise'
-    fits = len(f"{head} {body}") <= WIDTH - 4
-    return ["try:", *indent(lines), *([f"{head} {body}"] if fits else [head, f"    {body}"])]
+def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
+    """Lines of a function whose failure is told in one sentence, or that runs again with numbers
+    where tensors stood for some; a `try` costs nothing while nothing fails."""
+    head = "except Exception as error:"
+    given = ["error", f'"{name}"', function, "locals()"]
+    body = wrap("return _refuse(", given, ")", WIDTH - 8)
+    fits = len(body) == 1 and len(f"{head} {body[0]}") <= WIDTH - 4
+    return ["try:", *indent(lines), *([f"{head} {body[0]}"] if fits else [head, *indent(body)])]
 
 
 def signature(it: Public) -> list[str]:
@@ -360,7 +364,8 @@ def _dunder(op: Op, name: str) -> list[str]:
     if twin != name:
         return [f"Tensor_{name} = Tensor_{twin}"]
     body = _binary(op, name, _given(op, written))
-    return [f"def Tensor_{name}(self, other):", *indent(_refused(op.base, body))]
+    function = f"Tensor_{name}"
+    return [f"def {function}(self, other):", *indent(_refused(op.base, function, body))]
 
 
 def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:

@@ -138,6 +138,8 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
         name, kind = given[argument.name], argument.type.required
         if argument.name in found_by and kind.is_list:
             may_hash = False  # short cuts look at what is in it
+        elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
+            may_hash = False  # native code's calls are given what users gave
         elif argument.name in found_by and kind.base in _TYPES:
             tests.append(f"type({name}) is {_TYPES[kind.base]}")
         elif argument.name in found_by and kind.base == "Scalar":
@@ -147,7 +149,7 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     parts = [f"{given[name]}._geometry" if name in tensors else given[name] for name in found_by]
     key = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
     lines = [f"short = op_{op.identifier}.table.short.get({key})"]
-    if not may_hash:  # there may be a list in the tuple
+    if not may_hash:  # there may be a list in the tuple, or in the place of a dtype
         lines = ["try:", *indent(lines), "except TypeError:", "    short = None"]
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
     operands = [given[name] for name in (*tensors, *lists, *passed)]

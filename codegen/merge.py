@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TESTS = {
     "bool": "type({}) is bool",
     "str": "type({}) is str",
-    "ScalarType": "type({}) is _dtype",
+    "ScalarType": "type({}) in _DTYPES",
     "Tensor": 'hasattr({}, "_keys")',
     "list": "isinstance({}, (tuple, list))",
 }

@@ -25,6 +25,8 @@ from .core.device import unknown_type_hooks as _unknown_type_hooks
 from .core.dtype import (
     bfloat16 as bfloat16, complex32 as complex32, complex64 as complex64,
     complex128 as complex128, dtype as dtype,
+    float8_e4m3fn as float8_e4m3fn, float8_e4m3fnuz as float8_e4m3fnuz,
+    float8_e5m2 as float8_e5m2, float8_e5m2fnuz as float8_e5m2fnuz,
     float16 as float16, float32 as float32, float64 as float64, int8 as int8, int16 as int16,
     int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16, uint32 as uint32,
     uint64 as uint64,
@@ -77,7 +79,8 @@ if _typing.TYPE_CHECKING:
     from .functional import (
         atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
         block_diag as block_diag, broadcast_tensors as broadcast_tensors,
-        cartesian_prod as cartesian_prod, gradient as gradient, histogramdd as histogramdd,
+        cartesian_prod as cartesian_prod, cdist as cdist, gradient as gradient,
+        histogramdd as histogramdd,
         meshgrid as meshgrid, stft as stft, unique as unique,
         unravel_index as unravel_index,
         unique_consecutive as unique_consecutive,

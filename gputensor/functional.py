@@ -241,6 +241,37 @@ def stft(
     )
 
 
+# PyTorch's words -> compute_mode of the operator. Source: torch/functional.py, cdist.
+_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}  # fmt: skip
+
+
+@declares(compute_mode="str|int?")
+def cdist(
+    x1: Tensor, x2: Tensor, p: float = 2.0,
+    compute_mode: str | int | None = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:  # fmt: skip
+    """Distances by the p-norm between each row of x1 and each of x2.
+
+    Args:
+        compute_mode: whether Euclidean distances come from a product of matrices, which is quicker
+            and less exact: from 26 points on, always ("use_mm_for_euclid_dist"), or never
+            ("donot_use_mm_for_euclid_dist"); or the number that the operator takes.
+
+    >>> gt.cdist(gt.zeros(1, 2), gt.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[5., 1.]])
+    """
+    first, second = _all_tensors("cdist", "x1 and x2", (x1, x2))
+    if isinstance(compute_mode, str):
+        if compute_mode not in _MODES:
+            rule = f"be one of {', '.join(_MODES)}"
+            raise errors.wrong_value("cdist", "compute_mode", rule, compute_mode)
+        compute_mode = _MODES[compute_mode]
+    return calls.cdist(first, second, p, compute_mode)
+
+
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The coordinates in a tensor of these sizes of indices into its elements in row-major order.
 

@@ -118,6 +118,11 @@ def new_ones(
     layout: layout | None = None, device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor: ...
+def full(
+    size: Sequence[int], fill_value: _Number, dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None,
+) -> Tensor: ...
 def full_like(
     self: Tensor, fill_value: _Number, dtype: dtype | None = None,
     layout: layout | None = None, device: device | str | int | None = None,
@@ -973,6 +978,9 @@ def norm_ScalarOpt_dtype_out(
 def linalg_vector_norm(
     self: Tensor, ord: _Number = 2, dim: int | Sequence[int] | None = None,
     keepdim: bool = False, dtype: dtype | None = None,
+) -> Tensor: ...
+def cdist(
+    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None,
 ) -> Tensor: ...
 def _cdist_forward(
     x1: Tensor, x2: Tensor, p: float, compute_mode: int | None,

@@ -47,25 +47,25 @@ binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_d
 margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
 block_diag broadcast_tensors cat column_stack concat concatenate dstack hstack row_stack stack
 vstack search: bucketize isin searchsorted repeat: cartesian_prod combinations meshgrid
-repeat_interleave tile distance: cdist cosine_similarity dist pairwise_distance pdist renorm
-activation: celu celu_ hardshrink prelu rrelu selu selu_ threshold threshold_ rearrange:
-channel_shuffle fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle roll rot90
-factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse
+repeat_interleave tile activation: celu celu_ hardshrink prelu rrelu selu selu_ threshold threshold_
+rearrange: channel_shuffle fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle roll
+rot90 factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse
 cholesky_solve inverse lu_solve triangular_solve copy: clone copy flip resolve_conj resolve_neg
 complex_view: complex conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy
 view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d
 conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var
-var_mean linalg: cross matrix_exp matrix_power ctc: ctc_loss scan: cummax cummin cumprod cumsum
-logcumsumexp calculus: cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed
-diagflat tril tril_indices triu triu_indices vander special: digamma erfinv i0 i0_ igamma igammac
-lgamma logit logit_ mvlgamma polygamma xlogy xlogy_ embedding: embedding factory: empty empty_like
-empty_permuted empty_strided full full_like ones ones_like scalar_tensor zeros zeros_like fill: fill
-fill_ zero_ bits: frexp hash_tensor gather: gather index_select take take_along_dim scatter:
-index_add index_copy index_fill index_put index_put_ index_reduce put scatter scatter_add
-scatter_reduce select_scatter slice_scatter order: kthvalue median mode nanmedian nanquantile
-quantile softmax: log_softmax softmax masked: masked_fill masked_scatter masked_select spectrum:
-pinverse svd random_factory: rand rand_like randint randint_like randn randn_like randperm resize:
-resize_as_ segment: segment_reduce unique: unique_dim where: where
+var_mean distance: cosine_similarity dist pairwise_distance pdist renorm linalg: cross matrix_exp
+matrix_power ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
+cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices
+triu triu_indices vander special: digamma erfinv i0 i0_ igamma igammac lgamma logit logit_ mvlgamma
+polygamma xlogy xlogy_ embedding: embedding factory: empty empty_like empty_permuted empty_strided
+full full_like ones ones_like scalar_tensor zeros zeros_like fill: fill fill_ zero_ bits: frexp
+hash_tensor gather: gather index_select take take_along_dim scatter: index_add index_copy index_fill
+index_put index_put_ index_reduce put scatter scatter_add scatter_reduce select_scatter
+slice_scatter order: kthvalue median mode nanmedian nanquantile quantile softmax: log_softmax
+softmax masked: masked_fill masked_scatter masked_select spectrum: pinverse svd random_factory: rand
+rand_like randint randint_like randn randn_like randperm resize: resize_as_ segment: segment_reduce
+unique: unique_dim where: where
 """)
 METHODS = _read("""
 unary: __abs__ __invert__ __neg__ __pos__ abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle
@@ -123,7 +123,7 @@ atleast_3d_Sequence detach expand flatten_using_ints mT movedim_int permute resh
 squeeze_dim squeeze_dims t transpose_ transpose_int unflatten_int unsqueeze view view_dtype slicing:
 as_strided diagonal diagonal_copy narrow select_int slice_Tensor split_Tensor split_with_sizes
 unbind_int unfold unsafe_split_Tensor unsafe_split_with_sizes complex_view: _conj _neg_view complex
-conj imag real view_as_real factory: empty_like empty_memory_format empty_strided full_like
+conj imag real view_as_real factory: empty_like empty_memory_format empty_strided full full_like
 new_empty new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange
 arange_start arange_start_step eye linspace logspace random: bernoulli__float exponential_ uniform_
 random_factory: rand dropout: dropout native_dropout native_dropout_backward copy:
@@ -185,7 +185,7 @@ linalg_lu_solve linalg_solve_triangular spectrum: _linalg_eigh _linalg_svd linal
 linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out linalg_pinv_atol_rtol_tensor linalg:
 linalg_cross linalg_matrix_exp argreduce: aminmax argmax max min scan: cumprod cumsum logcumsumexp
 moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_forward _pdist_forward linalg_vector_norm norm_Scalar norm_ScalarOpt_dim
+_cdist_forward _pdist_forward cdist linalg_vector_norm norm_Scalar norm_ScalarOpt_dim
 norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out norm_Scalar_out
 norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray gradient_scalarint
 gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray gradient_tensorarrayint
@@ -542,8 +542,8 @@ devices.backend.: backend devices.fallback.: fallback dispatch.backend_select: s
 dispatch.defaults: get_default_dtype get_type_promotion set_default_dtype set_type_promotion
 exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack exchange.numpy_bridge:
 from_numpy frombuffer serialization: load save functional: atleast_1d atleast_2d atleast_3d
-block_diag broadcast_tensors cartesian_prod chain_matmul einsum gradient histogramdd meshgrid stft
-tensordot unique unique_consecutive unravel_index exchange.numpy_rule: get_numpy_on_devices
+block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum gradient histogramdd meshgrid
+stft tensordot unique unique_consecutive unravel_index exchange.numpy_rule: get_numpy_on_devices
 set_numpy_on_devices func.batching: vmap fusion.fuse: fuse interpose.modes: DispatchMode no_dispatch
 runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes get_default_device
 is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type
@@ -593,8 +593,13 @@ LATER: dict[str, dict[str, str]] = {
     kernels.compiled.library: get_cpu_capability
     """),
     "cuda": _read("""
-    cuda.emulation: emulator_settings cuda.graphed: make_graphed_callables cuda.graphs: CUDAGraph graph
-    graph_pool_handle is_current_stream_capturing cuda.grid: grid_for cuda.kernel: Kernel
+    cuda.facts: DeviceProperties ExternalStream can_device_access_peer device_of get_arch_list
+    get_device_properties get_per_process_memory_fraction get_rng_state_all get_stream_from_external
+    init is_bf16_supported is_initialized is_tf32_supported max_memory_allocated max_memory_reserved
+    memory_stats_as_nested_dict memory_summary seed seed_all set_per_process_memory_fraction
+    set_rng_state_all set_stream cuda.emulation: emulator_settings cuda.graphed: make_graphed_callables
+    cuda.graphs: CUDAGraph graph graph_pool_handle is_current_stream_capturing cuda.grid: grid_for
+    cuda.kernel: Kernel
     """),
     "dispatch": _read("""
     dispatch.dispatcher: find dispatch.keys: DispatchKey KeySet full_after dispatch.tables:
@@ -654,15 +659,14 @@ LATER: dict[str, dict[str, str]] = {
     """),
 }
 LACKS = """
-argpartition base byteswap ccol_indices choose coalesce col_indices compress conjugate
-const_data_ptr crow_indices ctypes dense_dim dequantize dim_order dump dumps eig fill flags flat
-getfield grad_dtype indices int_repr ipu is_coalesced is_distributed is_pinned is_shared lstsq lu
-map2_ map_ module_load mtia name new partition pin_memory q_per_channel_axis q_per_channel_scales
+argpartition base byteswap ccol_indices choose coalesce col_indices compress conjugate crow_indices
+ctypes dense_dim dequantize dump dumps eig fill flags flat getfield indices int_repr ipu
+is_coalesced lstsq module_load mtia new partition q_per_channel_axis q_per_channel_scales
 q_per_channel_zero_points q_scale q_zero_point qscheme reinforce resize resize_as resize_as_sparse_
-row_indices searchsorted setfield setflags share_memory_ slice_inverse smm solve sparse_dim
-sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm stft storage storage_type strides
-symeig to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo
-to_sparse_csc to_sparse_csr tobytes tofile values volatile xpu
+row_indices searchsorted setfield setflags slice_inverse smm solve sparse_dim sparse_mask
+sparse_resize_ sparse_resize_and_clear_ sspaddmm storage_type strides symeig to_mkldnn
+to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr
+tobytes tofile values xpu
 """
 NAMESPACES = {"_c10d_functional": "collective"}
 PROPERTIES = frozenset("imag mH mT real".split())

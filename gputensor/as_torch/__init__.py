@@ -1,7 +1,7 @@
 """Programs of PyTorch's, unchanged: `import torch` gives gputensor, once asked for.
 
 `install()` lets this process find gputensor under PyTorch's names, and
-`gputensor run-as-torch script.py` runs a program so. table.py says which module of ours answers
+`gputensor run-as-torch script.py` runs a program so. places.py says which module of ours answers
 for which of PyTorch's, stand_ins.py has what programs ask for that is harmless, finder.py is what
 Python's import asks. docs/programs.md tells what runs.
 """

@@ -11,8 +11,10 @@ from importlib.metadata import Distribution, DistributionFinder
 from types import ModuleType
 from typing import Any
 
-from .stand_ins import Absent
-from .table import ABSENT, EXTRAS, SOURCES, VERSION
+from ..core.errors import absent
+from .absent import Absent
+from .places import SOURCES
+from .stand_ins import STAND_INS, VERSION
 
 _OURS = __name__.partition(".")[0]
 
@@ -33,7 +35,7 @@ class Facade(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         below = f"{self.__name__}.{name}"
-        if below in SOURCES or below in EXTRAS:
+        if below in SOURCES or below in STAND_INS:
             return importlib.import_module(below)
         for source in self._sources:
             try:
@@ -43,9 +45,8 @@ class Facade(ModuleType):
             # PyTorch's submodules are there without an import of their own.
             is_module = isinstance(found, ModuleType) and _is_known(below)
             return importlib.import_module(below) if is_module else found
-        why = _why_absent(self.__name__)
-        if why:
-            return Absent(f"{below.removeprefix('torch.')}", why)
+        if why := absent.why(self.__name__, name):
+            return Absent(below.removeprefix("torch."), why)
         if _is_known(below):
             return importlib.import_module(below)
         raise AttributeError(
@@ -62,15 +63,8 @@ def _own(name: str) -> str:
     return _OURS + name.removeprefix("torch")
 
 
-def _why_absent(name: str) -> str:
-    """Why a part of PyTorch is not here, "" for any other: its names can be imported, not used."""
-    parts = name.split(".")
-    return next((ABSENT[".".join(parts[:n])] for n in range(len(parts), 0, -1)
-                 if ".".join(parts[:n]) in ABSENT), "")  # fmt: skip
-
-
 def _is_known(name: str) -> bool:
-    return name in SOURCES or name in EXTRAS or bool(_why_absent(name)) or _has_own(name)
+    return name in SOURCES or name in STAND_INS or bool(absent.why(name)) or _has_own(name)
 
 
 def _has_own(name: str) -> bool:
@@ -99,7 +93,7 @@ class Finder(MetaPathFinder, Loader):
         sources = SOURCES.get(spec.name)
         if sources is None:
             sources = (_own(spec.name),) if _has_own(spec.name) else ()
-        made = Facade(spec.name, sources, EXTRAS.get(spec.name, {}))
+        made = Facade(spec.name, sources, STAND_INS.get(spec.name, {}))
         if spec.name == "torch":
             # PyTorch imports itself, so `torch.torch` is there, and annotations have it.
             made.__dict__["torch"] = made

@@ -1,14 +1,14 @@
-"""`torch.FloatTensor` and its kin, `Variable`, and dtypes of eight bits, which are names alone."""
+"""`torch.FloatTensor` and its kin and `Variable`."""
 
 from __future__ import annotations
 
 import enum
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 import gputensor as gt
+from gputensor.structured.generator import default_generator
 
 _DTYPES = {
     "Float": gt.float32, "Double": gt.float64, "Half": gt.float16, "BFloat16": gt.bfloat16,
@@ -21,23 +21,42 @@ class LegacyType(type):
     """The type of the classes below: none of their tensors has them as its own class."""
 
     dtype: gt.dtype
+    place: str
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, gt.Tensor) and x.dtype is cls.dtype and x.is_cpu
+        return isinstance(x, gt.Tensor) and x.dtype is cls.dtype and x.device.type == cls.place
 
     def __call__(cls, *args: Any) -> Any:
         """A tensor of the elements of a sequence, or of these sizes, not initialised."""
         if len(args) == 1 and not isinstance(args[0], int):
             if isinstance(args[0], gt.Size):
-                return gt.empty(args[0], dtype=cls.dtype)
-            return gt.tensor(args[0], dtype=cls.dtype)
-        return gt.empty(args or (0,), dtype=cls.dtype)
+                return gt.empty(args[0], dtype=cls.dtype, device=cls.place)
+            return gt.tensor(args[0], dtype=cls.dtype, device=cls.place)
+        return gt.empty(args or (0,), dtype=cls.dtype, device=cls.place)
 
 
-TYPES: dict[str, Any] = {
-    f"{name}Tensor": LegacyType(f"{name}Tensor", (), {"dtype": dtype, "__module__": "torch"})
-    for name, dtype in _DTYPES.items()
-}
+def _types(place: str, module: str) -> dict[str, Any]:
+    return {
+        f"{name}Tensor": LegacyType(
+            f"{name}Tensor", (), {"dtype": dtype, "place": place, "__module__": module}
+        )
+        for name, dtype in _DTYPES.items()
+    }
+
+
+TYPES, CUDA_TYPES = _types("cpu", "torch"), _types("cuda", "torch.cuda")
+
+
+class DefaultGenerators:
+    """`torch.cuda.default_generators`: that of each device, when it is asked for."""
+
+    def __len__(self) -> int:
+        return gt.cuda.device_count()
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(f"there is no device {index}")
+        return default_generator(gt.device("cuda", index))
 
 
 def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
@@ -76,36 +95,6 @@ class _VariableType(type):
 
 class Variable(metaclass=_VariableType):
     """What tensors were wrapped in before they had gradients: any tensor is one."""
-
-
-class NamedDtype:
-    """A dtype of eight bits: it can be compared and asked for its range; no tensor has it."""
-
-    is_floating_point = True
-    is_complex = False
-    itemsize = 1
-
-    def __init__(self, name: str) -> None:
-        self.name: str = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-
-FLOAT8: dict[str, Any] = {
-    name: NamedDtype(name)
-    for name in (
-        "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"
-    )
-}  # fmt: skip
-
-
-def finfo(type: Any = None) -> Any:
-    """`gt.finfo`, also of the dtypes above."""
-    if isinstance(type, NamedDtype):
-        found: Any = ml_dtypes.finfo
-        return found(getattr(ml_dtypes, type.name))
-    return gt.finfo() if type is None else gt.finfo(type)
 
 
 class _MadeByType(type):

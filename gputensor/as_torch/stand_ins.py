@@ -1,48 +1,29 @@
-"""What programs ask of PyTorch that has no meaning here: harmless answers, or a refusal.
+"""What programs ask of PyTorch that has no meaning here, or another one: harmless answers.
 
 `jit.script` returns its function, `compiler.is_compiling` is False, flags of backends can be set
-and change nothing; what cannot be had raises NotImplementedError with a sentence.
+and change nothing. What cannot be had is left out, with its reason, by core/errors/absent.py.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import typing
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-PAGE = "docs/programs.md"
+import gputensor as gt
+from gputensor.autograd import function
+from gputensor.core import errors
+from gputensor.dispatch import keys, tls
+from gputensor.nn.modules import conv, functional, loss, norm, pooling
+from gputensor.structured.generator import default_generator
 
+from . import functions, legacy_types
 
-def refuse(name: str, why: str) -> Callable[..., Any]:
-    """A function of that name that raises the reason."""
-
-    def refused(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"torch.{name}: {why} (see {PAGE})")
-
-    refused.__name__ = refused.__qualname__ = name.rpartition(".")[2]
-    return refused
-
-
-class _AbsentType(type):
-    """The type of what is not here: a class to derive from and to ask isinstance of."""
-
-    why: str
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"torch.{cls.__qualname__}: {cls.why} (see {PAGE})")
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Absent(f"{cls.__qualname__}.{name}", cls.why)
-
-
-def Absent(name: str, why: str) -> Any:
-    """What can be imported, derived from and asked isinstance of, and refuses to be called."""
-    short = name.rpartition(".")[2]
-    return _AbsentType(short, (), {"why": why, "__qualname__": name, "__module__": "torch"})
+# What programs compare with: names and behaviour are this PyTorch's.
+VERSION = "2.13.0"
 
 
 class Placement:
@@ -115,6 +96,26 @@ def _assert(condition: Any, message: str = "") -> None:
     assert condition, message
 
 
+def compiled(model: Any = None, **options: Any) -> Any:
+    """`gt.fuse` of a function; a module as it is, whose operators are not taken together."""
+    if model is None:
+        return lambda given: compiled(given, **options)
+    return model if isinstance(model, gt.nn.Module) else gt.fuse(model)
+
+
+def _has_levels() -> bool:
+    """Whether a function runs within `vmap` or a derivative of gt.func."""
+    func = sys.modules.get("gputensor.func.levels")  # not loaded, it is in no block
+    return func is not None and bool(func.levels())
+
+
+class _Keys:
+    """Dispatch keys by their names; Undefined for devices that are not here."""
+
+    def __getattr__(self, name: str) -> Any:
+        return {key.name: key for key in keys.ALL_KEYS}.get(name, keys.UNDEFINED)
+
+
 jit: dict[str, Any] = {
     "script": as_it_is, "script_if_tracing": as_it_is, "ignore": as_it_is, "unused": as_it_is,
     "export": as_it_is, "interface": as_it_is, "_script_if_tracing": as_it_is,
@@ -122,10 +123,6 @@ jit: dict[str, Any] = {
     "is_scripting": never, "is_tracing": never, "annotate": annotate, "Final": typing.Final,
     "ScriptFunction": type("ScriptFunction", (), {}),
     "ScriptModule": type("ScriptModule", (), {}), "RecursiveScriptModule": type("_R", (), {}),
-    "trace": refuse("jit.trace", "programs are not traced into graphs"),
-    "load": refuse("jit.load", "TorchScript files hold code of PyTorch's"),
-    "save": refuse("jit.save", "there is no TorchScript here"),
-    "fork": refuse("jit.fork", "there is no TorchScript here"),
     "freeze": as_it_is, "optimize_for_inference": as_it_is,
 }  # fmt: skip
 compiler: dict[str, Any] = {
@@ -139,11 +136,6 @@ dynamo: dict[str, Any] = compiler | {
 }  # fmt: skip
 fx: dict[str, Any] = {"wrap": as_it_is}
 hub: dict[str, Any] = {
-    "load": refuse("hub.load", "nothing is downloaded; give the file to torch.load"),
-    "load_state_dict_from_url": refuse(
-        "hub.load_state_dict_from_url", "nothing is downloaded; give the file to torch.load"
-    ),
-    "download_url_to_file": refuse("hub.download_url_to_file", "nothing is downloaded"),
     "get_dir": lambda: "", "set_dir": nothing, "_get_torch_home": lambda: "",
     "HASH_REGEX": None, "urlparse": None, "tqdm": as_it_is,
 }  # fmt: skip
@@ -174,7 +166,6 @@ overrides: dict[str, Any] = {
     "has_torch_function": never, "has_torch_function_unary": never,
     "has_torch_function_variadic": never, "is_tensor_like": never,
     "TorchFunctionMode": type("TorchFunctionMode", (), {}),
-    "handle_torch_function": refuse("overrides.handle_torch_function", "no class overrides here"),
 }  # fmt: skip
 core: dict[str, Any] = {
     "DisableTorchFunctionSubclass": block, "DisableTorchFunction": block,
@@ -188,4 +179,115 @@ nn_utils_of_modules: dict[str, Any] = {
     "_single": _pair_of(1), "_pair": _pair_of(2), "_triple": _pair_of(3), "_quadruple": _pair_of(4),
     "_ntuple": lambda n, name="parse": _pair_of(n),
     "_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n)),
+}  # fmt: skip
+
+_sizes = {f"_size_{n}_t": typing.Any for n in range(1, 7)}
+_ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
+# Names that stand in for what ours lack, or mean something else there.
+STAND_INS: dict[str, dict[str, Any]] = {
+    "torch": {
+        "__version__": f"{VERSION}+gputensor", "compile": compiled, "_assert": _assert,
+        "_assert_async": _assert,
+        "_check": check, "_check_value": check,
+        "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
+        "typename": lambda x: f"torch.{type(x).__name__}",
+        "set_float32_matmul_precision": nothing, "get_float32_matmul_precision": lambda: "highest",
+        "are_deterministic_algorithms_enabled": never, "use_deterministic_algorithms": nothing,
+        "set_num_interop_threads": nothing, "set_flush_denormal": never,
+        "is_deterministic_algorithms_warn_only_enabled": never, "_is_all_true": lambda x: x.all(),
+        "set_default_tensor_type": legacy_types.set_default_tensor_type,
+        "SymInt": int, "SymFloat": float, "SymBool": bool,
+        "GradScaler": gt.amp.GradScaler, "Stream": legacy_types.Stream, "Event": legacy_types.Event,
+        "UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage,
+        "AcceleratorError": errors.DeviceError, "OutOfMemoryError": errors.OutOfMemoryError,
+        "default_generator": default_generator(gt.device("cpu")),
+        "get_deterministic_debug_mode": lambda: 0, "set_deterministic_debug_mode": nothing,
+        "get_num_interop_threads": lambda: 1, "is_warn_always_enabled": never,
+        "has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True,
+        **functions.OF_TORCH,
+        **legacy_types.TYPES,
+    },
+    "torch.jit": jit, "torch.jit._script": jit,
+    "torch.jit.annotations": {f"BroadcastingList{n}": list for n in range(1, 7)},
+    "torch.compiler": compiler, "torch._dynamo": dynamo,
+    "torch._dynamo.config": {}, "torch._dynamo.utils": {"is_compile_supported": never},
+    "torch._inductor": {"config": Flags()},
+    "torch.fx": fx,
+    "torch.fx._compatibility": {"compatibility": as_it_is},
+    "torch.hub": hub, "torch.onnx": onnx,
+    "torch.onnx.symbolic_helper": {"parse_args": as_it_is},
+    "torch.backends.cudnn": cudnn, "torch.backends.cuda": cuda_backend,
+    "torch.backends.mps": absent, "torch.backends.mkldnn": absent,
+    "torch.backends.mkl": absent, "torch.backends.openmp": absent,
+    "torch.backends.opt_einsum": absent, "torch.backends.xnnpack": absent,
+    "torch.mps": absent, "torch.xpu": absent, "torch.mtia": absent,
+    "torch.overrides": overrides, "torch._C": core | {
+        "DispatchKey": _Keys(), "_are_functorch_transforms_active": _has_levels,
+        "DispatchKeySet": lambda key: keys.KeySet(keys.bits_of(key)),
+        "_ExcludeDispatchKeyGuard": tls.ExcludeDispatchKeys,
+        "_AutoDispatchBelowAutograd": tls.AutoDispatchBelowAutograd,
+    },
+    "torch.utils.checkpoint": {
+        "get_device_states": legacy_types.get_device_states,
+        "set_device_states": legacy_types.set_device_states,
+    },
+    "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
+    "torch.profiler": {"ProfilerActivity": legacy_types.ProfilerActivity},
+    "torch.autograd.function": {"FunctionCtx": function.Context},
+    "torch.optim.optimizer": {"required": required},
+    "torch._C._nn": {}, "torch.nn.modules.utils": nn_utils_of_modules,
+    "torch.nn.common_types": _sizes | _ratios,
+    "torch.nn.attention": {"SDPBackend": Flags(
+        MATH=0, FLASH_ATTENTION=1, EFFICIENT_ATTENTION=2, CUDNN_ATTENTION=3, ERROR=-1
+    ), "sdpa_kernel": block},
+    "torch.nn.modules.module": {
+        "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": "_extra_state",
+    },
+    "torch.utils": {"set_module": nothing},
+    "torch.utils.model_zoo": {"tqdm": as_it_is},
+    "torch.utils.cpp_extension": {
+        "CUDA_HOME": None,
+    },
+    "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage},
+    "torch.types": {"Number": int | float | bool, "Device": Any, "_dtype": Any, "_size": Any,
+                    "_device": Any, "_int": int, "_float": float, "_bool": bool},
+    "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "git_version": "unknown",
+                      "debug": False, "xpu": None},
+    "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
+    "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
+    "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},
+    "torch.autograd": {"Variable": legacy_types.Variable},
+    "torch.autograd.variable": {"Variable": legacy_types.Variable},
+    "torch.random": {"default_generator": default_generator(gt.device("cpu"))},
+    "torch.special": functions.OF_SPECIAL,
+    "torch.cuda": {
+        "memory_cached": gt.cuda.memory_reserved, "max_memory_cached": gt.cuda.max_memory_reserved,
+        "reset_max_memory_allocated": gt.cuda.reset_peak_memory_stats,
+        "reset_max_memory_cached": gt.cuda.reset_peak_memory_stats,
+        "reset_accumulated_memory_stats": gt.cuda.reset_peak_memory_stats,
+        "get_allocator_backend": lambda: "native", "has_half": True, "has_magma": False,
+        "default_generators": legacy_types.DefaultGenerators(), **legacy_types.CUDA_TYPES,
+        "Stream": legacy_types.Stream, "Event": legacy_types.Event,
+        "StreamContext": legacy_types.made_by("StreamContext", gt.cuda.stream),
+    },
+    "torch.accelerator": {"current_accelerator": legacy_types.current_accelerator},
+    "torch.cuda.nvtx": {"range_push": nothing, "range_pop": nothing, "mark": nothing,
+                        "range": block},
+    "torch.cpu": {"is_available": lambda: True, "device_count": lambda: 1, "synchronize": nothing,
+                  "current_device": lambda: "cpu"},
+    "torch.distributed.tensor": {
+        "Replicate": Placement, "Shard": Placement,
+        "Partial": Placement,
+    },
+    "torch.utils._pytree": {"_dict_flatten_with_keys": nothing},
+    "torch._utils": {}, "torch._jit_internal": jit,
+    "torch.futures": {}, "torch.return_types": {},
+    "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
+    "torch.nn.modules.batchnorm": {"_NormBase": norm._Affine},
+    "torch.nn.modules.dropout": {"_DropoutNd": functional._Dropout},
+    "torch.nn.modules.pooling": {
+        "_MaxPoolNd": pooling._MaxPool, "_AvgPoolNd": pooling._AvgPool,
+        "_AdaptiveAvgPoolNd": pooling._Adaptive, "_AdaptiveMaxPoolNd": pooling._Adaptive,
+    },
+    "torch.ops": {"load_library": load_library}, "torch._custom_ops": {},
 }  # fmt: skip

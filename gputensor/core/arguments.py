@@ -16,6 +16,8 @@ from .dtype import dtype, from_numpy
 
 # Operands that stay Python numbers down to native code; tested by `type(x) in NUMBERS`.
 NUMBERS = frozenset((bool, int, float, complex))
+# What names an element type, a class of NumPy's or Python's too; tested by `type(x) in DTYPES`.
+DTYPES = frozenset((dtype, type))
 # Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
 ONE = 1
 
@@ -32,23 +34,39 @@ def number(value: Any) -> Any:
     return None
 
 
-def element_type(op: str, given: Any, *, by_name: bool = False) -> dtype:
-    """The dtype that is `given`, which may be NumPy's of the same elements, or its scalar type;
-    by_name: also NumPy's names ("f4") and Python's types.
+def number_in(value: Any) -> Any:
+    """The number that `value` is, or that a 0-d tensor holds; else None.
+
+    None for a tensor that requires grad, which a number would lose, and for one without elements.
+    Waits for the tensor's device, as in PyTorch. Source: torch/csrc/utils/python_arg_parser.cpp,
+    FunctionParameter::check.
+    """
+    if not hasattr(value, "_keys"):
+        return number(value)
+    if value.ndim or value.requires_grad or value.device.type == "meta":
+        return None
+    return number(value.item())
+
+
+def element_type(op: str, given: Any, arg: str = "dtype", *, by_name: bool = False) -> dtype:
+    """The dtype that is `given`, which may be NumPy's of the same elements, its scalar type, or
+    Python's bool, int, float or complex, of 64 bits a part as in NumPy and PyTorch.
+
+    by_name: also NumPy's names ("f4") and whatever other type NumPy has a dtype for.
 
     Raises: TypeError for what names no dtype of ours.
     """
     if isinstance(given, dtype):
         return given
     array_type = given
-    if isinstance(given, type) and (by_name or issubclass(given, np.generic)):
+    if isinstance(given, type) and (by_name or given in NUMBERS or issubclass(given, np.generic)):
         array_type = np.dtype(given)
     elif isinstance(given, str) and by_name:
         with suppress(TypeError):
             array_type = np.dtype(given)
     found = from_numpy(array_type) if isinstance(array_type, np.dtype) else None
     if found is None:
-        raise errors.not_a_dtype(op, given)
+        raise errors.not_a_dtype(op, given, arg)
     return found
 
 

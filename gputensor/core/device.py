@@ -15,6 +15,12 @@ from .guard import Guard
 # The device types that the dispatcher has keys for, under their first names. A third device may
 # rename its PrivateUse key (`rename_privateuse`).
 _TYPES = {"cpu", "cuda", "xla", "meta", "privateuseone", "privateusetwo", "privateusethree"}
+# PyTorch's further device types: values to compare and print. No tensor is made on one, unless a
+# third device takes the name. Source: c10/core/DeviceType.h.
+_ELSEWHERE = {
+    "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "lazy",
+    "vulkan", "mps", "hpu", "mtia",
+}  # fmt: skip
 _ALIASES: dict[str, str] = {}
 # Of one type, as c10::DeviceIndex has it.
 MOST_DEVICES = 128
@@ -102,7 +108,8 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
         raise errors.wrong_type("device", "type", "be a device string or a device", text)
     name, colon, number = text.partition(":")
     name = _ALIASES.get(name, name)
-    if name not in _TYPES and not any([hook(name) for hook in unknown_type_hooks]):
+    is_known = name in _TYPES or any([hook(name) for hook in unknown_type_hooks])
+    if not is_known and name not in _ELSEWHERE:
         known = ", ".join(sorted(_TYPES - set(_ALIASES)))
         raise errors.must("device", "type", f"be one of {known}, with an optional ':index'", text)
     if colon:

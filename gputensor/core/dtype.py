@@ -26,10 +26,11 @@ class dtype:
     category: 0 bool, 1 integer, 2 floating, 3 complex; a cast to a lower category is unsafe.
     np: NumPy's type of the same layout. NumPy has none for complex32; there np is four opaque
     bytes, which only kernels/cpu/cast.py reads.
+    is_opaque: True for types that kernels do not compute in: complex32 in part, float8 at all.
     """
 
     __slots__ = (
-        "name", "short", "code", "itemsize", "category", "np",
+        "name", "short", "code", "itemsize", "category", "np", "is_opaque", "is_float8",
         "is_floating_point", "is_complex", "is_signed",
     )  # fmt: skip
 
@@ -39,6 +40,8 @@ class dtype:
     itemsize: int
     category: int
     np: _Layout
+    is_opaque: bool
+    is_float8: bool
     is_floating_point: bool
     is_complex: bool
     is_signed: bool
@@ -49,6 +52,7 @@ class dtype:
         self.name, self.short, self.code = name, short, code
         self.itemsize, self.category = itemsize, category
         self.np = np.dtype(np_type)
+        self.is_opaque, self.is_float8 = code > 14, name.startswith("float8")
         self.is_floating_point = category == FLOATING
         self.is_complex = category == COMPLEX
         self.is_signed = not (category == BOOL or name.startswith("uint"))
@@ -125,13 +129,26 @@ complex64: dtype = dtype("complex64", "c64", 13, 8, COMPLEX, np.complex64)
 complex128: dtype = dtype("complex128", "c128", 14, 16, COMPLEX, np.complex128)
 complex32: dtype = dtype("complex32", "c32", 15, 4, COMPLEX, "V4")
 
+float8_e4m3fn: dtype = dtype("float8_e4m3fn", "f8e4m3fn", 16, 1, FLOATING, ml_dtypes.float8_e4m3fn)
+float8_e5m2: dtype = dtype("float8_e5m2", "f8e5m2", 17, 1, FLOATING, ml_dtypes.float8_e5m2)
+float8_e4m3fnuz: dtype = dtype(
+    "float8_e4m3fnuz", "f8e4m3fnuz", 18, 1, FLOATING, ml_dtypes.float8_e4m3fnuz
+)
+float8_e5m2fnuz: dtype = dtype(
+    "float8_e5m2fnuz", "f8e5m2fnuz", 19, 1, FLOATING, ml_dtypes.float8_e5m2fnuz
+)
+
 # Every type that loops and kernels are written for, in the order of their codes.
 ALL = (
     bool_, uint8, int8, uint16, int16, uint32, int32, uint64, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-# Every type that tensors can have; complex32 is computed in complex64.
+# Every type that kernels know; complex32 is computed in complex64.
 STORED = (*ALL, complex32)
+# What is kept, moved and cast, and computed in by no operator.
+FLOAT8 = (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz)
+# Every type that tensors can have, in the order of their codes.
+HELD = (*STORED, *FLOAT8)
 # PyTorch's second names.
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
@@ -143,9 +160,9 @@ _TWIN = {
     float16: complex32, bfloat16: complex64, float32: complex64, float64: complex128,
     complex32: complex32, complex64: complex64, complex128: complex128,
 }  # fmt: skip
-_FROM_NUMPY = {d.np: d for d in ALL}
-_OF_OURS = {d.np: d for d in STORED}
-_NAMES = {d.name: d for d in STORED}
+_FROM_NUMPY = {d.np: d for d in (*ALL, *FLOAT8)}
+_OF_OURS = {d.np: d for d in HELD}
+_NAMES = {d.name: d for d in HELD}
 
 
 def by_name(name: str) -> dtype:

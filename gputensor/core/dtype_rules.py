@@ -51,6 +51,8 @@ class DtypeRule:
 
     def check(self, op: str, arg: str, of: dtype, got: Any = None) -> None:
         """Raises: DtypeError if an operand of this dtype is not taken."""
+        if of.is_float8 and self.kinds != KINDS:
+            raise errors.not_computed(op, arg, of, errors.Got(of.short) if got is None else got)
         if not self.takes(of):
             lacks = "".join(kind for kind in KINDS if kind not in self.kinds)
             got = errors.Got(of.short) if got is None else got

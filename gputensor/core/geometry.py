@@ -49,6 +49,10 @@ class Size(tuple[int, ...]):
         return Size(tuple.__add__(self, other))
 
 
+# From this many bytes on, CPU memory comes aligned from the allocator instead of from NumPy.
+ALIGNED_FROM_BYTES = 1 << 16
+
+
 class Geometry:
     """An immutable, interned layout; make one with `geometry` or `contiguous_geometry`.
 
@@ -61,7 +65,7 @@ class Geometry:
     __slots__ = (
         "sizes", "shape", "strides", "dtype", "ndim", "numel", "extent", "nbytes", "stride_bytes",
         "is_contiguous", "is_row_major", "is_channels_last", "is_channels_last_3d",
-        "is_non_overlapping_and_dense", "views",
+        "is_non_overlapping_and_dense", "in_numpy", "views",
     )  # fmt: skip
 
     sizes: Sizes
@@ -78,6 +82,7 @@ class Geometry:
     is_channels_last: bool
     is_channels_last_3d: bool
     is_non_overlapping_and_dense: bool
+    in_numpy: bool
     views: dict[Any, Any]
 
     def __init__(self, sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> None:
@@ -111,6 +116,9 @@ class Geometry:
             self.is_contiguous or self.is_channels_last or self.is_channels_last_3d
             or _dense_in_some_order(sizes, strides)
         )  # fmt: skip
+        # Whether a tensor of this layout on the CPU lies in memory that NumPy allocates itself.
+        is_small = self.nbytes < ALIGNED_FROM_BYTES
+        self.in_numpy = self.is_contiguous and is_small and not element.is_float8
         self.views = {}
 
     def __repr__(self) -> str:

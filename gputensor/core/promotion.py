@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from . import errors
+from .arguments import element_type
 from .dtype import (
-    BOOL, COMPLEX, FLOATING, INTEGER, STORED, bool_, dtype, float32, int8, int16, int32,
+    BOOL, COMPLEX, FLOATING, HELD, INTEGER, bool_, dtype, float32, int8, int16, int32,
     int64, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
@@ -48,6 +49,8 @@ def _floats(a: dtype, b: dtype) -> dtype:
 def _promote(a: dtype, b: dtype) -> dtype | None:
     if a is b:
         return a
+    if a.is_float8 or b.is_float8:
+        return None
     low, high = (a, b) if a.category <= b.category else (b, a)
     if low in _BAREBONES or high in _BAREBONES:
         return high if low.category != high.category else _beside_unsigned(low, high)
@@ -60,7 +63,7 @@ def _promote(a: dtype, b: dtype) -> dtype | None:
 
 
 # _TABLE[a.code][b.code]; None where no promotion is defined.
-_TABLE = tuple([tuple([_promote(a, b) for b in STORED]) for a in STORED])
+_TABLE = tuple([tuple([_promote(a, b) for b in HELD]) for a in HELD])
 
 # The dtype of a wrapped bool or int; float and complex follow the default dtype.
 _NUMBER = {bool: bool_, int: int64}
@@ -69,12 +72,13 @@ _NUMBER = {bool: bool_, int: int64}
 def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
     """The smallest dtype to which both may be cast.
 
-    Raises: DtypeError for uint64 beside a signed integer.
+    Raises: DtypeError for uint64 beside a signed integer, and for float8 beside any other.
     """
     try:
         promoted = _TABLE[a.code][b.code]
-    except AttributeError:
-        raise errors.not_a_dtype(op, b if isinstance(a, dtype) else a) from None
+    except AttributeError:  # of what else names a dtype, or nothing does
+        first, second = [errors.plainly(element_type, op, x) for x in (a, b)]
+        return promote_types(first, second, op)
     if promoted is None:
         raise errors.no_promotion(op, a, b)
     return promoted
@@ -85,10 +89,8 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     try:
         return from_.category <= to.category
     except AttributeError:
-        is_first = not isinstance(from_, dtype)
-        raise errors.not_a_dtype(
-            "can_cast", from_ if is_first else to, "from_" if is_first else "to"
-        ) from None
+        first = errors.plainly(element_type, "can_cast", from_, "from_")
+        return can_cast(first, errors.plainly(element_type, "can_cast", to, "to"))
 
 
 def number_dtype(kind: type, default_dtype: dtype) -> dtype:

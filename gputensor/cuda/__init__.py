@@ -128,6 +128,21 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 # Imported on first use: most programs have no kernels or graphs of their own.
 if TYPE_CHECKING:
+    from .facts import (
+        DeviceProperties as DeviceProperties, ExternalStream as ExternalStream,
+        can_device_access_peer as can_device_access_peer, device_of as device_of,
+        get_arch_list as get_arch_list, get_device_properties as get_device_properties,
+        get_per_process_memory_fraction as get_per_process_memory_fraction,
+        get_rng_state_all as get_rng_state_all,
+        get_stream_from_external as get_stream_from_external, init as init,
+        is_bf16_supported as is_bf16_supported, is_initialized as is_initialized,
+        is_tf32_supported as is_tf32_supported, max_memory_allocated as max_memory_allocated,
+        max_memory_reserved as max_memory_reserved, memory_summary as memory_summary,
+        memory_stats_as_nested_dict as memory_stats_as_nested_dict, seed as seed,
+        seed_all as seed_all,
+        set_per_process_memory_fraction as set_per_process_memory_fraction,
+        set_rng_state_all as set_rng_state_all, set_stream as set_stream,
+    )  # fmt: skip
     from .emulation import emulator_settings as emulator_settings
     from .graphed import make_graphed_callables as make_graphed_callables
     from .graphs import (

@@ -16,7 +16,7 @@ from ..core.registry import Registry
 from . import keys
 
 
-class _DenseKeys(dict[str, int]):
+class _Keys(dict[str, int]):
     """device type -> key set; asking for a type that is not registered is an error."""
 
     def __missing__(self, device_type: str) -> int:
@@ -29,10 +29,8 @@ BACKEND_OF_TYPE = {
 }  # fmt: skip
 # device type -> the key set of its plain tensors, and of its Dense key alone. A factory without
 # tensor arguments calls the Dense key whatever the thread includes, as in PyTorch.
-TENSOR_KEYS = {kind: keys.tensor_keys(backend) for kind, backend in BACKEND_OF_TYPE.items()}
-DENSE_KEYS = _DenseKeys(
-    {kind: keys.key_set((backend,)) for kind, backend in BACKEND_OF_TYPE.items()}
-)
+TENSOR_KEYS = _Keys({kind: keys.tensor_keys(name) for kind, name in BACKEND_OF_TYPE.items()})
+DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYPE.items()})
 
 # The innermost `with gt.device(...)` or `set_default_device`, outermost first.
 default_devices: ContextVar[tuple[device, ...]] = ContextVar(

@@ -1,8 +1,9 @@
 """Errors for failed calls of public functions: find the unfit argument by the schema and name it.
 
 Only failed calls run this code, so successful calls pay nothing. Native code must fail before it
-writes; `tests/test_bad_values.py` checks that. Other errors, such as those of users' kernels,
-propagate unchanged. Functions that are no operators declare their arguments with `declares`.
+writes; `tests/test_bad_values.py` checks that. If a 0-d tensor stands for a number, the number is
+read here and the call repeated. Other errors, such as those of users' kernels, propagate unchanged.
+Functions that are no operators declare their arguments with `declares`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from ..core import errors
+from ..core.arguments import number_in
 from . import dispatcher
 from .refused_memory import is_of_the_host, refuse_memory, refuse_opaque
 
@@ -26,17 +28,87 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def refuse(error: Exception, op: str, given: dict[str, Any]) -> None:
-    """Raise the error that explains why the public function `op` failed; return if there is none.
+def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Repeat the call with the numbers in 0-d tensors and return its result, or raise the error
+    that explains why the public function `op` failed.
 
     given: the function's local variables, including the values of the schema's arguments.
     """
     # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback that frame.
     given.pop("error", None)
+    if plain := _numbers_of_tensors(op, given):
+        return _again(function, {**given, **plain})
+    try:
+        _explain(error, op, given)
+        raise error
+    finally:
+        del error, given  # which the error's traceback would keep
+
+
+def _is_single(x: Any) -> bool:
+    return hasattr(x, "_keys") and not getattr(x, "ndim", 1)
+
+
+def _overloads(op: str) -> list[Operator]:
+    return [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
+
+
+def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers in tensors that stand where only a number is declared, by their variables."""
+    if not any(map(_is_single, given.values())):
+        return {}
+    found = {}
+    for name, fits in _arguments(_overloads(op)).items():
+        place = _place(name, given)
+        if place is not None:
+            number = _number_in(given[place], [fit.type for fit in fits])
+            found.update({} if number is None else {place: number})
+    return found
+
+
+_INTEGRAL = {"int", "SymInt"}
+_NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
+
+
+def _number_in(x: Any, types: Iterable[Type]) -> Any:
+    """The number in a 0-d tensor, where all these types are of numbers; else None."""
+    bases = {kind.base for kind in types}
+    if not hasattr(x, "_keys") or not bases <= _NUMERIC:
+        return None
+    found = number_in(x)
+    return None if bases <= _INTEGRAL and type(found) is not int else found
+
+
+def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """Call the function with these values of its variables; NumPy's names are read already."""
+    args: list[Any] = []
+    kwargs = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            args += given[name]
+        elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            args.append(given[name])
+        elif name not in ("axis", "keepdims"):
+            kwargs[name] = given[name]
+    return _afresh(function, args, kwargs)
+
+
+def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call the function; what it raises does not show the failure that came before."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        error.__context__ = None
+        raise
+
+
+def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
+    """Raise the sentence for what made the function `op` fail; return where there is none."""
     if isinstance(error, errors.GpuTensorError):
+        refuse_opaque(error, op, given)
         _name_the_caller(error, op, given)
         return
-    overloads = [o for o in dispatcher.overloads(f"aten::{op}") if o.definition is not None]
+    overloads = _overloads(op)
     for operator in overloads:
         names = {a.name: _place(a.name, given) for a in operator.schema.arguments}
         found = {n: given[at] for n, at in names.items() if at is not None}
@@ -78,10 +150,10 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
     """Decorator that declares the argument types of a function that is no operator.
 
     types: by argument name, such as `"Tensor|Tensor[]"`; a schema's types, Callable, Iterable or
-    dict; by default from the annotations. NumPy numbers are converted to Python numbers. op: the
-    name in messages. first: arguments checked before the function runs, for functions that store
-    the value and fail later or never. Errors of a constructor name its class, and its own arguments
-    before those of functions it calls.
+    dict; by default from the annotations. NumPy numbers are converted to Python numbers, and so are
+    0-d tensors if the function fails with them. op: the name in messages. first: arguments checked
+    before the function runs, for functions that store the value and fail later or never. Errors of
+    a constructor name its class, and its own arguments before those of functions it calls.
     """
 
     def decorate(function: F) -> F:
@@ -98,11 +170,14 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
                 args, kwargs = read(called, function, types, args, kwargs, refuses=first)
             try:
                 return function(*args, **kwargs)
-            except errors.GpuTensorError:
-                if name == "__init__":
-                    read(_name_of(name, args), function, types, args, kwargs)
-                raise
             except Exception as error:
+                if (plain := _without_tensors(function, types, args, kwargs)) is not None:
+                    return _afresh(function, plain.args, plain.kwargs)
+                if isinstance(error, errors.GpuTensorError):
+                    refuse_opaque(error, name, {**dict(zip(("input",), args)), **kwargs})
+                    if name == "__init__":
+                        read(_name_of(name, args), function, types, args, kwargs)
+                    raise
                 if is_of_the_host(error):
                     raise errors.host_memory_exhausted(name, error) from None
                 refuse_opaque(error, name, {**dict(zip(("input",), args)), **kwargs})
@@ -127,6 +202,27 @@ def declare_constructor(kind: type, ours: str | tuple[str, ...], *, first: bool 
 
 # Schema types that may contain NumPy numbers.
 _OF_NUMPY = frozenset([np.ndarray, *np.sctypeDict.values()])
+
+
+def _without_tensors(
+    function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> inspect.BoundArguments | None:  # fmt: skip
+    """The arguments, with numbers for the tensors that stand where numbers are declared; None where
+    no tensor does."""
+    if not any(map(_is_single, (*args, *kwargs.values()))):
+        return None
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return None
+    found = {}
+    for name, text in (types or _annotated(function)).items():
+        if name in bound.arguments and not any(kind in text for kind in _PLAIN):
+            number = _number_in(bound.arguments[name], _types(text))
+            found.update({} if number is None else {name: number})
+    bound.arguments.update(found)
+    return bound if found else None
 
 
 def read(

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
-from ..core.dtype import complex32
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -31,13 +30,16 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
 
 
 def refuse_opaque(error: Exception, op: str, given: Mapping[str, Any]) -> None:
-    """Raise the error for complex32 in a loop that does not support it; return for other
+    """Raise the error for complex32 or float8 in a loop that does not support it; return for other
     failures."""
-    if isinstance(error, TypeError) and not isinstance(error, errors.GpuTensorError):
+    is_foreign = not isinstance(error, errors.GpuTensorError)
+    is_of_array = isinstance(error, errors.NotComputedError) and str(error).startswith("array:")
+    if is_of_array or is_foreign and isinstance(error, (TypeError, LookupError, ValueError)):
         for name, value in given.items():
-            shape = getattr(value, "_geometry", None)
-            if shape is not None and shape.dtype is complex32:
-                raise errors.not_in_complex32(op, name, value) from None
+            for x in value if isinstance(value, (list, tuple)) else (value,):
+                shape = getattr(x, "_geometry", None)
+                if shape is not None and shape.dtype.is_opaque:
+                    raise errors.not_computed(op, name, shape.dtype, x) from None
 
 
 # NumPy's messages for sizes beyond any memory.

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import errors
+from ..core.dtype import of_ours
 from .groups import ProcessGroup, world
 from .records import HEAD, RECORD, ROOM, Plan
 from .work import Work
@@ -57,7 +58,7 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
     is_float = kind == "f" or dtype.name == "bfloat16"
     got = errors.Got(f"{how} of {dtype.name}")
     if dtype.names or dtype.itemsize == 4 and kind == "V":
-        raise errors.not_in_complex32(op, "tensor", got)
+        raise errors.not_computed(op, "tensor", of_ours(dtype), got)
     if how in _BITS and (is_float or kind == "c"):
         raise errors.wrong_dtype(op, "tensor", "be of integers, or bool", got)
     if how in ("min", "max") and kind == "c":

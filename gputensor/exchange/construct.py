@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 
 from . import dlpack
-from .. import runtime
 from .._generated import calls
 from ..core import errors
 from ..core.arguments import element_type, flag
-from ..core.device import CPU, device
+from ..core.device import device
 from ..core.dtype import dtype
 from ..dispatch import backend_select
-from ..tensor.make import CPU_KEYS, from_storage
-from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 from .nested import PLAIN, from_numbers
 from .numpy_bridge import array_of, from_numpy, over_copy
@@ -59,7 +56,9 @@ def tensor(
     elif not is_fresh:
         made = calls.clone(made)
     if pin_memory is not False and flag("tensor", "pin_memory", pin_memory):
-        made = _pinned(made)
+        from ..tensor import host_memory
+
+        made = host_memory.pinned("tensor", made)
     if requires_grad is not False and flag("tensor", "requires_grad", requires_grad):
         made.requires_grad_()
     return made
@@ -134,12 +133,3 @@ def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
     if any([hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__")]):
         return asarray(data), False
     return from_numbers(data, wanted), True
-
-
-def _pinned(made: Tensor) -> Tensor:
-    if made._device is not CPU:
-        raise errors.must("tensor", "pin_memory", "be given for CPU tensors only", made)
-    shape = made._geometry
-    memory = runtime.cuda().pinned_allocate(shape.nbytes)
-    result = from_storage(Storage.over(memory.array, shape.nbytes, CPU), 0, shape, CPU_KEYS)
-    return calls.copy_(result, made, False)

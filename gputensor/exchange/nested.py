@@ -12,8 +12,8 @@ import numpy as np
 from .._generated import calls
 from ..core import errors
 from ..core.dtype import (
-    BOOL, COMPLEX, FLOATING, INTEGER, bfloat16, complex32, complex128, dtype, float16, float64,
-    uint64,
+    BOOL, COMPLEX, FLOAT8, FLOATING, INTEGER, bfloat16, complex32, complex128, dtype, float16,
+    float32, float64, uint64,
 )  # fmt: skip
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import fits, integer_range
@@ -140,7 +140,9 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     return made if wide is element else calls.to_dtype(made, element)
 
 
-_WIDE = {float16: float64, bfloat16: float64, complex32: complex128}
+_WIDE = {
+    float16: float64, bfloat16: float64, complex32: complex128, **dict.fromkeys(FLOAT8, float32),
+}  # fmt: skip
 _CATEGORY = {bool: BOOL, int: INTEGER, float: FLOATING, complex: COMPLEX}
 
 

@@ -27,7 +27,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     element = element_of("from_numpy", array.dtype)
     strides = element_strides("from_numpy", "array", array.shape, array.strides, element.itemsize)
     shape = geometry(array.shape, strides, element)
-    if shape.is_contiguous and shape.numel:
+    if shape.is_contiguous and shape.numel and not element.is_float8:
         made = from_array(array.view(np.ndarray), shape)
         made._storage = storage_of_array(made._array, SharedStorage)
         return made

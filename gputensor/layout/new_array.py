@@ -59,7 +59,7 @@ def as_dtype(op: str, value: Any) -> dtype:
     found = dtypes.ALIASES.get(name) if isinstance(name, str) else None
     if found is None:
         try:
-            known = next((d for d in dtypes.STORED if d.name == name), None)
+            known = next((d for d in dtypes.HELD if d.name == name), None)
             found = known or dtypes.from_numpy(np.dtype(name))
         except Exception:  # NumPy, for any argument
             found = None

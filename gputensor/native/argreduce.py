@@ -21,7 +21,7 @@ from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..core.geometry import contiguous_geometry
-from ..tensor.make import allocate, numpy_allocates
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms
 from ..structured.shortcuts import cpu as short
@@ -58,7 +58,7 @@ class _Entry:
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh, run, axis, keepdim = False, self.run, self.axis, self.keepdim
-        if args[0]._device is CPU and self.geometry.nbytes and numpy_allocates(self.geometry):
+        if args[0]._device is CPU and self.geometry.nbytes and self.geometry.in_numpy:
             make = short.made_by(lambda x, out: run(x, axis, out, keepdim), self.geometry)
             short.learn_beside(table, kernel, args, make)
 

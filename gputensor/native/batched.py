@@ -7,7 +7,7 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import BOOL, complex32
+from ..core.dtype import BOOL
 from ..core.geometry import Geometry, contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes, strides_over
@@ -29,8 +29,8 @@ def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> 
         raise errors.mixed_devices(op, batch1, first, batch2, second)
     if a.dtype is not b.dtype:
         raise errors.wrong_dtype(op, second, f"have {first}'s dtype {a.dtype.short}", batch2)
-    if a.dtype is complex32:
-        raise errors.not_in_complex32(op, first, batch1)
+    if a.dtype.is_opaque:
+        raise errors.not_computed(op, first, a.dtype, batch1)
     if (a.sizes[0], a.sizes[2]) != b.sizes[:2]:
         rule = f"have {a.sizes[0]} matrices of {a.sizes[2]} rows, as {first} has columns"
         raise errors.wrong_shape(op, second, rule, batch2)

@@ -15,7 +15,7 @@ from .. import runtime
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.device import CPU, device
-from ..core.dtype import complex32, dtype
+from ..core.dtype import dtype, float32
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import contiguous_strides, memory_format
 from ..dispatch import shortcuts
@@ -29,9 +29,9 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.cast import readable
 from ..tensor.base import suggest_memory_format
-from ..tensor.make import CPU_KEYS, allocate
+from ..tensor.make import CPU_KEYS, allocate, as_bytes
 from ..tensor.tensor import Tensor
-from ..structured import arguments, missing, transfer
+from ..structured import arguments, float8, missing, transfer
 from ..structured.shortcuts import cpu as short, cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 from .resize import resize_
@@ -54,7 +54,7 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
         run = table.remember(key, _assign_again)
         shortcuts.learn(table, copy_, (to, source), short_make.copy_)
     mine, other = self._storage, src._storage
-    if (
+    if run is not _float8 and (
         mine is not None and (mine is other or mine.is_shared)
         or other is not None and other.is_shared
     ):  # fmt: skip
@@ -79,6 +79,8 @@ def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
         return _nothing
     if src._device.type == "meta":
         raise errors.no_storage("copy_", src)
+    if to._geometry.dtype.is_float8 or src._geometry.dtype.is_float8:
+        return _float8
     if runtime.is_further(to._device.type) or runtime.is_further(src._device.type):
         return _by_backend
     if to._device is not src._device:
@@ -117,6 +119,22 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     """The same, if a short cut exists already."""
     _assign(to, src, non_blocking)
+
+
+def _float8(to: Tensor, src: Tensor, non_blocking: bool) -> None:
+    """A copy of bytes, or a cast of float8 by other operators."""
+    target, given = to._geometry.dtype, src._geometry.dtype
+    if target is given:
+        src = as_bytes(src)
+    elif given.is_float8:
+        src = float8.decoded(src)
+    if target.is_float8:
+        if target is not given:
+            wide = calls.to_device(src, src._device, float32, False, False, None)
+            src = float8.encoded(wide, target)
+        to = as_bytes(to)
+    key_set = (to._keys | src._keys) & BELOW_ADINPLACEORVIEW
+    copy_(key_set, to, src, non_blocking)
 
 
 class _OnDevice:
@@ -276,7 +294,7 @@ def _learn(table: Table, kernel: Any, self: Tensor, made: Tensor) -> None:
     if not shortcuts.is_due(known, table) or type(made) is not Tensor:
         return
     found, shape = None, made._geometry
-    if 0 < shape.nbytes < _SMALL_BYTES:
+    if 0 < shape.nbytes < _SMALL_BYTES and not shape.dtype.is_float8:
         found = short_make.copied(self, shape)
     if found is not None:
         shortcuts.learn(table, kernel, self._geometry, found)
@@ -405,7 +423,8 @@ def to_dtype(
 ) -> Tensor:  # fmt: skip
     table, key = operators.to_dtype.table, (self._geometry, dtype)
     made = _to(self, dtype, None, non_blocking, copy, memory_format)
-    if memory_format is None and key not in table.short and not (non_blocking or copy):
+    is_plain = non_blocking is False and copy is False and memory_format is None
+    if is_plain and key not in table.short:
         found = shortcuts.left(operators._to_copy.table, (*key, CPU))
         if found is not None:
             shortcuts.learn(table, to_dtype, key, found)
@@ -426,20 +445,23 @@ def _to_copy(
     table = operators._to_copy.table
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
     made = _copy_fresh(key_set | made._keys, made, self, non_blocking)
-    if memory_format is None and self._keys is CPU_KEYS and type(made) is Tensor:
-        _learn_cast(table, self, made, (layout, pin_memory, non_blocking) == (None, None, False))
+    if (
+        self._keys is CPU_KEYS and layout is None and pin_memory is None
+        and non_blocking is False and memory_format is None and type(made) is Tensor
+    ):  # fmt: skip
+        _learn_cast(table, self, made)
     return made
 
 
-def _learn_cast(table: Table, self: Tensor, made: Tensor, is_plain: bool) -> None:
+def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
     """Leave the short cut of a cast on the CPU whose result is row-major, as what it reads is."""
     shape, wanted = self._geometry, made._geometry
     known = seen(shape, (table.operator.name, wanted.dtype))
-    if not (is_plain and made._device is CPU and shortcuts.is_due(known, table)):
+    if made._device is not CPU or not shortcuts.is_due(known, table):
         return
-    kinds = (shape.dtype, wanted.dtype)
+    is_plain = not (shape.dtype.is_opaque or wanted.dtype.is_opaque)
     is_dense = shape.is_row_major and wanted.is_row_major
-    if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and complex32 not in kinds:
+    if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and is_plain:
         behind = (wanted.dtype, None, CPU, None, False, None)
         short.learn_cast(table, _to_copy, (shape, wanted.dtype, CPU), _cpu_copy, wanted, behind)
     known.short = table.short
@@ -462,6 +484,8 @@ def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
     """Waits for the device."""
     if self._device is not CPU:
         self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
+    if self._geometry.dtype.is_float8:
+        self = float8.decoded(self)
     try:
         found = self._get_array().item()
     except ValueError:

@@ -12,6 +12,7 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
+from ..core.arguments import real
 from ..core.device import CPU, META
 from ..core.dtype import FLOATING, dtype
 from ..core.promotion import result_type
@@ -29,7 +30,7 @@ from .reduce import reduced
 def _number(op: str, arg: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise errors.wrong_type(op, arg, "be a real number", value)
-    return float(value)
+    return real(op, arg, value)
 
 
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:

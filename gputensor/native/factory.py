@@ -24,7 +24,7 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.shortcuts import Seen
 from ..dispatch.tls import inference_blocks, keys_now, state as _state
 from ..iterator.order import dense_strides_like
-from ..tensor.make import ALIGNED_FROM_BYTES, CPU_KEYS, allocate, numpy_allocates, zero_tensor
+from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
 from ..structured import arguments
 from ..structured.shortcuts import cuda as short_cuda, factories as short_make
@@ -34,16 +34,11 @@ from ..structured.view_kernel import seen
 _np_empty = np.empty
 
 
-def _options(op: str, element: Any, form: Any, pin_memory: Any) -> dtype:
+def _options(op: str, element: Any, form: Any) -> dtype:
     """The dtype of a factory call, after its other options were found to be ones there are."""
     if form is not None and form is not strided:
         kind = errors.ArgumentError if isinstance(form, layout) else errors.ArgumentTypeError
         raise errors.must(op, "layout", "be gputensor.strided", form, kind=kind)
-    if pin_memory:
-        raise errors.must(
-            op, "pin_memory", "be False", pin_memory,
-            remedy="transfers pin their own staging memory",
-        )  # fmt: skip
     if element is None:
         return defaults.get_default_dtype()
     if not isinstance(element, dtype):
@@ -59,8 +54,8 @@ def empty(
     pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     table = operators.empty_memory_format.table
-    if dtype is None or layout is not None or pin_memory:
-        dtype = _options("empty", dtype, layout, pin_memory)
+    if dtype is None or layout is not None:
+        dtype = _options("empty", dtype, layout)
     try:
         known = _EMPTY[exact(size), dtype, memory_format]
         wanted = known.value
@@ -69,11 +64,13 @@ def empty(
         wanted = errors.plainly(_empty_geometry, size, dtype, memory_format)
     if device is None:
         device = resolve(None)
+    if pin_memory:
+        return _pinned("empty", wanted, device)
     if device is CPU:
         if known is not None and known.short is not table.short:
             _learn_empty(table, size, known, memory_format)
-        if wanted.nbytes < ALIGNED_FROM_BYTES and wanted.is_contiguous:
-            # `numpy_allocates` and `from_array` written out: half of all operators come by here
+        if wanted.in_numpy:
+            # `from_array` written out: half of all operators come by here
             # (bench/overhead.py).
             tensor = blank()
             tensor._geometry = wanted
@@ -91,13 +88,20 @@ def empty(
     return allocate(wanted, place)
 
 
+def _pinned(op: str, wanted: Geometry, device: Any) -> Tensor:
+    from ..tensor import host_memory
+
+    made: Tensor = host_memory.pinned_empty(op, wanted, resolve(device))
+    return made
+
+
 # (size, dtype, memory_format) -> Geometry, for repeated calls of `empty`; cleared at its bound.
 _EMPTY: dict[Any, Seen] = {}
 
 
 def _learn_empty(table: Table, size: Any, known: Seen, form: Any) -> None:
     wanted = known.value
-    if form is None and numpy_allocates(wanted):
+    if form is None and wanted.in_numpy:
         short_make.leave(
             table, empty, (size,), wanted.dtype, lambda asks: short_make.empty(wanted, asks, size)
         )
@@ -116,7 +120,7 @@ def _learn_empty_on_cuda(
 
 
 def _empty_geometry(size: Any, element: Any, form: memory_format | None) -> Geometry:
-    element = _options("empty", element, None, None)
+    element = _options("empty", element, None)
     sizes = arguments.sizes("empty", size)
     if form is None or form is formats.contiguous_format:
         wanted = contiguous_geometry(sizes, element)
@@ -133,13 +137,16 @@ def empty_strided(
     key_set: int, size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    element = _options("empty_strided", dtype, layout, pin_memory)
+    element = _options("empty_strided", dtype, layout)
     sizes = arguments.sizes("empty_strided", size)
     strides = arguments.sizes("empty_strided", stride, "stride")
     if len(sizes) != len(strides):
         rule = f"have {len(sizes)} entries, as size has"
         raise errors.must("empty_strided", "stride", rule, strides)
-    return allocate(geometry(sizes, strides, element), resolve(device))
+    wanted = geometry(sizes, strides, element)
+    if pin_memory:
+        return _pinned("empty_strided", wanted, device)
+    return allocate(wanted, resolve(device))
 
 
 def empty_permuted(
@@ -274,7 +281,7 @@ def _learn_full(table: Table, made: Tensor, value: Any) -> None:
     known = seen(shape, ("full", exact(value)))
     if not shortcuts.is_due(known, table):
         return
-    array = short_make.filled(shape, made) if numpy_allocates(shape) else None
+    array = short_make.filled(shape, made) if shape.in_numpy else None
     if array is not None:
         short_make.leave(
             table, full, (shape.sizes, value), shape.dtype,
@@ -313,7 +320,7 @@ def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None =
     known = seen(shape if self is None else self._geometry, table.operator.name)
     if not shortcuts.is_due(known, table):
         return
-    array = short_make.filled(shape, made) if numpy_allocates(shape) else None
+    array = short_make.filled(shape, made) if shape.in_numpy else None
     if array is None:
         pass
     elif self is None:
@@ -383,7 +390,7 @@ def _efficientzerotensor(
     key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    element = _options("_efficientzerotensor", dtype, layout, pin_memory)
+    element = _options("_efficientzerotensor", dtype, layout)
     sizes = arguments.sizes("_efficientzerotensor", size)
     return zero_tensor(contiguous_geometry(sizes, element), resolve(device))
 

@@ -10,7 +10,7 @@ from .._generated import calls, operators
 from ..core import errors, number_range
 from ..core.arguments import number
 from ..core.device import CPU
-from ..core.dtype import FLOATING
+from ..core.dtype import FLOATING, float32
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.config import FILL
@@ -31,6 +31,8 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
         number_range.check("fill_", "value", value, geometry.dtype)
     if geometry.numel == 0:
         return self
+    if geometry.dtype.is_float8:
+        return calls.copy_(self, calls.full((), value, float32, None, self._device, None), False)
     if self._device is CPU:
         stub.cpu("fill").fill(self._get_array(), value)
         return self

@@ -14,7 +14,7 @@ from ..core import errors, number_range
 from ..core.device import CPU
 from ..core.arguments import NUMBERS
 from ..core.dtype import (
-    BOOL, FLOATING, complex32, complex64, complex128, dtype, float16, float32, float64,
+    BOOL, FLOATING, complex64, complex128, dtype, float16, float32, float64,
 )  # fmt: skip
 from ..core.geometry import Geometry, contiguous_geometry
 from ..core.memory_format import contiguous_format
@@ -25,7 +25,7 @@ from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..runtime import capture
 from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate, from_array, numpy_allocates
+from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import library
 from ..structured.shortcuts import cpu as short
@@ -88,8 +88,8 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[i
         raise errors.mixed_devices(op, self, first, mat2, "mat2")
     if a.dtype is not b.dtype:
         raise errors.wrong_dtype(op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2)
-    if a.dtype is complex32:
-        raise errors.not_in_complex32(op, first, self)
+    if a.dtype.is_opaque:
+        raise errors.not_computed(op, first, a.dtype, self)
     if a.sizes[1] != b.sizes[0]:
         rule = f"have {a.sizes[1]} rows, as {first} has columns"
         raise errors.wrong_shape(op, "mat2", rule, mat2)
@@ -145,10 +145,7 @@ class _CpuEntry:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
         # BLAS returns a row-major result; large results are allocated here, for alignment.
         self.numpy_allocates = (
-            geometry.dtype in _BLAS
-            and geometry.nbytes > 0
-            and inner > 0
-            and numpy_allocates(geometry)
+            geometry.dtype in _BLAS and geometry.nbytes > 0 and inner > 0 and geometry.in_numpy
         )
         loops = stub.cpu("matmul")
         self.loop = loops.dot if self.numpy_allocates else loops.mm
@@ -371,7 +368,7 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
     """The maker of addmm's short cut; None for an empty result, or a layout that NumPy would not
     produce."""
-    if not shape.numel or not numpy_allocates(shape):
+    if not shape.numel or not shape.in_numpy:
         return lambda *around: None
     loops = stub.cpu("matmul")
     if shape.dtype in _BLAS and mat2._geometry.numel and beta is _ONE and alpha is _ONE:

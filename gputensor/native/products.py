@@ -11,7 +11,7 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import number
-from ..core.dtype import BOOL, FLOATING, complex32
+from ..core.dtype import BOOL, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits
 from ..structured import library
@@ -39,8 +39,8 @@ def _check_dot(op: str, self: Tensor, other: Tensor, arg: str) -> Any:
         raise errors.mixed_devices(op, self, "self", other, arg)
     if a.dtype is not b.dtype:
         raise errors.wrong_dtype(op, arg, f"have self's dtype {a.dtype.short}", other)
-    if a.dtype is complex32:
-        raise errors.not_in_complex32(op, "self", self)
+    if a.dtype.is_opaque:
+        raise errors.not_computed(op, "self", a.dtype, self)
     if a.sizes != b.sizes:
         raise errors.wrong_shape(op, arg, f"have {a.sizes[0]} elements, as self has", other)
     return contiguous_geometry((), a.dtype)

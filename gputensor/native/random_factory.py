@@ -23,7 +23,6 @@ from ..structured import arguments, generator as generators, missing
 from ..structured.shortcuts import factories as short_make
 from ..structured.forms import given
 from ..structured.view_kernel import seen
-from ..tensor.make import numpy_allocates
 from ..tensor.tensor import Tensor
 from .random import WHOLE, bounds, check_floating, check_real, resized
 
@@ -83,7 +82,7 @@ def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
     known = seen(shape, table.operator.name)
     if not shortcuts.is_due(known, table):
         return
-    if shape.numel and shape.dtype.category == FLOATING and numpy_allocates(shape):
+    if shape.numel and shape.dtype.category == FLOATING and shape.in_numpy:
         sizes, element, numel = shape.sizes, shape.dtype.np, shape.numel
         fill = stub.cpu("random").standard(loop, element)
         generator = generators.default_generator(CPU)

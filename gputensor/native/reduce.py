@@ -25,7 +25,7 @@ from ..iterator.operands import RESIZE
 from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
-from ..tensor.make import allocate, from_array, numpy_allocates
+from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.shortcuts import cpu as short, cuda as short_cuda
@@ -45,8 +45,9 @@ def _sum_dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dty
 
 def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     word = LOOPS["reduce"][op]
-    if word != "any" and dtypes.complex32 in (given, wanted):
-        raise errors.not_in_complex32(op, "self", errors.Got("c32"))
+    for of in (given, wanted):
+        if of is not None and of.is_opaque and (word != "any" or of is not dtypes.complex32):
+            raise errors.not_computed(op, "self", of, errors.Got(of.short))
     if word in ("sums", "sums_real", "products"):
         RULES[word].check(op, "self", given)
         return _sum_dtypes(op, given, wanted)
@@ -89,7 +90,7 @@ class _Entry:
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh = False
-        if self.plan.device is CPU and numpy_allocates(self.geometry):
+        if self.plan.device is CPU and self.geometry.in_numpy:
             make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)
             short.learn_beside(table, kernel, args, make)
         elif self.plan.device.type == "cuda" and self.plan.numel:
@@ -139,7 +140,7 @@ def _make_entry(
 def _wanted(op: str, wanted: Any, out: Tensor | None) -> dtype | None:
     if wanted is None:
         return None if out is None else out._geometry.dtype
-    if not isinstance(wanted, dtype) or wanted is dtypes.complex32:
+    if not isinstance(wanted, dtype) or wanted.is_opaque:
         raise errors.wrong_type(op, "dtype", "be a gputensor dtype", wanted)
     return wanted
 

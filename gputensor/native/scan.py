@@ -22,7 +22,7 @@ from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate, numpy_allocates
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms
 from ..structured.shortcuts import cpu as short
@@ -65,11 +65,11 @@ def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
     """self in the dtype that is run in."""
     given = self._geometry.dtype
     RULES[LOOPS["scan"][op]].check(op, "self", given, self)
-    if given is dtypes.complex32 and wanted in (None, given):
-        raise errors.not_in_complex32(op, "self", self)
+    if given.is_opaque and wanted in (None, given):
+        raise errors.not_computed(op, "self", given, self)
     if LOOPS["scan"][op] != "running":
         return self
-    if wanted is not None and (not isinstance(wanted, dtype) or wanted is dtypes.complex32):
+    if wanted is not None and (not isinstance(wanted, dtype) or wanted.is_opaque):
         raise errors.wrong_type(op, "dtype", "be a gputensor dtype", wanted)
     if wanted is None:
         wanted = dtypes.int64 if given.category <= INTEGER else given
@@ -95,7 +95,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
 def _learn(table: Table, kernel: Kernel, loop: str, args: tuple[Any, ...], shape: Geometry) -> None:
     """Leave a short cut for calls with these arguments."""
-    if not shape.ndim or not shape.nbytes or not numpy_allocates(shape):
+    if not shape.ndim or not shape.nbytes or not shape.in_numpy:
         return
     run, axis = getattr(stub.cpu("scan"), loop), args[1] % shape.ndim
     make = short.made_by(lambda x, out: run(x, axis, out), shape)

@@ -22,7 +22,7 @@ from ..iterator import overlap
 from ..iterator.rows import Rows
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..tensor.make import allocate, numpy_allocates
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.shortcuts import cpu as short
@@ -50,7 +50,7 @@ class _Entry:
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh, run, dim = False, self.run, self.dim
-        if args[0]._device is CPU and self.geometry.nbytes and numpy_allocates(self.geometry):
+        if args[0]._device is CPU and self.geometry.nbytes and self.geometry.in_numpy:
             make = short.made_by(lambda *arrays: run(*arrays[:-1], dim, arrays[-1]), self.geometry)
             short.learn_beside(table, kernel, args, make)
 

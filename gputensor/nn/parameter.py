@@ -29,7 +29,8 @@ class Parameter(Tensor):
         return f"{type(self).__name__} containing:\n{plain!r}"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _parameter, (type(self), self.detach(), self.requires_grad)
+        made = _parameter, (type(self), self.detach(), self.requires_grad)
+        return (*made, vars(self)) if vars(self) else made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         copied: Parameter = type(self)(self.detach().clone(), self.requires_grad)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "gputensor", 1
 HEADER = "header.json"
-_DTYPES = {d.name: d for d in dtypes.STORED}
+_DTYPES = {d.name: d for d in dtypes.HELD}
 
 
 def load(archive: zipfile.ZipFile, places: Places) -> Any:

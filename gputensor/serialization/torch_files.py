@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAGIC = 0x1950A86A20F9469CFC6C  # of the format before PyTorch 1.6
 _LEGACY_PROTOCOL = 1001
-_DTYPES = {d.name: d for d in dtypes.STORED}
+_DTYPES = {d.name: d for d in dtypes.HELD}
 _ELEMENTS = {f"torch {name}": _DTYPES[of] for of, name in STORAGE_TYPES.items()}
 _BYTES = _DTYPES["uint8"]
 

@@ -17,7 +17,7 @@ from ..core import errors
 from ..core.arguments import flag
 from ..core.device import CPU, device as as_device
 from ..core.guard import Guard
-from ..dispatch.backend_select import resolve
+from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..runtime import capture
 
 _SEEDS = 1 << 64
@@ -35,6 +35,7 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         self._lock = threading.Lock()
         self._device = resolve(as_device(device))
+        TENSOR_KEYS[self._device.type]  # raises for a type that no backend stands behind
         self.seed()
 
     @property

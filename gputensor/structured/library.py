@@ -27,7 +27,7 @@ import numpy as np
 from .. import runtime
 from ..core import errors
 from ..core.device import CPU, device
-from ..core.dtype import complex32, of_ours
+from ..core.dtype import of_ours
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..iterator import overlap
@@ -189,8 +189,8 @@ def _on_device(
     if not hasattr(device_runtime, "call_library"):
         raise errors.no_stub(op, op, place.type)
     for x in args:
-        if isinstance(x, Tensor) and x._geometry.dtype is complex32:
-            raise errors.not_in_complex32(op, "self", x)
+        if isinstance(x, Tensor) and x._geometry.dtype.is_opaque:
+            raise errors.not_computed(op, "self", x._geometry.dtype, x)
     operands = [_of(x._geometry, x._address(), is_written=True) for x in outs]
     operands += [_of(x._geometry, x._address()) for x in args if isinstance(x, Tensor)]
     with_rest = _filled(function, args, len(outs))

@@ -29,11 +29,12 @@ class TensorBase:
     """Slots (for native code): _geometry, _device, _keys; _storage, made when first needed on the
     CPU (`_get_storage`); _offset in elements; _array, the ndarray of a CPU tensor, made when a
     kernel first needs it (`_get_array`); _autograd, None while nothing requires a gradient.
+    `__dict__` holds what programs set besides, as on PyTorch's tensors.
     """
 
     __slots__ = (
         "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd",
-        "__weakref__",
+        "__weakref__", "__dict__",
     )  # fmt: skip
 
     _geometry: Geometry
@@ -173,6 +174,9 @@ class TensorBase:
         array: np.ndarray[Any, Any] | None = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
+            if geometry.dtype.is_float8:
+                # Kernels read its bytes (make.as_bytes), and the casts of structured/float8.py.
+                raise errors.not_computed("array", "self", geometry.dtype, self)
             if storage is None or self._device is not CPU or self._keys & LAZY:
                 raise errors.no_storage("array", self)
             data = storage._data  # read here, as a property costs a frame

@@ -18,7 +18,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.arguments import flag
 from ..core.device import CPU, device
-from ..core.dtype import bfloat16, complex32, from_numpy
+from ..core.dtype import bfloat16, complex32, from_numpy, uint8
 from ..core.geometry import contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import LAZY
@@ -82,7 +82,14 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     _check_readable("numpy", tensor)
     expose(tensor._get_storage())
     # A view, since the caller may give the array another shape, and the tensor keeps its own.
-    return tensor._get_array().view()
+    return _array(tensor).view()
+
+
+def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
+    element = tensor._geometry.dtype
+    if element.is_float8:
+        return calls.view_dtype(tensor, uint8)._get_array().view(element.np)
+    return tensor._get_array()
 
 
 def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
@@ -121,7 +128,7 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
     copy = None if copy is None else flag("__array__", "copy", copy)
     if not copy:
         expose(tensor._get_storage())
-    shared = tensor._get_array().view()
+    shared = _array(tensor).view()
     if dtype is not None:
         try:
             dtype = np.dtype(dtype)
@@ -145,7 +152,7 @@ def array_attribute(tensor: Tensor, name: str) -> Any:
         _check_readable(name, tensor)
     except errors.GpuTensorError as error:
         raise errors.no_array_attribute(error) from None
-    if tensor._geometry.dtype is bfloat16:
+    if tensor._geometry.dtype is bfloat16 or tensor._geometry.dtype.is_float8:
         rule = "have a dtype that has a typestr"
         raise errors.no_array_attribute(errors.wrong_dtype(name, "self", rule, tensor))
     expose(tensor._get_storage())

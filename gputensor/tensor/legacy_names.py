@@ -14,6 +14,7 @@ NAMES = {
     dtypes.uint64: "UInt64", dtypes.float16: "Half", dtypes.bfloat16: "BFloat16",
     dtypes.float32: "Float", dtypes.float64: "Double", dtypes.complex64: "ComplexFloat",
     dtypes.complex128: "ComplexDouble", dtypes.complex32: "ComplexHalf",
+    **{d: f"Float8_{d.name[7:]}" for d in dtypes.FLOAT8},
 }  # fmt: skip
 _DTYPES = {f"{name}Tensor": dtype for dtype, name in NAMES.items()}
 _PACKAGES = "gputensor", "torch"

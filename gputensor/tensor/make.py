@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..core.device import CPU, device
-from ..core.dtype import of_ours
-from ..core.geometry import Geometry, contiguous_geometry
+from ..core.dtype import of_ours, uint8
+from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import ZERO
 from ..dispatch.tls import inference_blocks, keys_now
@@ -16,13 +16,6 @@ from .storage import Storage, allocate_storage
 from .tensor import Tensor, blank
 
 CPU_KEYS = TENSOR_KEYS["cpu"]
-# From this many bytes on, CPU memory comes aligned from the allocator instead of from NumPy.
-ALIGNED_FROM_BYTES = 1 << 16
-
-
-def numpy_allocates(geometry: Geometry) -> bool:
-    """Whether a tensor of this layout on the CPU lies in memory that NumPy allocates itself."""
-    return geometry.is_contiguous and geometry.nbytes < ALIGNED_FROM_BYTES
 
 
 def is_plain(x: Tensor) -> bool:
@@ -81,8 +74,7 @@ def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
 
 def allocate(geometry: Geometry, place: device) -> Tensor:
     """An uninitialised tensor of this geometry: memory for its extent, offset 0."""
-    # `numpy_allocates` written out (bench/overhead.py)
-    if place is CPU and geometry.is_contiguous and geometry.nbytes < ALIGNED_FROM_BYTES:
+    if place is CPU and geometry.in_numpy:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
     # `from_storage` written out: every result on a device comes by here (bench/overhead.py).
     tensor = blank()
@@ -95,6 +87,12 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
     tensor._array = None
     tensor._autograd = None
     return tensor
+
+
+def as_bytes(x: Tensor) -> Tensor:
+    """The elements of eight bits as uint8, over the same memory."""
+    shape = x._geometry
+    return view_of(x, geometry(shape.sizes, shape.strides, uint8), x._offset)
 
 
 def zero_tensor(geometry: Geometry, place: device) -> Tensor:

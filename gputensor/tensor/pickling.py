@@ -56,13 +56,14 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it.
 
     As in PyTorch: a tensor that requires grad comes back as a leaf that does, without gradient,
-    history or hooks. Of a subclass, the class and its attributes come back too.
+    history or hooks. Attributes that a program set come back too, and the class of a subclass.
     """
     check_hooks(tensor)
     storage, offset, shape = in_memory(tensor, "pickle")
     arguments = (storage, offset, shape.sizes, shape.strides, shape.dtype, tensor.requires_grad)
     if type(tensor) is TensorBase._kind:
-        return _rebuild, arguments
+        set_on_it = vars(tensor)
+        return (_rebuild, arguments, set_on_it) if set_on_it else (_rebuild, arguments)
     return _rebuild, (*arguments, type(tensor)), _attributes(tensor)
 
 
@@ -88,11 +89,11 @@ def check_hooks(tensor: Tensor) -> None:
 
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """What a subclass's tensor has besides a tensor's own: its __dict__ and its slots."""
+    """What a tensor has besides a tensor's own: its __dict__ and the slots of its subclass."""
     slotnames = copyreg._slotnames  # type: ignore[attr-defined]
     names = set(slotnames(type(tensor))) - set(TensorBase.__slots__)
     slots = {name: getattr(tensor, name) for name in sorted(names) if hasattr(tensor, name)}
-    return getattr(tensor, "__dict__", None), slots
+    return vars(tensor), slots
 
 
 def _rebuild(
@@ -151,8 +152,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
         made.requires_grad_()
         if tensor.grad is not None:
             made.grad = copy.deepcopy(tensor.grad, memo)
-    if type(tensor) is not TensorBase._kind:
-        for attributes in _attributes(tensor):
-            for name, value in copy.deepcopy(attributes or {}, memo).items():
-                setattr(made, name, value)
+    for attributes in _attributes(tensor):
+        for name, value in copy.deepcopy(attributes or {}, memo).items():
+            setattr(made, name, value)
     return made

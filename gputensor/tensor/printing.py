@@ -15,11 +15,11 @@ import numpy as np
 
 from .._generated import calls
 from ..core import errors
-from ..core.device import CPU, META
-from ..core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float64, int64
+from ..core.device import META
+from ..core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float32, float64, int64
 from ..dispatch import defaults
-from ..dispatch.keys import LAZY
 from ..dispatch.refusal import declares
+from .base import materialised
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -158,15 +158,20 @@ def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any
         head = _corners(calls.slice_Tensor(tensor, dim, 0, edge, 1), rest, edge)
         tail = _corners(calls.slice_Tensor(tensor, dim, size - edge, size, 1), rest, edge)
         return np.concatenate((head, tail), dim)
-    if tensor._keys & LAZY:
-        tensor = calls.clone(tensor)
-    array = (tensor if tensor._device is CPU else tensor.cpu())._get_array()
+    array = on_host(tensor)
     # float16 and bfloat16 print through a type that has Python's formatting.
-    if tensor._geometry.dtype.category == FLOATING and array.dtype.itemsize < 4:
-        return array.astype(np.float32)
-    from ..kernels.cpu.cast import readable
+    is_short = tensor._geometry.dtype.category == FLOATING and array.dtype.itemsize < 4
+    return array.astype(np.float32) if is_short else array
 
-    return readable(array)
+
+def on_host(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The elements as an ndarray that Python can read; not always over the tensor's memory."""
+    element = tensor._geometry.dtype
+    if element.is_opaque:
+        wide = complex64 if element.is_complex else float32
+        tensor = calls.to_dtype(tensor, wide, False, False, None)
+    array: np.ndarray[Any, Any] = materialised(tensor.cpu())._get_array()
+    return array
 
 
 class _Formatter:

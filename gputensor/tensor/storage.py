@@ -113,7 +113,15 @@ class Storage:
             copy(fresh, self, kept)
         if sys.getrefcount(self) > _REFERENCES_OF_ONE:
             _forget_arrays(self)
-        self.data, self._nbytes = fresh.data, nbytes
+        self._put(fresh.data, nbytes)
+
+    def move(self, data: Any) -> None:
+        """Look at other memory, which has the same bytes, with every tensor on this storage."""
+        _forget_arrays(self)
+        self._put(data, self._nbytes)
+
+    def _put(self, data: Any, nbytes: int) -> None:
+        self.data, self._nbytes = data, nbytes
         if hasattr(self, "_twins"):
             for twin in [x() for x in self._twins]:
                 if twin is not None and twin is not self:
@@ -225,7 +233,7 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
     return storage
 
 
-class _Region:
+class Region:
     """Presents bytes at an address to NumPy and keeps their owner alive."""
 
     __slots__ = ("__array_interface__", "owner")
@@ -239,9 +247,7 @@ class _Region:
 
 def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
     """A CPU Storage over someone else's bytes, which `owner` keeps alive."""
-    data = (
-        np.asarray(_Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
-    )
+    data = np.asarray(Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
     return SharedStorage.over(data, nbytes, CPU)
 
 

@@ -27,10 +27,11 @@ from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
-from . import distinct, norms
-from .base import TensorBase, materialised
+from . import norms
+from .base import TensorBase
 from .differentiable import Differentiable
 from .storage import Storage
+from .torch_names import TorchNames
 
 
 class _Conversion(Protocol):
@@ -65,14 +66,6 @@ class Conversions:
     chalf: _Conversion = _convert_to("chalf", dtypes.complex32)
     cfloat: _Conversion = _convert_to("cfloat", dtypes.complex64)
     cdouble: _Conversion = _convert_to("cdouble", dtypes.complex128)
-
-
-class OneKind:
-    """What PyTorch's tensors say of kinds and devices that ours never are."""
-
-    __slots__ = ()
-    is_ipu = is_maia = is_mkldnn = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
-    is_nested = is_quantized = is_sparse = is_sparse_csr = False
 
 
 class Lacking:
@@ -135,7 +128,9 @@ called: list[Callable[..., Any]] = []
 patched: dict[str, Any] = {}
 
 
-class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, metaclass=TensorType):
+class Tensor(
+    Differentiable, GeneratedMethods, Conversions, TorchNames, Lacking, metaclass=TensorType
+):
     """A strided array on one device, whose operators go through the dispatcher."""
 
     __slots__ = ()
@@ -212,6 +207,12 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
             return f"{type(self).__name__}({errors.describe(self)})"
         return printing.tensor_repr(self)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: see tensor/notebook.py."""
+        from . import notebook
+
+        return notebook.html(self)
+
     def __format__(self, spec: str) -> str:
         if self._geometry.ndim == 0 and self._device.type != "meta":
             return format(self.item(), spec)
@@ -275,17 +276,27 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
         def norm(
             self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
         ) -> Tensor: ...
-        def unique(
-            self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-            dim: int | None = None,
-        ) -> Any: ...  # fmt: skip
-        def unique_consecutive(
-            self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-        ) -> Any: ...
     else:
         # without a frame of its own: q[1] is timed (bench/overhead.py)
         __getitem__, __setitem__ = indexing.get, indexing.put
-        norm, unique, unique_consecutive = norms.norm, distinct.unique, distinct.unique_consecutive
+        norm = norms.norm
+
+    def unique(
+        self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+        dim: int | None = None,
+    ) -> Any:  # fmt: skip
+        """The different elements in order. See gt.unique."""
+        from . import distinct
+
+        return distinct.unique(self, sorted, return_inverse, return_counts, dim)
+
+    def unique_consecutive(
+        self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    ) -> Any:
+        """Elements without those that equal the one before them. See gt.unique_consecutive."""
+        from . import distinct
+
+        return distinct.unique_consecutive(self, return_inverse, return_counts, dim)
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """The indices of the elements that are not zero. See gt.nonzero."""
@@ -295,12 +306,7 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
         """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
         if not self._geometry.ndim:
             return self.item()
-        array = materialised(self.cpu())._get_array()
-        if self._geometry.dtype is dtypes.complex32:
-            from ..kernels.cpu.cast import readable
-
-            array = readable(array)
-        return array.tolist()
+        return printing.on_host(self).tolist()
 
     # --- other libraries --------------------------------------------------------------------------
 
@@ -440,16 +446,6 @@ class Tensor(Differentiable, GeneratedMethods, Conversions, OneKind, Lacking, me
     def copy(self) -> Tensor:
         """`self.clone()` by NumPy's name."""
         return calls.clone(self)
-
-    @declares(callable="Callable")
-    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
-        """Replace each element of this tensor, which is on the CPU, by callable(element)."""
-        if self._device is not CPU:
-            raise errors.must("apply_", "self", "be on the CPU", self)
-        made = calls.empty_like(self)
-        values = [callable(x) for x in calls.reshape(self, (-1,)).tolist()]
-        made._get_array()[...] = np.reshape(values, self._geometry.sizes)
-        return calls.copy_(self, made, False)
 
     @property
     def H(self) -> Tensor:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ..core import errors
+from ..core.arguments import element_type
 from ..core.dtype import FLOATING, INTEGER, bfloat16, dtype
 from ..dispatch import defaults
 
@@ -26,19 +27,22 @@ class finfo:
     tiny: float
 
     def __init__(self, type: dtype | None = None) -> None:
-        given = defaults.get_default_dtype() if type is None else type
-        if not isinstance(given, dtype) or given.category < FLOATING:
+        if type is None:
+            given = defaults.get_default_dtype()
+        else:
+            given = element_type("finfo", type, "type")
+        if given.category < FLOATING:
             rule = "be a floating-point or complex dtype"
             raise errors.wrong_type("finfo", "type", rule, given, remedy="use iinfo for integers")
         real = given.to_real
-        info: Any = ml_dtypes.finfo if real is bfloat16 else np.finfo
+        info: Any = ml_dtypes.finfo if real is bfloat16 or real.is_float8 else np.finfo
         limits = info(real.np)
         self.bits: int = real.itemsize * 8
         self.eps: float = float(limits.eps)
         self.max: float = float(limits.max)
         self.min: float = float(limits.min)
         self.smallest_normal = self.tiny = float(limits.smallest_normal)
-        self.resolution: float = _RESOLUTION[real.name]
+        self.resolution: float = _RESOLUTION.get(real.name, 1.0)
         self.dtype: str = real.name
 
     def __repr__(self) -> str:
@@ -61,13 +65,14 @@ class iinfo:
     __slots__ = ("bits", "max", "min", "dtype")
 
     def __init__(self, type: dtype) -> None:
-        if not isinstance(type, dtype) or type.category != INTEGER:
+        given = element_type("iinfo", type, "type")
+        if given.category != INTEGER:
             remedy = "use finfo for floating-point dtypes"
-            raise errors.wrong_type("iinfo", "type", "be an integer dtype", type, remedy=remedy)
-        self.bits: int = type.itemsize * 8
-        self.max: int = (1 << (self.bits - type.is_signed)) - 1
-        self.min: int = -self.max - 1 if type.is_signed else 0
-        self.dtype: str = type.name
+            raise errors.wrong_type("iinfo", "type", "be an integer dtype", given, remedy=remedy)
+        self.bits: int = given.itemsize * 8
+        self.max: int = (1 << (self.bits - given.is_signed)) - 1
+        self.min: int = -self.max - 1 if given.is_signed else 0
+        self.dtype: str = given.name
 
     def __repr__(self) -> str:
         # PyTorch prints a float here; the bounds themselves say more.

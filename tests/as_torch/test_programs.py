@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gputensor.as_torch import table
-from gputensor.as_torch.stand_ins import Absent
+from gputensor.as_torch.absent import Absent
+from gputensor.as_torch.places import SOURCES
+from gputensor.as_torch.stand_ins import STAND_INS
+from gputensor.core.errors import absent
 
 PROGRAM = """
 import sys
@@ -86,7 +88,7 @@ def test_a_training_program_runs(tmp_path: Path) -> None:
 
 
 def test_every_module_of_the_table_is_imported() -> None:
-    names = sorted({*table.SOURCES, *table.EXTRAS, *table.ABSENT})
+    names = sorted({*SOURCES, *STAND_INS, *absent.modules()})
     code = "from gputensor import as_torch; as_torch.install(); import importlib\n"
     code += f"for name in {names}:\n    m = importlib.import_module(name); assert dir(m), name\n"
     done = run(code=code + "import torch; assert torch.nn.functional.relu and torch.linalg.inv")
@@ -98,7 +100,10 @@ def test_every_module_of_the_table_is_imported() -> None:
     ("import torch; torch.nonsense", "has no attribute 'nonsense' in gputensor"),
     ("from torch.ao.quantization import QuantStub; QuantStub()", "there are no quantised tensors"),
     ("import torch; torch.hub.load('a', 'b')", "nothing is downloaded"),
-    ("import torch; torch.jit.trace(len, ())", "not traced into graphs"),
+    ("import torch; torch.jit.trace(len, ())", "not compiled to TorchScript"),
+    ("import torch; torch.sparse_coo_tensor()", "torch.sparse_coo_tensor: there are no sparse"),
+    ("import torch; torch.sparse.mm()", "torch.sparse.mm: there are no sparse tensors"),
+    ("import torch; torch.ones(1).to_sparse()", "there are no sparse tensors; use dense ones"),
 ])  # fmt: skip
 def test_what_is_not_here_says_so(code: str, said: str) -> None:
     done = run(code=f"from gputensor import as_torch; as_torch.install()\n{code}")
@@ -148,7 +153,7 @@ print(torch.finfo(torch.float8_e4m3fn).max, is_storage)
 """
     done = run(code=code)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "[1284, 1798]\n448 True\n"
+    assert done.stdout == "[1284, 1798]\n448.0 True\n"
 
 
 def test_a_call_of_tensor_makes_one() -> None:

@@ -20,3 +20,17 @@ def test_what_equals_an_index_and_is_none(index: Any) -> None:
 def test_an_index_of_numpy() -> None:
     assert gt.device("cuda", np.int64(101)) is gt.device("cuda:101")
     assert type(gt.device("cuda", np.int64(102)).index) is int
+
+
+def test_device_types_of_pytorch_are_values_that_hold_no_tensor() -> None:
+    mps = gt.device("mps")
+    assert mps is gt.device("mps") and mps != gt.device("mps", 0) and mps != gt.device("cpu")
+    assert (str(mps), repr(gt.device("xpu:1"))) == ("mps", "device(type='xpu', index=1)")
+    x = gt.ones(2)
+    for use in (lambda: gt.ones(2, device=mps), lambda: gt.rand(2, device="hpu"),
+                lambda: gt.tensor([1], device=mps), lambda: x.to(mps), lambda: gt.Generator(mps),
+                lambda: gt.nn.Linear(1, 1).to(mps)):  # fmt: skip
+        with pytest.raises(RuntimeError, match="no device .no backend is registered"):
+            use()
+    with pytest.raises(gt.GpuTensorError, match="must be one of cpu, cuda"):
+        gt.device("nonsense")

@@ -44,11 +44,24 @@ def test_what_numpys_code_asks_of_a_dtype():
 
 
 def test_what_is_no_dtype_of_ours_is_refused():
-    for wrong in ("f4", float, np.dtype("S3"), np.dtype(">f4"), np.str_, np.dtype("V4"), 3):
+    for wrong in ("f4", str, np.dtype("S3"), np.dtype(">f4"), np.str_, np.dtype("V4"), 3):
         with pytest.raises(TypeError, match="'dtype' must be a gputensor dtype"):
             gt.zeros(2, dtype=wrong)
     with pytest.raises(TypeError, match=r"got >f4"):
         gt.zeros(2, dtype=np.dtype(">f4"))
+
+
+def test_pythons_types_name_dtypes():
+    named = {bool: gt.bool, int: gt.int64, float: gt.float64, complex: gt.complex128}
+    x = gt.ones(2)
+    for kind, element in named.items():
+        assert gt.zeros(2, dtype=kind).dtype is x.to(kind).dtype is x.sum(dtype=kind).dtype
+        assert x.to(dtype=kind).dtype is gt.as_tensor(1, dtype=kind).dtype is element
+        assert gt.promote_types(kind, gt.bool) is element and gt.can_cast(gt.bool, kind)
+    assert x.view(float).dtype is gt.float64 and gt.finfo(float).bits == 64
+    assert gt.nn.Linear(2, 2).to(float).weight.dtype is gt.float64
+    with pytest.raises(TypeError, match="can_cast: 'to' must be a gputensor dtype"):
+        gt.can_cast(gt.bool, str)
 
 
 def test_astype_copies_as_numpys_does():

@@ -76,7 +76,6 @@ def _refusals(op: str) -> tuple[Fails, ...]:
         Fails(S((2, -1)), errors.ArgumentError, "'size' must hold no negative number"),
         Fails(S((2.5,)), TypeError, "'size' must be a tuple of ints"),
         Fails(S((2,), dtype="float32"), TypeError, "'dtype' must be"),
-        Fails(S((2,), pin_memory=True), errors.ArgumentError, "'pin_memory' must be False"),
     )
 
 

@@ -88,4 +88,20 @@ def test_construction():
     assert gt.tensor([1, 2], device="cuda").dtype is gt.int64
     assert gt.asarray(np.arange(3), device="cuda").tolist() == [0, 1, 2]
     assert gt.tensor([1, 2], pin_memory=True).tolist() == [1, 2]
+
+
+def test_pinned_memory():
+    x = gt.arange(4.0)
+    pinned = x.pin_memory()
+    assert pinned.is_pinned() and pinned[1:].is_pinned() and pinned.storage().is_pinned()
+    assert not x.is_pinned() and not pinned.cuda().is_pinned() and pinned.pin_memory() is pinned
+    assert pinned.cuda(non_blocking=True).tolist() == x.tolist()
+    for make in (gt.empty, gt.zeros, gt.rand, lambda n, **of: gt.full((n,), 1, **of)):
+        assert make(3, pin_memory=True).is_pinned() and make(0, pin_memory=True).numel() == 0
+    for call in (pinned.cuda().pin_memory, lambda: gt.zeros(2, device="cuda", pin_memory=True)):
+        with pytest.raises(RuntimeError, match="CPU"):
+            call()
+
+
+def test_both_sides_of_a_construction():
     gt.testing.assert_close(gt.tensor([1.0], device="cuda"), gt.tensor([1.0]), check_device=False)

@@ -77,3 +77,16 @@ def test_dtypes_devices_and_formats_are_the_same_objects():
         back = pickle.loads(pickle.dumps(value))
         assert back == value and type(back) is type(value)
         assert isinstance(value, tuple) or back is value and copy.deepcopy(value) is value
+
+
+@pytest.mark.parametrize("kind", [gt.Tensor, gt.nn.Parameter])
+def test_attributes_that_a_program_sets(kind):
+    x = gt.ones(2) if kind is gt.Tensor else kind(gt.ones(2))
+    x.tag = {"of": [1]}
+    assert not hasattr(gt.ones(2), "tag") and not hasattr(x + 1, "tag")
+    for back in (pickle.loads(pickle.dumps(x)), copy.copy(x)):
+        assert back.tag == x.tag and back.tolist() == [1, 1]
+    if type(x) is gt.Tensor:  # a Parameter's copy is a new one, as in PyTorch
+        assert copy.deepcopy(x).tag == x.tag and copy.deepcopy(x).tag is not x.tag
+    del x.tag
+    assert not hasattr(x, "tag")

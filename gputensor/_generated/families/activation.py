@@ -158,7 +158,7 @@ def selu(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_selu.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "selu", locals()); raise
+    except Exception as error: return _refuse(error, "selu", selu, locals())
 
 def call_selu(self):
     include, keep = _state.get()
@@ -177,7 +177,7 @@ def selu_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_selu_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "selu_", locals()); raise
+    except Exception as error: return _refuse(error, "selu_", selu_, locals())
 Tensor_selu_ = selu_
 
 def call_selu_(self):
@@ -205,7 +205,7 @@ def celu(input, alpha=1.0, *, out=None):
             key_set |= _checked_out("celu", out)._keys & keep
             return op_celu_out.table[key_set](key_set, input, alpha, out)
         return op_celu.table[key_set](key_set, input, alpha)
-    except Exception as error: _refuse(error, "celu", locals()); raise
+    except Exception as error: return _refuse(error, "celu", celu, locals())
 
 def call_celu(self, alpha=1.0):
     include, keep = _state.get()
@@ -226,7 +226,7 @@ def celu_(input, alpha=1.0):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_celu_.table[key_set](key_set, input, alpha)
-    except Exception as error: _refuse(error, "celu_", locals()); raise
+    except Exception as error: return _refuse(error, "celu_", celu_, locals())
 Tensor_celu_ = celu_
 
 def call_celu_(self, alpha=1.0):
@@ -372,7 +372,7 @@ def hardshrink(input, lambd=0.5, *, out=None):
             key_set |= _checked_out("hardshrink", out)._keys & keep
             return op_hardshrink_out.table[key_set](key_set, input, lambd, out)
         return op_hardshrink.table[key_set](key_set, input, lambd)
-    except Exception as error: _refuse(error, "hardshrink", locals()); raise
+    except Exception as error: return _refuse(error, "hardshrink", hardshrink, locals())
 
 def Tensor_hardshrink(self, lambd=0.5):
     """Each element; zero where it is in [-lambd, lambd]. See gt.hardshrink."""
@@ -383,7 +383,7 @@ def Tensor_hardshrink(self, lambd=0.5):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_hardshrink.table[key_set](key_set, self, lambd)
-    except Exception as error: _refuse(error, "hardshrink", locals()); raise
+    except Exception as error: return _refuse(error, "hardshrink", Tensor_hardshrink, locals())
 
 def call_hardshrink(self, lambd=0.5):
     short = op_hardshrink.table.short.get(self._geometry)
@@ -523,7 +523,7 @@ def threshold(input, threshold, value, *, out=None):
             key_set |= _checked_out("threshold", out)._keys & keep
             return op_threshold_out.table[key_set](key_set, input, threshold, value, out)
         return op_threshold.table[key_set](key_set, input, threshold, value)
-    except Exception as error: _refuse(error, "threshold", locals()); raise
+    except Exception as error: return _refuse(error, "threshold", globals()["threshold"], locals())
 
 def call_threshold(self, threshold, value):
     short = op_threshold.table.short.get(self._geometry)
@@ -553,7 +553,7 @@ def threshold_(input, threshold, value):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_threshold_.table[key_set](key_set, input, threshold, value)
-    except Exception as error: _refuse(error, "threshold_", locals()); raise
+    except Exception as error: return _refuse(error, "threshold_", threshold_, locals())
 Tensor_threshold_ = threshold_
 
 def call_threshold_(self, threshold, value):
@@ -587,7 +587,7 @@ def prelu(input, weight):
         include, keep = _state.get()
         key_set = (input._keys | weight._keys | include) & keep
         return op_prelu.table[key_set](key_set, input, weight)
-    except Exception as error: _refuse(error, "prelu", locals()); raise
+    except Exception as error: return _refuse(error, "prelu", prelu, locals())
 Tensor_prelu = prelu
 
 def call_prelu(self, weight):
@@ -676,7 +676,7 @@ def rrelu(input, lower=0.125, upper=0.3333333333333333, training=False, generato
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_rrelu.table[key_set](key_set, input, lower, upper, training, generator)
-    except Exception as error: _refuse(error, "rrelu", locals()); raise
+    except Exception as error: return _refuse(error, "rrelu", rrelu, locals())
 
 def call_rrelu(self, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
     include, keep = _state.get()

@@ -46,7 +46,7 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
             key_set |= _checked_out("argmax", out)._keys & keep
             return op_argmax_out.table[key_set](key_set, input, dim, keepdim, out)
         return op_argmax.table[key_set](key_set, input, dim, keepdim)
-    except Exception as error: _refuse(error, "argmax", locals()); raise
+    except Exception as error: return _refuse(error, "argmax", argmax, locals())
 
 def Tensor_argmax(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Index of the largest element, the first of equal ones, or of the first NaN. Over all
@@ -62,7 +62,7 @@ def Tensor_argmax(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_argmax.table[key_set](key_set, self, dim, keepdim)
-    except Exception as error: _refuse(error, "argmax", locals()); raise
+    except Exception as error: return _refuse(error, "argmax", Tensor_argmax, locals())
 
 def call_argmax(self, dim=None, keepdim=False):
     short = op_argmax.table.short.get(self._geometry)
@@ -102,7 +102,7 @@ def argmin(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
             key_set |= _checked_out("argmin", out)._keys & keep
             return op_argmin_out.table[key_set](key_set, input, dim, keepdim, out)
         return op_argmin.table[key_set](key_set, input, dim, keepdim)
-    except Exception as error: _refuse(error, "argmin", locals()); raise
+    except Exception as error: return _refuse(error, "argmin", argmin, locals())
 
 def Tensor_argmin(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Index of the smallest element, as argmax. See gt.argmin."""
@@ -117,7 +117,7 @@ def Tensor_argmin(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_argmin.table[key_set](key_set, self, dim, keepdim)
-    except Exception as error: _refuse(error, "argmin", locals()); raise
+    except Exception as error: return _refuse(error, "argmin", Tensor_argmin, locals())
 
 op_max = _define("aten::max(Tensor self) -> Tensor", ("reduction",))
 op_max_unary_out = _define(
@@ -189,7 +189,7 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
             key_set = (input._keys | include) & keep
             return Results_max(op_max_dim.table[key_set](key_set, input, dim, keepdim))
         raise _errors.no_form("max", "input", "input, other", "input, dim, keepdim")
-    except Exception as error: _refuse(error, "max", locals()); raise
+    except Exception as error: return _refuse(error, "max", max, locals())
 
 def Tensor_max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
     """Largest element of all; with dim also its index, the first of equal ones; or
@@ -214,7 +214,7 @@ def Tensor_max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims
             key_set = (self._keys | include) & keep
             return Results_max(op_max_dim.table[key_set](key_set, self, dim, keepdim))
         raise _errors.no_form("max", "", "other", "dim, keepdim")
-    except Exception as error: _refuse(error, "max", locals()); raise
+    except Exception as error: return _refuse(error, "max", Tensor_max, locals())
 
 def call_max(self):
     include, keep = _state.get()
@@ -286,7 +286,7 @@ def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
             key_set = (input._keys | include) & keep
             return Results_min(op_min_dim.table[key_set](key_set, input, dim, keepdim))
         raise _errors.no_form("min", "input", "input, other", "input, dim, keepdim")
-    except Exception as error: _refuse(error, "min", locals()); raise
+    except Exception as error: return _refuse(error, "min", min, locals())
 
 def Tensor_min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
     """Smallest element of all; with dim also its index; or elementwise minimum of two
@@ -311,7 +311,7 @@ def Tensor_min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims
             key_set = (self._keys | include) & keep
             return Results_min(op_min_dim.table[key_set](key_set, self, dim, keepdim))
         raise _errors.no_form("min", "", "other", "dim, keepdim")
-    except Exception as error: _refuse(error, "min", locals()); raise
+    except Exception as error: return _refuse(error, "min", Tensor_min, locals())
 
 def call_min(self):
     include, keep = _state.get()
@@ -352,7 +352,7 @@ def aminmax(input, *, dim=None, keepdim=False, out=None, axis=None, keepdims=Non
                 key_set, input, dim, keepdim, out[0], out[1],
             ))
         return Results_aminmax(op_aminmax.table[key_set](key_set, input, dim, keepdim))
-    except Exception as error: _refuse(error, "aminmax", locals()); raise
+    except Exception as error: return _refuse(error, "aminmax", aminmax, locals())
 
 def Tensor_aminmax(self, *, dim=None, keepdim=False, axis=None, keepdims=None):
     """Smallest and largest element, over all elements or along dim. See gt.aminmax."""
@@ -364,7 +364,7 @@ def Tensor_aminmax(self, *, dim=None, keepdim=False, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_aminmax(op_aminmax.table[key_set](key_set, self, dim, keepdim))
-    except Exception as error: _refuse(error, "aminmax", locals()); raise
+    except Exception as error: return _refuse(error, "aminmax", Tensor_aminmax, locals())
 
 def call_aminmax(self, dim=None, keepdim=False):
     include, keep = _state.get()

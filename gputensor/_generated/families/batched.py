@@ -28,7 +28,7 @@ def bmm(input, mat2, *, out=None):
             key_set |= _checked_out("bmm", out)._keys & keep
             return op_bmm_out.table[key_set](key_set, input, mat2, out)
         return op_bmm.table[key_set](key_set, input, mat2)
-    except Exception as error: _refuse(error, "bmm", locals()); raise
+    except Exception as error: return _refuse(error, "bmm", bmm, locals())
 
 def Tensor_bmm(self, mat2):
     """Products of the matrices of two batches of one dtype. See gt.bmm."""
@@ -36,7 +36,7 @@ def Tensor_bmm(self, mat2):
         include, keep = _state.get()
         key_set = (self._keys | mat2._keys | include) & keep
         return op_bmm.table[key_set](key_set, self, mat2)
-    except Exception as error: _refuse(error, "bmm", locals()); raise
+    except Exception as error: return _refuse(error, "bmm", Tensor_bmm, locals())
 
 def call_bmm(self, mat2):
     include, keep = _state.get()
@@ -72,7 +72,7 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
                 key_set, input, batch1, batch2, beta, alpha, out,
             )
         return op_baddbmm.table[key_set](key_set, input, batch1, batch2, beta, alpha)
-    except Exception as error: _refuse(error, "baddbmm", locals()); raise
+    except Exception as error: return _refuse(error, "baddbmm", baddbmm, locals())
 
 def Tensor_baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
     """beta * self + alpha * (batch1 @ batch2), self broadcast; with beta 0 self is not
@@ -81,7 +81,7 @@ def Tensor_baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
         return op_baddbmm.table[key_set](key_set, self, batch1, batch2, beta, alpha)
-    except Exception as error: _refuse(error, "baddbmm", locals()); raise
+    except Exception as error: return _refuse(error, "baddbmm", Tensor_baddbmm, locals())
 
 op_baddbmm_ = _define(
     "aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
@@ -92,7 +92,7 @@ def Tensor_baddbmm_(self, batch1, batch2, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
         return op_baddbmm_.table[key_set](key_set, self, batch1, batch2, beta, alpha)
-    except Exception as error: _refuse(error, "baddbmm_", locals()); raise
+    except Exception as error: return _refuse(error, "baddbmm_", Tensor_baddbmm_, locals())
 
 def call_baddbmm_(self, batch1, batch2, beta=1, alpha=1):
     include, keep = _state.get()
@@ -125,7 +125,7 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
             key_set |= _checked_out("addbmm", out)._keys & keep
             return op_addbmm_out.table[key_set](key_set, input, batch1, batch2, beta, alpha, out)
         return op_addbmm.table[key_set](key_set, input, batch1, batch2, beta, alpha)
-    except Exception as error: _refuse(error, "addbmm", locals()); raise
+    except Exception as error: return _refuse(error, "addbmm", addbmm, locals())
 
 def Tensor_addbmm(self, batch1, batch2, *, beta=1, alpha=1):
     """beta * self + alpha * (sum over the batch of batch1 @ batch2). See gt.addbmm."""
@@ -133,7 +133,7 @@ def Tensor_addbmm(self, batch1, batch2, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
         return op_addbmm.table[key_set](key_set, self, batch1, batch2, beta, alpha)
-    except Exception as error: _refuse(error, "addbmm", locals()); raise
+    except Exception as error: return _refuse(error, "addbmm", Tensor_addbmm, locals())
 
 op_addbmm_ = _define(
     "aten::addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
@@ -144,4 +144,4 @@ def Tensor_addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
         return op_addbmm_.table[key_set](key_set, self, batch1, batch2, beta, alpha)
-    except Exception as error: _refuse(error, "addbmm_", locals()); raise
+    except Exception as error: return _refuse(error, "addbmm_", Tensor_addbmm_, locals())

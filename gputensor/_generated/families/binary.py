@@ -65,7 +65,7 @@ def add(input, other, *, alpha=1, out=None):
                     return made
             return op_add_out.table[key_set](key_set, input, other, alpha, out)
         return op_add_Tensor.table[key_set](key_set, input, other, alpha)
-    except Exception as error: _refuse(error, "add", locals()); raise
+    except Exception as error: return _refuse(error, "add", add, locals())
 
 def Tensor_add(self, other, *, alpha=1):
     """self + alpha * other of each pair of elements. See gt.add."""
@@ -86,7 +86,7 @@ def Tensor_add(self, other, *, alpha=1):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_add_Tensor.table[key_set](key_set, self, other, alpha)
-    except Exception as error: _refuse(error, "add", locals()); raise
+    except Exception as error: return _refuse(error, "add", Tensor_add, locals())
 
 def Tensor___add__(self, other):
     try:
@@ -103,7 +103,7 @@ def Tensor___add__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_add_Tensor.table[key_set](key_set, self, other, 1)
-    except Exception as error: _refuse(error, "add", locals()); raise
+    except Exception as error: return _refuse(error, "add", Tensor___add__, locals())
 Tensor___radd__ = Tensor___add__
 
 def call_add_Tensor(self, other, alpha=1):
@@ -146,7 +146,7 @@ def Tensor_add_(self, other, *, alpha=1):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_add__Tensor.table[key_set](key_set, self, other, alpha)
-    except Exception as error: _refuse(error, "add_", locals()); raise
+    except Exception as error: return _refuse(error, "add_", Tensor_add_, locals())
 
 def Tensor___iadd__(self, other):
     try:
@@ -163,7 +163,7 @@ def Tensor___iadd__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_add__Tensor.table[key_set](key_set, self, other, 1)
-    except Exception as error: _refuse(error, "add_", locals()); raise
+    except Exception as error: return _refuse(error, "add_", Tensor___iadd__, locals())
 
 def call_add__Tensor(self, other, alpha=1):
     if alpha is _ONE:
@@ -230,7 +230,7 @@ def sub(input, other, *, alpha=1, out=None):
                     return made
             return op_sub_out.table[key_set](key_set, input, other, alpha, out)
         return op_sub_Tensor.table[key_set](key_set, input, other, alpha)
-    except Exception as error: _refuse(error, "sub", locals()); raise
+    except Exception as error: return _refuse(error, "sub", sub, locals())
 
 def Tensor_sub(self, other, *, alpha=1):
     """self - alpha * other of each pair of elements. See gt.sub."""
@@ -251,7 +251,7 @@ def Tensor_sub(self, other, *, alpha=1):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub_Tensor.table[key_set](key_set, self, other, alpha)
-    except Exception as error: _refuse(error, "sub", locals()); raise
+    except Exception as error: return _refuse(error, "sub", Tensor_sub, locals())
 
 def Tensor___sub__(self, other):
     try:
@@ -268,7 +268,7 @@ def Tensor___sub__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub_Tensor.table[key_set](key_set, self, other, 1)
-    except Exception as error: _refuse(error, "sub", locals()); raise
+    except Exception as error: return _refuse(error, "sub", Tensor___sub__, locals())
 
 def Tensor___rsub__(self, other):
     try:
@@ -281,7 +281,7 @@ def Tensor___rsub__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub_Tensor.table[key_set](key_set, other, self, 1)
-    except Exception as error: _refuse(error, "sub", locals()); raise
+    except Exception as error: return _refuse(error, "sub", Tensor___rsub__, locals())
 
 def call_sub_Tensor(self, other, alpha=1):
     if alpha is _ONE:
@@ -323,7 +323,7 @@ def Tensor_sub_(self, other, *, alpha=1):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub__Tensor.table[key_set](key_set, self, other, alpha)
-    except Exception as error: _refuse(error, "sub_", locals()); raise
+    except Exception as error: return _refuse(error, "sub_", Tensor_sub_, locals())
 
 def Tensor___isub__(self, other):
     try:
@@ -340,7 +340,7 @@ def Tensor___isub__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_sub__Tensor.table[key_set](key_set, self, other, 1)
-    except Exception as error: _refuse(error, "sub_", locals()); raise
+    except Exception as error: return _refuse(error, "sub_", Tensor___isub__, locals())
 
 op_subtract_Tensor = _define(
     "aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -402,7 +402,7 @@ def rsub(input, other, *, alpha=1, out=None):
                     return made
             return op_rsub_Tensor_out.table[key_set](key_set, input, other, alpha, out)
         return op_rsub_Tensor.table[key_set](key_set, input, other, alpha)
-    except Exception as error: _refuse(error, "rsub", locals()); raise
+    except Exception as error: return _refuse(error, "rsub", rsub, locals())
 
 op_mul_Tensor = _define(
     "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -448,7 +448,7 @@ def mul(input, other, *, out=None):
                 return made
             return op_mul_out.table[key_set](key_set, input, other, out)
         return op_mul_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "mul", locals()); raise
+    except Exception as error: return _refuse(error, "mul", mul, locals())
 
 def Tensor_mul(self, other):
     """Product of each pair of elements. See gt.mul."""
@@ -464,7 +464,7 @@ def Tensor_mul(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_mul_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "mul", locals()); raise
+    except Exception as error: return _refuse(error, "mul", Tensor_mul, locals())
 
 def Tensor___mul__(self, other):
     try:
@@ -481,7 +481,7 @@ def Tensor___mul__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_mul_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "mul", locals()); raise
+    except Exception as error: return _refuse(error, "mul", Tensor___mul__, locals())
 Tensor___rmul__ = Tensor___mul__
 
 def call_mul_Tensor(self, other):
@@ -514,7 +514,7 @@ def Tensor_mul_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_mul__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "mul_", locals()); raise
+    except Exception as error: return _refuse(error, "mul_", Tensor_mul_, locals())
 
 def Tensor___imul__(self, other):
     try:
@@ -531,7 +531,7 @@ def Tensor___imul__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_mul__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "mul_", locals()); raise
+    except Exception as error: return _refuse(error, "mul_", Tensor___imul__, locals())
 
 def call_mul__Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -647,7 +647,7 @@ def div(input, other, *, rounding_mode=None, out=None):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor_mode.table[key_set](key_set, input, other, rounding_mode)
-    except Exception as error: _refuse(error, "div", locals()); raise
+    except Exception as error: return _refuse(error, "div", div, locals())
 
 def Tensor_div(self, other, *, rounding_mode=None):
     """Quotient of each pair of elements; rounding_mode may be 'trunc' or 'floor'. See
@@ -676,7 +676,7 @@ def Tensor_div(self, other, *, rounding_mode=None):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
-    except Exception as error: _refuse(error, "div", locals()); raise
+    except Exception as error: return _refuse(error, "div", Tensor_div, locals())
 
 def Tensor___truediv__(self, other):
     try:
@@ -693,7 +693,7 @@ def Tensor___truediv__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "div", locals()); raise
+    except Exception as error: return _refuse(error, "div", Tensor___truediv__, locals())
 
 def Tensor___rtruediv__(self, other):
     try:
@@ -706,7 +706,7 @@ def Tensor___rtruediv__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor.table[key_set](key_set, other, self)
-    except Exception as error: _refuse(error, "div", locals()); raise
+    except Exception as error: return _refuse(error, "div", Tensor___rtruediv__, locals())
 
 def Tensor___floordiv__(self, other):
     try:
@@ -719,7 +719,7 @@ def Tensor___floordiv__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor_mode.table[key_set](key_set, self, other, "floor")
-    except Exception as error: _refuse(error, "div", locals()); raise
+    except Exception as error: return _refuse(error, "div", Tensor___floordiv__, locals())
 
 def Tensor___rfloordiv__(self, other):
     try:
@@ -732,7 +732,7 @@ def Tensor___rfloordiv__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div_Tensor_mode.table[key_set](key_set, other, self, "floor")
-    except Exception as error: _refuse(error, "div", locals()); raise
+    except Exception as error: return _refuse(error, "div", Tensor___rfloordiv__, locals())
 
 def call_div_Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -783,7 +783,7 @@ def Tensor_div_(self, other, *, rounding_mode=None):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div__Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
-    except Exception as error: _refuse(error, "div_", locals()); raise
+    except Exception as error: return _refuse(error, "div_", Tensor_div_, locals())
 
 def Tensor___itruediv__(self, other):
     try:
@@ -800,7 +800,7 @@ def Tensor___itruediv__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "div_", locals()); raise
+    except Exception as error: return _refuse(error, "div_", Tensor___itruediv__, locals())
 
 def Tensor___ifloordiv__(self, other):
     try:
@@ -813,7 +813,7 @@ def Tensor___ifloordiv__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_div__Tensor_mode.table[key_set](key_set, self, other, "floor")
-    except Exception as error: _refuse(error, "div_", locals()); raise
+    except Exception as error: return _refuse(error, "div_", Tensor___ifloordiv__, locals())
 
 def call_div__Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -929,7 +929,7 @@ def minimum(input, other, *, out=None):
                 return made
             return op_minimum_out.table[key_set](key_set, input, other, out)
         return op_minimum.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "minimum", locals()); raise
+    except Exception as error: return _refuse(error, "minimum", minimum, locals())
 
 def Tensor_minimum(self, other):
     """The smaller element of each pair; NaN if either is NaN. See gt.minimum."""
@@ -945,7 +945,7 @@ def Tensor_minimum(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_minimum.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "minimum", locals()); raise
+    except Exception as error: return _refuse(error, "minimum", Tensor_minimum, locals())
 
 def call_minimum(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -997,7 +997,7 @@ def maximum(input, other, *, out=None):
                 return made
             return op_maximum_out.table[key_set](key_set, input, other, out)
         return op_maximum.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "maximum", locals()); raise
+    except Exception as error: return _refuse(error, "maximum", maximum, locals())
 
 def Tensor_maximum(self, other):
     """The larger element of each pair; NaN if either is NaN. See gt.maximum."""
@@ -1013,7 +1013,7 @@ def Tensor_maximum(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_maximum.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "maximum", locals()); raise
+    except Exception as error: return _refuse(error, "maximum", Tensor_maximum, locals())
 
 def call_maximum(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1076,7 +1076,7 @@ def pow(input, exponent, *, out=None):
             key_set |= _checked_out("pow", out)._keys & keep
             return op_pow_Tensor_Tensor_out.table[key_set](key_set, input, exponent, out)
         return op_pow_Tensor_Tensor.table[key_set](key_set, input, exponent)
-    except Exception as error: _refuse(error, "pow", locals()); raise
+    except Exception as error: return _refuse(error, "pow", pow, locals())
 
 def Tensor_pow(self, exponent):
     """Each element of self to the power of exponent. See gt.pow."""
@@ -1095,7 +1095,7 @@ def Tensor_pow(self, exponent):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_pow_Tensor_Tensor.table[key_set](key_set, self, exponent)
-    except Exception as error: _refuse(error, "pow", locals()); raise
+    except Exception as error: return _refuse(error, "pow", Tensor_pow, locals())
 
 def Tensor___pow__(self, other):
     try:
@@ -1108,7 +1108,7 @@ def Tensor___pow__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_pow_Tensor_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "pow", locals()); raise
+    except Exception as error: return _refuse(error, "pow", Tensor___pow__, locals())
 
 def Tensor___rpow__(self, other):
     try:
@@ -1121,7 +1121,7 @@ def Tensor___rpow__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_pow_Tensor_Tensor.table[key_set](key_set, other, self)
-    except Exception as error: _refuse(error, "pow", locals()); raise
+    except Exception as error: return _refuse(error, "pow", Tensor___rpow__, locals())
 
 def call_pow_Scalar(self, exponent):
     include, keep = _state.get()
@@ -1151,7 +1151,7 @@ def Tensor_pow_(self, exponent):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_pow__Tensor.table[key_set](key_set, self, exponent)
-    except Exception as error: _refuse(error, "pow_", locals()); raise
+    except Exception as error: return _refuse(error, "pow_", Tensor_pow_, locals())
 
 def Tensor___ipow__(self, other):
     try:
@@ -1164,7 +1164,7 @@ def Tensor___ipow__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_pow__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "pow_", locals()); raise
+    except Exception as error: return _refuse(error, "pow_", Tensor___ipow__, locals())
 
 op_float_power_Tensor_Tensor = _define(
     "aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
@@ -1206,7 +1206,7 @@ def float_power(input, exponent, *, out=None):
             key_set |= _checked_out("float_power", out)._keys & keep
             return op_float_power_Tensor_Tensor_out.table[key_set](key_set, input, exponent, out)
         return op_float_power_Tensor_Tensor.table[key_set](key_set, input, exponent)
-    except Exception as error: _refuse(error, "float_power", locals()); raise
+    except Exception as error: return _refuse(error, "float_power", float_power, locals())
 
 def Tensor_float_power(self, exponent):
     """pow in float64 or complex128. See gt.float_power."""
@@ -1221,7 +1221,7 @@ def Tensor_float_power(self, exponent):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_float_power_Tensor_Tensor.table[key_set](key_set, self, exponent)
-    except Exception as error: _refuse(error, "float_power", locals()); raise
+    except Exception as error: return _refuse(error, "float_power", Tensor_float_power, locals())
 
 op_float_power__Tensor = _define(
     "aten::float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
@@ -1245,7 +1245,7 @@ def Tensor_float_power_(self, exponent):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_float_power__Tensor.table[key_set](key_set, self, exponent)
-    except Exception as error: _refuse(error, "float_power_", locals()); raise
+    except Exception as error: return _refuse(error, "float_power_", Tensor_float_power_, locals())
 
 op_fmod_Tensor = _define(
     "aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -1291,7 +1291,7 @@ def fmod(input, other, *, out=None):
                 return made
             return op_fmod_Tensor_out.table[key_set](key_set, input, other, out)
         return op_fmod_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "fmod", locals()); raise
+    except Exception as error: return _refuse(error, "fmod", fmod, locals())
 
 def Tensor_fmod(self, other):
     """Remainder of the division rounded to zero; it has the sign of self. See gt.fmod."""
@@ -1307,7 +1307,7 @@ def Tensor_fmod(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_fmod_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "fmod", locals()); raise
+    except Exception as error: return _refuse(error, "fmod", Tensor_fmod, locals())
 
 op_fmod__Tensor = _define(
     "aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -1330,7 +1330,7 @@ def Tensor_fmod_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_fmod__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "fmod_", locals()); raise
+    except Exception as error: return _refuse(error, "fmod_", Tensor_fmod_, locals())
 
 op_remainder_Tensor = _define(
     "aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -1385,7 +1385,7 @@ def remainder(input, other, *, out=None):
                 return made
             return op_remainder_Tensor_out.table[key_set](key_set, input, other, out)
         return op_remainder_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "remainder", locals()); raise
+    except Exception as error: return _refuse(error, "remainder", remainder, locals())
 
 def Tensor_remainder(self, other):
     """Remainder of the division rounded down; it has the sign of other. See
@@ -1402,7 +1402,7 @@ def Tensor_remainder(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_remainder_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "remainder", locals()); raise
+    except Exception as error: return _refuse(error, "remainder", Tensor_remainder, locals())
 
 def Tensor___mod__(self, other):
     try:
@@ -1419,7 +1419,7 @@ def Tensor___mod__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_remainder_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "remainder", locals()); raise
+    except Exception as error: return _refuse(error, "remainder", Tensor___mod__, locals())
 
 def Tensor___rmod__(self, other):
     try:
@@ -1432,7 +1432,7 @@ def Tensor___rmod__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_remainder_Tensor.table[key_set](key_set, other, self)
-    except Exception as error: _refuse(error, "remainder", locals()); raise
+    except Exception as error: return _refuse(error, "remainder", Tensor___rmod__, locals())
 
 def call_remainder_Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -1470,7 +1470,7 @@ def Tensor_remainder_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_remainder__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "remainder_", locals()); raise
+    except Exception as error: return _refuse(error, "remainder_", Tensor_remainder_, locals())
 
 def Tensor___imod__(self, other):
     try:
@@ -1487,7 +1487,7 @@ def Tensor___imod__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_remainder__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "remainder_", locals()); raise
+    except Exception as error: return _refuse(error, "remainder_", Tensor___imod__, locals())
 
 op_floor_divide = _define(
     "aten::floor_divide(Tensor self, Tensor other) -> Tensor",
@@ -1520,7 +1520,7 @@ def floor_divide(input, other, *, out=None):
             key_set |= _checked_out("floor_divide", out)._keys & keep
             return op_floor_divide_out.table[key_set](key_set, input, other, out)
         return op_floor_divide.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "floor_divide", locals()); raise
+    except Exception as error: return _refuse(error, "floor_divide", floor_divide, locals())
 
 def Tensor_floor_divide(self, other):
     """Quotient of each pair of elements, rounded down, as by the operator `//`. See
@@ -1536,7 +1536,7 @@ def Tensor_floor_divide(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_floor_divide.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "floor_divide", locals()); raise
+    except Exception as error: return _refuse(error, "floor_divide", Tensor_floor_divide, locals())
 
 def call_floor_divide(self, other):
     include, keep = _state.get()
@@ -1568,7 +1568,8 @@ def Tensor_floor_divide_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_floor_divide__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "floor_divide_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "floor_divide_", Tensor_floor_divide_, locals())
 
 op_atan2 = _define("aten::atan2(Tensor self, Tensor other) -> Tensor", ("core", "pointwise",))
 op_atan2_out = _define(
@@ -1602,7 +1603,7 @@ def atan2(input, other, *, out=None):
                 return made
             return op_atan2_out.table[key_set](key_set, input, other, out)
         return op_atan2.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "atan2", locals()); raise
+    except Exception as error: return _refuse(error, "atan2", atan2, locals())
 
 def Tensor_atan2(self, other):
     """Angle of each point (other, self) in (-pi, pi]. See gt.atan2."""
@@ -1614,7 +1615,7 @@ def Tensor_atan2(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_atan2.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "atan2", locals()); raise
+    except Exception as error: return _refuse(error, "atan2", Tensor_atan2, locals())
 
 op_atan2_ = _define("aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_atan2_(self, other):
@@ -1627,7 +1628,7 @@ def Tensor_atan2_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_atan2_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "atan2_", locals()); raise
+    except Exception as error: return _refuse(error, "atan2_", Tensor_atan2_, locals())
 
 op_arctan2 = _define("aten::arctan2(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_arctan2_out = _define(
@@ -1668,7 +1669,7 @@ def hypot(input, other, *, out=None):
                 return made
             return op_hypot_out.table[key_set](key_set, input, other, out)
         return op_hypot.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "hypot", locals()); raise
+    except Exception as error: return _refuse(error, "hypot", hypot, locals())
 
 def Tensor_hypot(self, other):
     """Length of each vector (self, other). See gt.hypot."""
@@ -1680,7 +1681,7 @@ def Tensor_hypot(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_hypot.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "hypot", locals()); raise
+    except Exception as error: return _refuse(error, "hypot", Tensor_hypot, locals())
 
 op_hypot_ = _define("aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_hypot_(self, other):
@@ -1693,7 +1694,7 @@ def Tensor_hypot_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_hypot_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "hypot_", locals()); raise
+    except Exception as error: return _refuse(error, "hypot_", Tensor_hypot_, locals())
 
 op_copysign_Tensor = _define(
     "aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -1740,7 +1741,7 @@ def copysign(input, other, *, out=None):
                 return made
             return op_copysign_out.table[key_set](key_set, input, other, out)
         return op_copysign_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "copysign", locals()); raise
+    except Exception as error: return _refuse(error, "copysign", copysign, locals())
 
 def Tensor_copysign(self, other):
     """The absolute value of each element of self with the sign of other. See
@@ -1757,7 +1758,7 @@ def Tensor_copysign(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_copysign_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "copysign", locals()); raise
+    except Exception as error: return _refuse(error, "copysign", Tensor_copysign, locals())
 
 op_copysign__Tensor = _define(
     "aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -1780,7 +1781,7 @@ def Tensor_copysign_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_copysign__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "copysign_", locals()); raise
+    except Exception as error: return _refuse(error, "copysign_", Tensor_copysign_, locals())
 
 op_fmax = _define("aten::fmax(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_fmax_out = _define(
@@ -1813,7 +1814,7 @@ def fmax(input, other, *, out=None):
                 return made
             return op_fmax_out.table[key_set](key_set, input, other, out)
         return op_fmax.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "fmax", locals()); raise
+    except Exception as error: return _refuse(error, "fmax", fmax, locals())
 
 def Tensor_fmax(self, other):
     """The larger element of each pair, ignoring NaN; NaN if both are NaN. See gt.fmax."""
@@ -1825,7 +1826,7 @@ def Tensor_fmax(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_fmax.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "fmax", locals()); raise
+    except Exception as error: return _refuse(error, "fmax", Tensor_fmax, locals())
 
 op_fmin = _define("aten::fmin(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_fmin_out = _define(
@@ -1858,7 +1859,7 @@ def fmin(input, other, *, out=None):
                 return made
             return op_fmin_out.table[key_set](key_set, input, other, out)
         return op_fmin.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "fmin", locals()); raise
+    except Exception as error: return _refuse(error, "fmin", fmin, locals())
 
 def Tensor_fmin(self, other):
     """The smaller element of each pair, ignoring NaN; NaN if both are NaN. See gt.fmin."""
@@ -1870,7 +1871,7 @@ def Tensor_fmin(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_fmin.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "fmin", locals()); raise
+    except Exception as error: return _refuse(error, "fmin", Tensor_fmin, locals())
 
 op_nextafter = _define("aten::nextafter(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_nextafter_out = _define(
@@ -1900,7 +1901,7 @@ def nextafter(input, other, *, out=None):
                 return made
             return op_nextafter_out.table[key_set](key_set, input, other, out)
         return op_nextafter.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "nextafter", locals()); raise
+    except Exception as error: return _refuse(error, "nextafter", nextafter, locals())
 
 def Tensor_nextafter(self, other):
     """The next representable number after each element of self, in the direction of other.
@@ -1913,7 +1914,7 @@ def Tensor_nextafter(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_nextafter.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "nextafter", locals()); raise
+    except Exception as error: return _refuse(error, "nextafter", Tensor_nextafter, locals())
 
 op_nextafter_ = _define(
     "aten::nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -1929,7 +1930,7 @@ def Tensor_nextafter_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_nextafter_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "nextafter_", locals()); raise
+    except Exception as error: return _refuse(error, "nextafter_", Tensor_nextafter_, locals())
 
 op_gcd = _define("aten::gcd(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_gcd_out = _define(
@@ -1959,7 +1960,7 @@ def gcd(input, other, *, out=None):
                 return made
             return op_gcd_out.table[key_set](key_set, input, other, out)
         return op_gcd.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "gcd", locals()); raise
+    except Exception as error: return _refuse(error, "gcd", gcd, locals())
 
 def Tensor_gcd(self, other):
     """Greatest common divisor of each pair of elements. See gt.gcd."""
@@ -1971,7 +1972,7 @@ def Tensor_gcd(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_gcd.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "gcd", locals()); raise
+    except Exception as error: return _refuse(error, "gcd", Tensor_gcd, locals())
 
 op_gcd_ = _define("aten::gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def gcd_(input, other):
@@ -1991,7 +1992,7 @@ def gcd_(input, other):
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         return op_gcd_.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "gcd_", locals()); raise
+    except Exception as error: return _refuse(error, "gcd_", gcd_, locals())
 Tensor_gcd_ = gcd_
 
 op_lcm = _define("aten::lcm(Tensor self, Tensor other) -> Tensor", ("pointwise",))
@@ -2022,7 +2023,7 @@ def lcm(input, other, *, out=None):
                 return made
             return op_lcm_out.table[key_set](key_set, input, other, out)
         return op_lcm.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "lcm", locals()); raise
+    except Exception as error: return _refuse(error, "lcm", lcm, locals())
 
 def Tensor_lcm(self, other):
     """Least common multiple of each pair of elements. See gt.lcm."""
@@ -2034,7 +2035,7 @@ def Tensor_lcm(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_lcm.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "lcm", locals()); raise
+    except Exception as error: return _refuse(error, "lcm", Tensor_lcm, locals())
 
 op_lcm_ = _define("aten::lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def lcm_(input, other):
@@ -2054,7 +2055,7 @@ def lcm_(input, other):
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         return op_lcm_.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "lcm_", locals()); raise
+    except Exception as error: return _refuse(error, "lcm_", lcm_, locals())
 Tensor_lcm_ = lcm_
 
 op_ldexp_Tensor = _define("aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", ("pointwise",))
@@ -2076,7 +2077,7 @@ def ldexp(input, other, *, out=None):
             key_set |= _checked_out("ldexp", out)._keys & keep
             return op_ldexp_out.table[key_set](key_set, input, other, out)
         return op_ldexp_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "ldexp", locals()); raise
+    except Exception as error: return _refuse(error, "ldexp", ldexp, locals())
 
 def Tensor_ldexp(self, other):
     """self * 2 ** other of each pair of elements. See gt.ldexp."""
@@ -2084,7 +2085,7 @@ def Tensor_ldexp(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_ldexp_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "ldexp", locals()); raise
+    except Exception as error: return _refuse(error, "ldexp", Tensor_ldexp, locals())
 
 op_ldexp_ = _define("aten::ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def ldexp_(input, other):
@@ -2099,7 +2100,7 @@ def ldexp_(input, other):
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         return op_ldexp_.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "ldexp_", locals()); raise
+    except Exception as error: return _refuse(error, "ldexp_", ldexp_, locals())
 Tensor_ldexp_ = ldexp_
 
 op_logaddexp = _define("aten::logaddexp(Tensor self, Tensor other) -> Tensor", ("pointwise",))
@@ -2133,7 +2134,7 @@ def logaddexp(input, other, *, out=None):
                 return made
             return op_logaddexp_out.table[key_set](key_set, input, other, out)
         return op_logaddexp.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "logaddexp", locals()); raise
+    except Exception as error: return _refuse(error, "logaddexp", logaddexp, locals())
 
 def Tensor_logaddexp(self, other):
     """log(exp(self) + exp(other)) of each pair of elements, without their overflow. See
@@ -2146,7 +2147,7 @@ def Tensor_logaddexp(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logaddexp.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "logaddexp", locals()); raise
+    except Exception as error: return _refuse(error, "logaddexp", Tensor_logaddexp, locals())
 
 op_logaddexp2 = _define("aten::logaddexp2(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_logaddexp2_out = _define(
@@ -2177,7 +2178,7 @@ def logaddexp2(input, other, *, out=None):
                 return made
             return op_logaddexp2_out.table[key_set](key_set, input, other, out)
         return op_logaddexp2.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "logaddexp2", locals()); raise
+    except Exception as error: return _refuse(error, "logaddexp2", logaddexp2, locals())
 
 def Tensor_logaddexp2(self, other):
     """log2(2 ** self + 2 ** other) of each pair of elements, without their overflow. See
@@ -2190,7 +2191,7 @@ def Tensor_logaddexp2(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logaddexp2.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "logaddexp2", locals()); raise
+    except Exception as error: return _refuse(error, "logaddexp2", Tensor_logaddexp2, locals())
 
 op_heaviside = _define("aten::heaviside(Tensor self, Tensor values) -> Tensor", ("pointwise",))
 op_heaviside_out = _define(
@@ -2221,7 +2222,7 @@ def heaviside(input, values, *, out=None):
                 return made
             return op_heaviside_out.table[key_set](key_set, input, values, out)
         return op_heaviside.table[key_set](key_set, input, values)
-    except Exception as error: _refuse(error, "heaviside", locals()); raise
+    except Exception as error: return _refuse(error, "heaviside", heaviside, locals())
 
 def Tensor_heaviside(self, values):
     """The Heaviside step function, 0 for negative and 1 for positive elements; values where
@@ -2234,7 +2235,7 @@ def Tensor_heaviside(self, values):
         include, keep = _state.get()
         key_set = (self._keys | values._keys | include) & keep
         return op_heaviside.table[key_set](key_set, self, values)
-    except Exception as error: _refuse(error, "heaviside", locals()); raise
+    except Exception as error: return _refuse(error, "heaviside", Tensor_heaviside, locals())
 
 op_heaviside_ = _define(
     "aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
@@ -2250,7 +2251,7 @@ def Tensor_heaviside_(self, values):
         include, keep = _state.get()
         key_set = (self._keys | values._keys | include) & keep
         return op_heaviside_.table[key_set](key_set, self, values)
-    except Exception as error: _refuse(error, "heaviside_", locals()); raise
+    except Exception as error: return _refuse(error, "heaviside_", Tensor_heaviside_, locals())
 
 op_bitwise_and_Tensor = _define(
     "aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2301,7 +2302,7 @@ def bitwise_and(input, other, *, out=None):
                 return made
             return op_bitwise_and_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_and_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "bitwise_and", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_and", bitwise_and, locals())
 
 def Tensor_bitwise_and(self, other):
     """Bitwise and of each pair of elements; logical and for bool. See gt.bitwise_and."""
@@ -2317,7 +2318,7 @@ def Tensor_bitwise_and(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_and_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_and", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_and", Tensor_bitwise_and, locals())
 
 def Tensor___and__(self, other):
     try:
@@ -2334,7 +2335,7 @@ def Tensor___and__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_and_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_and", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_and", Tensor___and__, locals())
 Tensor___rand__ = Tensor___and__
 
 def call_bitwise_and_Tensor(self, other):
@@ -2368,7 +2369,7 @@ def Tensor_bitwise_and_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_and__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_and_", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_and_", Tensor_bitwise_and_, locals())
 
 def Tensor___iand__(self, other):
     try:
@@ -2385,7 +2386,7 @@ def Tensor___iand__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_and__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_and_", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_and_", Tensor___iand__, locals())
 
 op_bitwise_or_Tensor = _define(
     "aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2436,7 +2437,7 @@ def bitwise_or(input, other, *, out=None):
                 return made
             return op_bitwise_or_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_or_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "bitwise_or", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_or", bitwise_or, locals())
 
 def Tensor_bitwise_or(self, other):
     """Bitwise or of each pair of elements; logical or for bool. See gt.bitwise_or."""
@@ -2452,7 +2453,7 @@ def Tensor_bitwise_or(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_or_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_or", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_or", Tensor_bitwise_or, locals())
 
 def Tensor___or__(self, other):
     try:
@@ -2469,7 +2470,7 @@ def Tensor___or__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_or_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_or", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_or", Tensor___or__, locals())
 Tensor___ror__ = Tensor___or__
 
 def call_bitwise_or_Tensor(self, other):
@@ -2503,7 +2504,7 @@ def Tensor_bitwise_or_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_or__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_or_", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_or_", Tensor_bitwise_or_, locals())
 
 def Tensor___ior__(self, other):
     try:
@@ -2520,7 +2521,7 @@ def Tensor___ior__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_or__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_or_", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_or_", Tensor___ior__, locals())
 
 op_bitwise_xor_Tensor = _define(
     "aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2571,7 +2572,7 @@ def bitwise_xor(input, other, *, out=None):
                 return made
             return op_bitwise_xor_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_xor_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_xor", bitwise_xor, locals())
 
 def Tensor_bitwise_xor(self, other):
     """Bitwise exclusive or of each pair of elements; logical exclusive or for bool. See
@@ -2588,7 +2589,7 @@ def Tensor_bitwise_xor(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_xor_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_xor", Tensor_bitwise_xor, locals())
 
 def Tensor___xor__(self, other):
     try:
@@ -2605,7 +2606,7 @@ def Tensor___xor__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_xor_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_xor", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_xor", Tensor___xor__, locals())
 Tensor___rxor__ = Tensor___xor__
 
 def call_bitwise_xor_Tensor(self, other):
@@ -2639,7 +2640,7 @@ def Tensor_bitwise_xor_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_xor__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_xor_", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_xor_", Tensor_bitwise_xor_, locals())
 
 def Tensor___ixor__(self, other):
     try:
@@ -2656,7 +2657,7 @@ def Tensor___ixor__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_xor__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_xor_", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_xor_", Tensor___ixor__, locals())
 
 op_bitwise_left_shift_Tensor = _define(
     "aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2708,7 +2709,8 @@ def bitwise_left_shift(input, other, *, out=None):
                 return made
             return op_bitwise_left_shift_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_left_shift_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_left_shift", bitwise_left_shift, locals())
 
 def Tensor_bitwise_left_shift(self, other):
     """Each element shifted to the left; 0 for a shift that is negative or at least the
@@ -2725,7 +2727,8 @@ def Tensor_bitwise_left_shift(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_left_shift_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_left_shift", Tensor_bitwise_left_shift, locals())
 
 def Tensor___lshift__(self, other):
     try:
@@ -2742,7 +2745,8 @@ def Tensor___lshift__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_left_shift_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_left_shift", Tensor___lshift__, locals())
 
 def Tensor___rlshift__(self, other):
     try:
@@ -2755,7 +2759,8 @@ def Tensor___rlshift__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_left_shift_Tensor.table[key_set](key_set, other, self)
-    except Exception as error: _refuse(error, "bitwise_left_shift", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_left_shift", Tensor___rlshift__, locals())
 
 op_bitwise_left_shift__Tensor = _define(
     "aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -2778,7 +2783,8 @@ def Tensor_bitwise_left_shift_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_left_shift__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_left_shift_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_left_shift_", Tensor_bitwise_left_shift_, locals())
 
 def Tensor___ilshift__(self, other):
     try:
@@ -2795,7 +2801,8 @@ def Tensor___ilshift__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_left_shift__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_left_shift_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_left_shift_", Tensor___ilshift__, locals())
 
 op_bitwise_right_shift_Tensor = _define(
     "aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2847,7 +2854,8 @@ def bitwise_right_shift(input, other, *, out=None):
                 return made
             return op_bitwise_right_shift_Tensor_out.table[key_set](key_set, input, other, out)
         return op_bitwise_right_shift_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_right_shift", bitwise_right_shift, locals())
 
 def Tensor_bitwise_right_shift(self, other):
     """Each element shifted to the right and filled with its sign bit; only sign bits for a
@@ -2864,7 +2872,8 @@ def Tensor_bitwise_right_shift(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_right_shift_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_right_shift", Tensor_bitwise_right_shift, locals())
 
 def Tensor___rshift__(self, other):
     try:
@@ -2881,7 +2890,8 @@ def Tensor___rshift__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_right_shift_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_right_shift", Tensor___rshift__, locals())
 
 def Tensor___rrshift__(self, other):
     try:
@@ -2894,7 +2904,8 @@ def Tensor___rrshift__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_right_shift_Tensor.table[key_set](key_set, other, self)
-    except Exception as error: _refuse(error, "bitwise_right_shift", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_right_shift", Tensor___rrshift__, locals())
 
 op_bitwise_right_shift__Tensor = _define(
     "aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -2918,7 +2929,8 @@ def Tensor_bitwise_right_shift_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_right_shift__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_right_shift_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_right_shift_", Tensor_bitwise_right_shift_, locals())
 
 def Tensor___irshift__(self, other):
     try:
@@ -2935,7 +2947,8 @@ def Tensor___irshift__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_bitwise_right_shift__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "bitwise_right_shift_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "bitwise_right_shift_", Tensor___irshift__, locals())
 
 op_threshold_backward = _define(
     "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",

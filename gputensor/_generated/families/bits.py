@@ -37,7 +37,7 @@ def frexp(input, *, out=None):
                 key_set, input, out[0], out[1],
             ))
         return Results_frexp(op_frexp_Tensor.table[key_set](key_set, input))
-    except Exception as error: _refuse(error, "frexp", locals()); raise
+    except Exception as error: return _refuse(error, "frexp", frexp, locals())
 
 def Tensor_frexp(self):
     """Mantissas in [0.5, 1) and exponents of 2 whose product is self. See gt.frexp."""
@@ -45,7 +45,7 @@ def Tensor_frexp(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_frexp(op_frexp_Tensor.table[key_set](key_set, self))
-    except Exception as error: _refuse(error, "frexp", locals()); raise
+    except Exception as error: return _refuse(error, "frexp", Tensor_frexp, locals())
 
 op_hash_tensor = _define(
     "aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor")
@@ -72,7 +72,7 @@ def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None, axis=None, ke
             key_set |= _checked_out("hash_tensor", out)._keys & keep
             return op_hash_tensor_out.table[key_set](key_set, input, dim, keepdim, mode, out)
         return op_hash_tensor.table[key_set](key_set, input, dim, keepdim, mode)
-    except Exception as error: _refuse(error, "hash_tensor", locals()); raise
+    except Exception as error: return _refuse(error, "hash_tensor", hash_tensor, locals())
 
 def Tensor_hash_tensor(self, dim=(), *, keepdim=False, mode=0, axis=None, keepdims=None):
     """The exclusive or of the elements' 64 bits, over all elements or along dimensions. See
@@ -85,4 +85,4 @@ def Tensor_hash_tensor(self, dim=(), *, keepdim=False, mode=0, axis=None, keepdi
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_hash_tensor.table[key_set](key_set, self, dim, keepdim, mode)
-    except Exception as error: _refuse(error, "hash_tensor", locals()); raise
+    except Exception as error: return _refuse(error, "hash_tensor", Tensor_hash_tensor, locals())

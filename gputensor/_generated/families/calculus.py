@@ -26,7 +26,7 @@ def trace(input, *, out=None):
             key_set |= _checked_out("trace", out)._keys & keep
             return op_trace_out.table[key_set](key_set, input, out)
         return op_trace.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "trace", locals()); raise
+    except Exception as error: return _refuse(error, "trace", trace, locals())
 
 def Tensor_trace(self):
     """Sum of the elements on the diagonal of a matrix. See gt.trace."""
@@ -34,7 +34,7 @@ def Tensor_trace(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_trace.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "trace", locals()); raise
+    except Exception as error: return _refuse(error, "trace", Tensor_trace, locals())
 
 op_diff = _define(
     "aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor")
@@ -67,7 +67,7 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None, axis=None):
             key_set |= _checked_out("diff", out)._keys & keep
             return op_diff_out.table[key_set](key_set, input, n, dim, prepend, append, out)
         return op_diff.table[key_set](key_set, input, n, dim, prepend, append)
-    except Exception as error: _refuse(error, "diff", locals()); raise
+    except Exception as error: return _refuse(error, "diff", diff, locals())
 
 def Tensor_diff(self, n=1, dim=-1, prepend=None, append=None, *, axis=None):
     """Differences of neighbouring elements along a dimension, taken n times. See
@@ -82,7 +82,7 @@ def Tensor_diff(self, n=1, dim=-1, prepend=None, append=None, *, axis=None):
             | (0 if append is None else append._keys)
          | include) & keep
         return op_diff.table[key_set](key_set, self, n, dim, prepend, append)
-    except Exception as error: _refuse(error, "diff", locals()); raise
+    except Exception as error: return _refuse(error, "diff", Tensor_diff, locals())
 
 def call_diff(self, n=1, dim=-1, prepend=None, append=None):
     include, keep = _state.get()
@@ -171,7 +171,7 @@ def trapezoid(y, x=None, *, dim=-1, dx=None, axis=None):
             key_set = (y._keys | include) & keep
             return op_trapezoid_dx.table[key_set](key_set, y, 1 if dx is None else dx, dim)
         raise _errors.no_form("trapezoid", "y, x, dim", "y, dx, dim")
-    except Exception as error: _refuse(error, "trapezoid", locals()); raise
+    except Exception as error: return _refuse(error, "trapezoid", trapezoid, locals())
 
 op_cumulative_trapezoid_x = _define(
     "aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
@@ -200,7 +200,8 @@ def cumulative_trapezoid(y, x=None, *, dim=-1, dx=None, axis=None):
                 key_set, y, 1 if dx is None else dx, dim,
             )
         raise _errors.no_form("cumulative_trapezoid", "y, x, dim", "y, dx, dim")
-    except Exception as error: _refuse(error, "cumulative_trapezoid", locals()); raise
+    except Exception as error:
+        return _refuse(error, "cumulative_trapezoid", cumulative_trapezoid, locals())
 
 op_trapz_x = _define("aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 op_trapz_dx = _define("aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor")
@@ -225,4 +226,4 @@ def trapz(y, x=None, *, dim=-1, dx=None, axis=None):
             key_set = (y._keys | include) & keep
             return op_trapz_dx.table[key_set](key_set, y, 1.0 if dx is None else dx, dim)
         raise _errors.no_form("trapz", "y, x, dim", "y, dx, dim")
-    except Exception as error: _refuse(error, "trapz", locals()); raise
+    except Exception as error: return _refuse(error, "trapz", trapz, locals())

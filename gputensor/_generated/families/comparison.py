@@ -52,7 +52,7 @@ def eq(input, other, *, out=None):
                 return made
             return op_eq_Tensor_out.table[key_set](key_set, input, other, out)
         return op_eq_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "eq", locals()); raise
+    except Exception as error: return _refuse(error, "eq", eq, locals())
 
 def Tensor_eq(self, other):
     """True where self == other. See gt.eq."""
@@ -68,7 +68,7 @@ def Tensor_eq(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_eq_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "eq", locals()); raise
+    except Exception as error: return _refuse(error, "eq", Tensor_eq, locals())
 
 def Tensor___eq__(self, other):
     try:
@@ -85,7 +85,7 @@ def Tensor___eq__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_eq_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "eq", locals()); raise
+    except Exception as error: return _refuse(error, "eq", Tensor___eq__, locals())
 
 def call_eq_Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -117,7 +117,7 @@ def Tensor_eq_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_eq__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "eq_", locals()); raise
+    except Exception as error: return _refuse(error, "eq_", Tensor_eq_, locals())
 
 op_ne_Tensor = _define(
     "aten::ne.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -162,7 +162,7 @@ def ne(input, other, *, out=None):
                 return made
             return op_ne_Tensor_out.table[key_set](key_set, input, other, out)
         return op_ne_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "ne", locals()); raise
+    except Exception as error: return _refuse(error, "ne", ne, locals())
 
 def Tensor_ne(self, other):
     """True where self != other. See gt.ne."""
@@ -178,7 +178,7 @@ def Tensor_ne(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_ne_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "ne", locals()); raise
+    except Exception as error: return _refuse(error, "ne", Tensor_ne, locals())
 
 def Tensor___ne__(self, other):
     try:
@@ -195,7 +195,7 @@ def Tensor___ne__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_ne_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "ne", locals()); raise
+    except Exception as error: return _refuse(error, "ne", Tensor___ne__, locals())
 
 def call_ne_Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -227,7 +227,7 @@ def Tensor_ne_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_ne__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "ne_", locals()); raise
+    except Exception as error: return _refuse(error, "ne_", Tensor_ne_, locals())
 
 op_not_equal_Tensor = _define(
     "aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -295,7 +295,7 @@ def lt(input, other, *, out=None):
                 return made
             return op_lt_Tensor_out.table[key_set](key_set, input, other, out)
         return op_lt_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "lt", locals()); raise
+    except Exception as error: return _refuse(error, "lt", lt, locals())
 
 def Tensor_lt(self, other):
     """True where self < other. See gt.lt."""
@@ -311,7 +311,7 @@ def Tensor_lt(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_lt_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "lt", locals()); raise
+    except Exception as error: return _refuse(error, "lt", Tensor_lt, locals())
 
 def Tensor___lt__(self, other):
     try:
@@ -328,7 +328,7 @@ def Tensor___lt__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_lt_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "lt", locals()); raise
+    except Exception as error: return _refuse(error, "lt", Tensor___lt__, locals())
 
 def call_lt_Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -360,7 +360,7 @@ def Tensor_lt_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_lt__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "lt_", locals()); raise
+    except Exception as error: return _refuse(error, "lt_", Tensor_lt_, locals())
 
 op_less_Tensor = _define(
     "aten::less.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -426,7 +426,7 @@ def le(input, other, *, out=None):
                 return made
             return op_le_Tensor_out.table[key_set](key_set, input, other, out)
         return op_le_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "le", locals()); raise
+    except Exception as error: return _refuse(error, "le", le, locals())
 
 def Tensor_le(self, other):
     """True where self <= other. See gt.le."""
@@ -442,7 +442,7 @@ def Tensor_le(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_le_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "le", locals()); raise
+    except Exception as error: return _refuse(error, "le", Tensor_le, locals())
 
 def Tensor___le__(self, other):
     try:
@@ -459,7 +459,7 @@ def Tensor___le__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_le_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "le", locals()); raise
+    except Exception as error: return _refuse(error, "le", Tensor___le__, locals())
 
 def call_le_Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -491,7 +491,7 @@ def Tensor_le_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_le__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "le_", locals()); raise
+    except Exception as error: return _refuse(error, "le_", Tensor_le_, locals())
 
 op_less_equal_Tensor = _define(
     "aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -559,7 +559,7 @@ def gt(input, other, *, out=None):
                 return made
             return op_gt_Tensor_out.table[key_set](key_set, input, other, out)
         return op_gt_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "gt", locals()); raise
+    except Exception as error: return _refuse(error, "gt", gt, locals())
 
 def Tensor_gt(self, other):
     """True where self > other. See gt.gt."""
@@ -575,7 +575,7 @@ def Tensor_gt(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_gt_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "gt", locals()); raise
+    except Exception as error: return _refuse(error, "gt", Tensor_gt, locals())
 
 def Tensor___gt__(self, other):
     try:
@@ -592,7 +592,7 @@ def Tensor___gt__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_gt_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "gt", locals()); raise
+    except Exception as error: return _refuse(error, "gt", Tensor___gt__, locals())
 
 def call_gt_Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -624,7 +624,7 @@ def Tensor_gt_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_gt__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "gt_", locals()); raise
+    except Exception as error: return _refuse(error, "gt_", Tensor_gt_, locals())
 
 op_greater_Tensor = _define(
     "aten::greater.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -692,7 +692,7 @@ def ge(input, other, *, out=None):
                 return made
             return op_ge_Tensor_out.table[key_set](key_set, input, other, out)
         return op_ge_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "ge", locals()); raise
+    except Exception as error: return _refuse(error, "ge", ge, locals())
 
 def Tensor_ge(self, other):
     """True where self >= other. See gt.ge."""
@@ -708,7 +708,7 @@ def Tensor_ge(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_ge_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "ge", locals()); raise
+    except Exception as error: return _refuse(error, "ge", Tensor_ge, locals())
 
 def Tensor___ge__(self, other):
     try:
@@ -725,7 +725,7 @@ def Tensor___ge__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_ge_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "ge", locals()); raise
+    except Exception as error: return _refuse(error, "ge", Tensor___ge__, locals())
 
 def call_ge_Tensor(self, other):
     key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
@@ -757,7 +757,7 @@ def Tensor_ge_(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_ge__Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "ge_", locals()); raise
+    except Exception as error: return _refuse(error, "ge_", Tensor_ge_, locals())
 
 op_greater_equal_Tensor = _define(
     "aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -812,7 +812,7 @@ def logical_and(input, other, *, out=None):
                 return made
             return op_logical_and_out.table[key_set](key_set, input, other, out)
         return op_logical_and.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "logical_and", locals()); raise
+    except Exception as error: return _refuse(error, "logical_and", logical_and, locals())
 
 def Tensor_logical_and(self, other):
     """True where neither operand is zero. See gt.logical_and."""
@@ -824,7 +824,7 @@ def Tensor_logical_and(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_and.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "logical_and", locals()); raise
+    except Exception as error: return _refuse(error, "logical_and", Tensor_logical_and, locals())
 
 op_logical_and_ = _define(
     "aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -839,7 +839,7 @@ def Tensor_logical_and_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_and_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "logical_and_", locals()); raise
+    except Exception as error: return _refuse(error, "logical_and_", Tensor_logical_and_, locals())
 
 op_logical_or = _define(
     "aten::logical_or(Tensor self, Tensor other) -> Tensor",
@@ -871,7 +871,7 @@ def logical_or(input, other, *, out=None):
                 return made
             return op_logical_or_out.table[key_set](key_set, input, other, out)
         return op_logical_or.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "logical_or", locals()); raise
+    except Exception as error: return _refuse(error, "logical_or", logical_or, locals())
 
 def Tensor_logical_or(self, other):
     """True where at least one operand is not zero. See gt.logical_or."""
@@ -883,7 +883,7 @@ def Tensor_logical_or(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_or.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "logical_or", locals()); raise
+    except Exception as error: return _refuse(error, "logical_or", Tensor_logical_or, locals())
 
 def call_logical_or(self, other):
     key = (self._geometry, other._geometry)
@@ -907,7 +907,7 @@ def Tensor_logical_or_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_or_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "logical_or_", locals()); raise
+    except Exception as error: return _refuse(error, "logical_or_", Tensor_logical_or_, locals())
 
 op_logical_xor = _define(
     "aten::logical_xor(Tensor self, Tensor other) -> Tensor",
@@ -939,7 +939,7 @@ def logical_xor(input, other, *, out=None):
                 return made
             return op_logical_xor_out.table[key_set](key_set, input, other, out)
         return op_logical_xor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "logical_xor", locals()); raise
+    except Exception as error: return _refuse(error, "logical_xor", logical_xor, locals())
 
 def Tensor_logical_xor(self, other):
     """True where exactly one operand is not zero. See gt.logical_xor."""
@@ -951,7 +951,7 @@ def Tensor_logical_xor(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_xor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "logical_xor", locals()); raise
+    except Exception as error: return _refuse(error, "logical_xor", Tensor_logical_xor, locals())
 
 op_logical_xor_ = _define(
     "aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -966,7 +966,7 @@ def Tensor_logical_xor_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_logical_xor_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "logical_xor_", locals()); raise
+    except Exception as error: return _refuse(error, "logical_xor_", Tensor_logical_xor_, locals())
 
 op_isclose = _define(
     "aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor")
@@ -988,7 +988,7 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         return op_isclose.table[key_set](key_set, input, other, rtol, atol, equal_nan)
-    except Exception as error: _refuse(error, "isclose", locals()); raise
+    except Exception as error: return _refuse(error, "isclose", isclose, locals())
 Tensor_isclose = isclose
 
 def call_isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
@@ -1013,7 +1013,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         return op_allclose.table[key_set](key_set, input, other, rtol, atol, equal_nan)
-    except Exception as error: _refuse(error, "allclose", locals()); raise
+    except Exception as error: return _refuse(error, "allclose", allclose, locals())
 Tensor_allclose = allclose
 
 op_equal = _define(
@@ -1030,5 +1030,5 @@ def equal(input, other):
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         return op_equal.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "equal", locals()); raise
+    except Exception as error: return _refuse(error, "equal", equal, locals())
 Tensor_equal = equal

@@ -20,7 +20,7 @@ def view_as_real(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_view_as_real.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "view_as_real", locals()); raise
+    except Exception as error: return _refuse(error, "view_as_real", view_as_real, locals())
 
 def call_view_as_real(self):
     include, keep = _state.get()
@@ -47,7 +47,8 @@ def view_as_real_copy(input, *, out=None):
             key_set |= _checked_out("view_as_real_copy", out)._keys & keep
             return op_view_as_real_copy_out.table[key_set](key_set, input, out)
         return op_view_as_real_copy.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "view_as_real_copy", locals()); raise
+    except Exception as error:
+        return _refuse(error, "view_as_real_copy", view_as_real_copy, locals())
 
 op_view_as_complex = _define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
 def view_as_complex(input):
@@ -62,7 +63,7 @@ def view_as_complex(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_view_as_complex.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "view_as_complex", locals()); raise
+    except Exception as error: return _refuse(error, "view_as_complex", view_as_complex, locals())
 
 op_view_as_complex_copy = _define(
     "aten::view_as_complex_copy(Tensor self) -> Tensor",
@@ -85,7 +86,8 @@ def view_as_complex_copy(input, *, out=None):
             key_set |= _checked_out("view_as_complex_copy", out)._keys & keep
             return op_view_as_complex_copy_out.table[key_set](key_set, input, out)
         return op_view_as_complex_copy.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "view_as_complex_copy", locals()); raise
+    except Exception as error:
+        return _refuse(error, "view_as_complex_copy", view_as_complex_copy, locals())
 
 op_complex = _define("aten::complex(Tensor real, Tensor imag) -> Tensor")
 op_complex_out = _define(
@@ -109,7 +111,7 @@ def complex(real, imag, *, out=None):
             key_set |= _checked_out("complex", out)._keys & keep
             return op_complex_out.table[key_set](key_set, real, imag, out)
         return op_complex.table[key_set](key_set, real, imag)
-    except Exception as error: _refuse(error, "complex", locals()); raise
+    except Exception as error: return _refuse(error, "complex", complex, locals())
 
 def call_complex(real, imag):
     include, keep = _state.get()
@@ -136,7 +138,7 @@ def polar(abs, angle, *, out=None):
             key_set |= _checked_out("polar", out)._keys & keep
             return op_polar_out.table[key_set](key_set, abs, angle, out)
         return op_polar.table[key_set](key_set, abs, angle)
-    except Exception as error: _refuse(error, "polar", locals()); raise
+    except Exception as error: return _refuse(error, "polar", polar, locals())
 
 op_real = _define("aten::real(Tensor(a) self) -> Tensor(a)")
 def real(input):
@@ -149,7 +151,7 @@ def real(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_real.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "real", locals()); raise
+    except Exception as error: return _refuse(error, "real", real, locals())
 
 @property
 def Tensor_real(self):
@@ -158,7 +160,7 @@ def Tensor_real(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_real.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "real", locals()); raise
+    except Exception as error: return _refuse(error, "real", Tensor_real, locals())
 
 def call_real(self):
     include, keep = _state.get()
@@ -176,7 +178,7 @@ def imag(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_imag.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "imag", locals()); raise
+    except Exception as error: return _refuse(error, "imag", imag, locals())
 
 @property
 def Tensor_imag(self):
@@ -185,7 +187,7 @@ def Tensor_imag(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_imag.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "imag", locals()); raise
+    except Exception as error: return _refuse(error, "imag", Tensor_imag, locals())
 
 def call_imag(self):
     include, keep = _state.get()
@@ -208,7 +210,7 @@ def conj(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_conj.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "conj", locals()); raise
+    except Exception as error: return _refuse(error, "conj", conj, locals())
 Tensor_conj = conj
 
 def call_conj(self):
@@ -249,7 +251,7 @@ def is_conj(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_is_conj.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "is_conj", locals()); raise
+    except Exception as error: return _refuse(error, "is_conj", is_conj, locals())
 Tensor_is_conj = is_conj
 
 op_is_neg = _define("aten::is_neg(Tensor self) -> bool", ("reads_geometry",))
@@ -263,7 +265,7 @@ def is_neg(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_is_neg.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "is_neg", locals()); raise
+    except Exception as error: return _refuse(error, "is_neg", is_neg, locals())
 Tensor_is_neg = is_neg
 
 op__is_zerotensor = _define("aten::_is_zerotensor(Tensor self) -> bool", ("reads_geometry",))

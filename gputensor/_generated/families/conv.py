@@ -42,7 +42,7 @@ def convolution(
             key_set, input, weight, bias, stride, padding, dilation, transposed,
             output_padding, groups,
         )
-    except Exception as error: _refuse(error, "convolution", locals()); raise
+    except Exception as error: return _refuse(error, "convolution", convolution, locals())
 
 def call_convolution(
     input, weight, bias, stride, padding, dilation, transposed, output_padding, groups,
@@ -116,7 +116,7 @@ def conv1d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding,
             dilation, groups,
         )
-    except Exception as error: _refuse(error, "conv1d", locals()); raise
+    except Exception as error: return _refuse(error, "conv1d", conv1d, locals())
 
 op_conv2d = _define(
     "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor")
@@ -150,7 +150,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding,
             dilation, groups,
         )
-    except Exception as error: _refuse(error, "conv2d", locals()); raise
+    except Exception as error: return _refuse(error, "conv2d", conv2d, locals())
 
 op_conv3d = _define(
     "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor")
@@ -184,7 +184,7 @@ def conv3d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
             key_set, input, weight, bias, stride, 'valid' if padding is None else padding,
             dilation, groups,
         )
-    except Exception as error: _refuse(error, "conv3d", locals()); raise
+    except Exception as error: return _refuse(error, "conv3d", conv3d, locals())
 
 op_conv_transpose1d = _define(
     "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor")
@@ -213,7 +213,7 @@ def conv_transpose1d(
         return op_conv_transpose1d.table[key_set](
             key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
         )
-    except Exception as error: _refuse(error, "conv_transpose1d", locals()); raise
+    except Exception as error: return _refuse(error, "conv_transpose1d", conv_transpose1d, locals())
 
 op_conv_transpose2d_input = _define(
     "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor")
@@ -242,7 +242,7 @@ def conv_transpose2d(
         return op_conv_transpose2d_input.table[key_set](
             key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
         )
-    except Exception as error: _refuse(error, "conv_transpose2d", locals()); raise
+    except Exception as error: return _refuse(error, "conv_transpose2d", conv_transpose2d, locals())
 
 op_conv_transpose3d_input = _define(
     "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor")
@@ -271,4 +271,4 @@ def conv_transpose3d(
         return op_conv_transpose3d_input.table[key_set](
             key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
         )
-    except Exception as error: _refuse(error, "conv_transpose3d", locals()); raise
+    except Exception as error: return _refuse(error, "conv_transpose3d", conv_transpose3d, locals())

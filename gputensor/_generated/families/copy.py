@@ -2,6 +2,7 @@
 """What is called of family copy; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import DTYPES as _DTYPES
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import element_type as _element_type
 from ...core.arguments import sequence as _sequence
@@ -35,7 +36,7 @@ def copy(input, src, non_blocking=False, *, out=None):
             key_set |= _checked_out("copy", out)._keys & keep
             return op_copy_out.table[key_set](key_set, input, src, non_blocking, out)
         return op_copy.table[key_set](key_set, input, src, non_blocking)
-    except Exception as error: _refuse(error, "copy", locals()); raise
+    except Exception as error: return _refuse(error, "copy", copy, locals())
 
 op_copy_ = _define(
     "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)")
@@ -57,7 +58,7 @@ def Tensor_copy_(self, src, non_blocking=False):
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_copy_.table[key_set](key_set, self, src, non_blocking)
-    except Exception as error: _refuse(error, "copy_", locals()); raise
+    except Exception as error: return _refuse(error, "copy_", Tensor_copy_, locals())
 
 def call_copy_(self, src, non_blocking=False):
     if non_blocking is False:
@@ -92,7 +93,7 @@ def clone(input, *, memory_format=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_clone.table[key_set](key_set, input, memory_format)
-    except Exception as error: _refuse(error, "clone", locals()); raise
+    except Exception as error: return _refuse(error, "clone", clone, locals())
 Tensor_clone = clone
 
 def call_clone(self, memory_format=None):
@@ -116,7 +117,7 @@ def Tensor_type_as(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_type_as.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "type_as", locals()); raise
+    except Exception as error: return _refuse(error, "type_as", Tensor_type_as, locals())
 
 op_resolve_conj = _define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
 def resolve_conj(input):
@@ -129,7 +130,7 @@ def resolve_conj(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_resolve_conj.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "resolve_conj", locals()); raise
+    except Exception as error: return _refuse(error, "resolve_conj", resolve_conj, locals())
 Tensor_resolve_conj = resolve_conj
 
 op_resolve_neg = _define("aten::resolve_neg(Tensor(a) self) -> Tensor(a)")
@@ -143,7 +144,7 @@ def resolve_neg(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_resolve_neg.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "resolve_neg", locals()); raise
+    except Exception as error: return _refuse(error, "resolve_neg", resolve_neg, locals())
 Tensor_resolve_neg = resolve_neg
 
 op_contiguous = _define(
@@ -165,7 +166,7 @@ def Tensor_contiguous(self, *, memory_format=_contiguous_format):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_contiguous.table[key_set](key_set, self, memory_format)
-    except Exception as error: _refuse(error, "contiguous", locals()); raise
+    except Exception as error: return _refuse(error, "contiguous", Tensor_contiguous, locals())
 
 def call_contiguous(self, memory_format=_contiguous_format):
     if memory_format is _contiguous_format:
@@ -204,7 +205,7 @@ def Tensor_to(
     try:
         if args:
             first, *rest = args
-            if type(first) is _dtype:
+            if type(first) in _DTYPES:
                 dtype = first
             elif hasattr(first, "_keys"):
                 other = first
@@ -224,7 +225,10 @@ def Tensor_to(
             device = _device(device)
         if dtype is not None and device is None and other is None:
             if non_blocking is False and copy is False and memory_format is None:
-                short = op_to_dtype.table.short.get((self._geometry, dtype))
+                try:
+                    short = op_to_dtype.table.short.get((self._geometry, dtype))
+                except TypeError:
+                    short = None
                 if short is not None and (made := short(self)) is not None:
                     return made
             include, keep = _state.get()
@@ -255,7 +259,7 @@ def Tensor_to(
             "other, non_blocking, copy, memory_format",
             "device, dtype, non_blocking, copy, memory_format",
         )
-    except Exception as error: _refuse(error, "to", locals()); raise
+    except Exception as error: return _refuse(error, "to", Tensor_to, locals())
 
 def call_to_device(self, device, dtype, non_blocking=False, copy=False, memory_format=None):
     include, keep = _state.get()
@@ -266,7 +270,10 @@ def call_to_device(self, device, dtype, non_blocking=False, copy=False, memory_f
 
 def call_to_dtype(self, dtype, non_blocking=False, copy=False, memory_format=None):
     if non_blocking is False and copy is False and memory_format is None:
-        short = op_to_dtype.table.short.get((self._geometry, dtype))
+        try:
+            short = op_to_dtype.table.short.get((self._geometry, dtype))
+        except TypeError:
+            short = None
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()
@@ -295,7 +302,10 @@ def call__to_copy(
         and non_blocking is False
         and memory_format is None
     ):
-        short = op__to_copy.table.short.get((self._geometry, dtype, device))
+        try:
+            short = op__to_copy.table.short.get((self._geometry, dtype, device))
+        except TypeError:
+            short = None
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()
@@ -316,7 +326,7 @@ def Tensor_item(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_item.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "item", locals()); raise
+    except Exception as error: return _refuse(error, "item", Tensor_item, locals())
 
 def call_item(self):
     include, keep = _state.get()
@@ -347,7 +357,7 @@ def flip(input, dims):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_flip.table[key_set](key_set, input, dims)
-    except Exception as error: _refuse(error, "flip", locals()); raise
+    except Exception as error: return _refuse(error, "flip", flip, locals())
 
 def Tensor_flip(self, *args, dims=None):
     """A copy with the elements along these dimensions in reverse order. See gt.flip."""
@@ -365,7 +375,7 @@ def Tensor_flip(self, *args, dims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_flip.table[key_set](key_set, self, dims)
-    except Exception as error: _refuse(error, "flip", locals()); raise
+    except Exception as error: return _refuse(error, "flip", Tensor_flip, locals())
 
 def call_flip(self, dims):
     include, keep = _state.get()

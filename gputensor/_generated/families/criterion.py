@@ -160,7 +160,10 @@ def binary_cross_entropy_with_logits(
         return op_binary_cross_entropy_with_logits.table[key_set](
             key_set, input, target, weight, pos_weight, reduction,
         )
-    except Exception as error: _refuse(error, "binary_cross_entropy_with_logits", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "binary_cross_entropy_with_logits", binary_cross_entropy_with_logits, locals(),
+        )
 
 def call_binary_cross_entropy_with_logits(
     self, target, weight=None, pos_weight=None, reduction=1,
@@ -217,7 +220,7 @@ def kl_div(input, target, reduction=1, *, log_target=False):
         include, keep = _state.get()
         key_set = (input._keys | target._keys | include) & keep
         return op_kl_div.table[key_set](key_set, input, target, reduction, log_target)
-    except Exception as error: _refuse(error, "kl_div", locals()); raise
+    except Exception as error: return _refuse(error, "kl_div", kl_div, locals())
 
 def call_kl_div(self, target, reduction=1, log_target=False):
     include, keep = _state.get()
@@ -244,7 +247,7 @@ def poisson_nll_loss(input, target, log_input, full, eps, reduction):
         return op_poisson_nll_loss.table[key_set](
             key_set, input, target, log_input, full, eps, reduction,
         )
-    except Exception as error: _refuse(error, "poisson_nll_loss", locals()); raise
+    except Exception as error: return _refuse(error, "poisson_nll_loss", poisson_nll_loss, locals())
 
 def call_poisson_nll_loss(input, target, log_input, full, eps, reduction):
     include, keep = _state.get()
@@ -270,7 +273,8 @@ def hinge_embedding_loss(input, target, margin=1.0, reduction=1):
         return op_hinge_embedding_loss.table[key_set](
             key_set, input, target, margin, reduction,
         )
-    except Exception as error: _refuse(error, "hinge_embedding_loss", locals()); raise
+    except Exception as error:
+        return _refuse(error, "hinge_embedding_loss", hinge_embedding_loss, locals())
 
 def call_hinge_embedding_loss(self, target, margin=1.0, reduction=1):
     include, keep = _state.get()
@@ -297,7 +301,8 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
         return op_margin_ranking_loss.table[key_set](
             key_set, input1, input2, target, margin, reduction,
         )
-    except Exception as error: _refuse(error, "margin_ranking_loss", locals()); raise
+    except Exception as error:
+        return _refuse(error, "margin_ranking_loss", margin_ranking_loss, locals())
 
 def call_margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
     include, keep = _state.get()
@@ -324,7 +329,8 @@ def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
         return op_cosine_embedding_loss.table[key_set](
             key_set, input1, input2, target, margin, reduction,
         )
-    except Exception as error: _refuse(error, "cosine_embedding_loss", locals()); raise
+    except Exception as error:
+        return _refuse(error, "cosine_embedding_loss", cosine_embedding_loss, locals())
 
 def call_cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
     include, keep = _state.get()
@@ -356,7 +362,8 @@ def triplet_margin_loss(
         return op_triplet_margin_loss.table[key_set](
             key_set, anchor, positive, negative, margin, p, eps, swap, reduction,
         )
-    except Exception as error: _refuse(error, "triplet_margin_loss", locals()); raise
+    except Exception as error:
+        return _refuse(error, "triplet_margin_loss", triplet_margin_loss, locals())
 
 def call_triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, swap=False, reduction=1,

@@ -45,7 +45,7 @@ def ctc_loss(
             key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction,
             zero_infinity,
         )
-    except Exception as error: _refuse(error, "ctc_loss", locals()); raise
+    except Exception as error: return _refuse(error, "ctc_loss", ctc_loss, locals())
 
 def call_ctc_loss_Tensor(
     log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,

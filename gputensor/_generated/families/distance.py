@@ -123,7 +123,8 @@ def linalg_vector_norm(
                 key_set, input, ord, dim, keepdim, dtype, out,
             )
         return op_linalg_vector_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "linalg_vector_norm", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_vector_norm", linalg_vector_norm, locals())
 
 def call_linalg_vector_norm(self, ord=2, dim=None, keepdim=False, dtype=None):
     if dtype is None:
@@ -156,7 +157,7 @@ def dist(input, other, p=2, *, out=None):
             key_set |= _checked_out("dist", out)._keys & keep
             return op_dist_out.table[key_set](key_set, input, other, p, out)
         return op_dist.table[key_set](key_set, input, other, p)
-    except Exception as error: _refuse(error, "dist", locals()); raise
+    except Exception as error: return _refuse(error, "dist", dist, locals())
 
 def Tensor_dist(self, other, p=2):
     """p-norm of the difference. See gt.dist."""
@@ -164,7 +165,7 @@ def Tensor_dist(self, other, p=2):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_dist.table[key_set](key_set, self, other, p)
-    except Exception as error: _refuse(error, "dist", locals()); raise
+    except Exception as error: return _refuse(error, "dist", Tensor_dist, locals())
 
 op_renorm = _define("aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor")
 op_renorm_out = _define(
@@ -187,7 +188,7 @@ def renorm(input, p, dim, maxnorm, *, out=None):
             key_set |= _checked_out("renorm", out)._keys & keep
             return op_renorm_out.table[key_set](key_set, input, p, dim, maxnorm, out)
         return op_renorm.table[key_set](key_set, input, p, dim, maxnorm)
-    except Exception as error: _refuse(error, "renorm", locals()); raise
+    except Exception as error: return _refuse(error, "renorm", renorm, locals())
 
 def Tensor_renorm(self, p, dim, maxnorm):
     """self with each slice along dim scaled down to p-norm maxnorm if its p-norm is larger.
@@ -196,7 +197,7 @@ def Tensor_renorm(self, p, dim, maxnorm):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_renorm.table[key_set](key_set, self, p, dim, maxnorm)
-    except Exception as error: _refuse(error, "renorm", locals()); raise
+    except Exception as error: return _refuse(error, "renorm", Tensor_renorm, locals())
 
 op_renorm_ = _define(
     "aten::renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)")
@@ -207,30 +208,17 @@ def Tensor_renorm_(self, p, dim, maxnorm):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_renorm_.table[key_set](key_set, self, p, dim, maxnorm)
-    except Exception as error: _refuse(error, "renorm_", locals()); raise
+    except Exception as error: return _refuse(error, "renorm_", Tensor_renorm_, locals())
 
 op__euclidean_dist = _define("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor")
 op__euclidean_dist_out = _define(
     "aten::_euclidean_dist.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)")
 
 op_cdist = _define("aten::cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor")
-def cdist(x1, x2, p=2.0, compute_mode=None):
-    """p-norm distances between each row of x1 and each row of x2.
-
-    Args:
-        x1: (*).
-        x2: (*).
-        p: float, default 2.0.
-        compute_mode: int, optional.
-    Native: native/distance.py. Matches torch.cdist.
-
-    >>> gt.cdist(gt.zeros(1, 2), gt.tensor([[3.0, 4.0], [0.0, 1.0]]))
-    tensor([[5., 1.]])"""
-    try:
-        include, keep = _state.get()
-        key_set = (x1._keys | x2._keys | include) & keep
-        return op_cdist.table[key_set](key_set, x1, x2, p, compute_mode)
-    except Exception as error: _refuse(error, "cdist", locals()); raise
+def call_cdist(x1, x2, p=2.0, compute_mode=None):
+    include, keep = _state.get()
+    key_set = (x1._keys | x2._keys | include) & keep
+    return op_cdist.table[key_set](key_set, x1, x2, p, compute_mode)
 
 op__cdist_forward = _define(
     "aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
@@ -254,7 +242,7 @@ def pdist(input, p=2.0):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_pdist.table[key_set](key_set, input, p)
-    except Exception as error: _refuse(error, "pdist", locals()); raise
+    except Exception as error: return _refuse(error, "pdist", pdist, locals())
 
 op__pdist_forward = _define("aten::_pdist_forward(Tensor self, float p=2) -> Tensor", ("core",))
 op__pdist_forward_out = _define(
@@ -280,7 +268,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False):
         include, keep = _state.get()
         key_set = (x1._keys | x2._keys | include) & keep
         return op_pairwise_distance.table[key_set](key_set, x1, x2, p, eps, keepdim)
-    except Exception as error: _refuse(error, "pairwise_distance", locals()); raise
+    except Exception as error:
+        return _refuse(error, "pairwise_distance", pairwise_distance, locals())
 
 def call_pairwise_distance(x1, x2, p=2.0, eps=1e-06, keepdim=False):
     include, keep = _state.get()
@@ -307,4 +296,5 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-08, *, axis=None):
         include, keep = _state.get()
         key_set = (x1._keys | x2._keys | include) & keep
         return op_cosine_similarity.table[key_set](key_set, x1, x2, dim, eps)
-    except Exception as error: _refuse(error, "cosine_similarity", locals()); raise
+    except Exception as error:
+        return _refuse(error, "cosine_similarity", cosine_similarity, locals())

@@ -23,7 +23,7 @@ def native_dropout(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_native_dropout.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "native_dropout", locals()); raise
+    except Exception as error: return _refuse(error, "native_dropout", native_dropout, locals())
 
 def call_native_dropout(input, p, train):
     include, keep = _state.get()
@@ -54,7 +54,7 @@ def dropout(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_dropout.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "dropout", locals()); raise
+    except Exception as error: return _refuse(error, "dropout", dropout, locals())
 
 def call_dropout(input, p, train):
     include, keep = _state.get()
@@ -77,7 +77,7 @@ def dropout_(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_dropout_.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "dropout_", locals()); raise
+    except Exception as error: return _refuse(error, "dropout_", dropout_, locals())
 
 op_feature_dropout = _define(
     "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor",
@@ -94,7 +94,7 @@ def feature_dropout(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_feature_dropout.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "feature_dropout", locals()); raise
+    except Exception as error: return _refuse(error, "feature_dropout", feature_dropout, locals())
 
 op_feature_dropout_ = _define(
     "aten::feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
@@ -112,7 +112,7 @@ def feature_dropout_(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_feature_dropout_.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "feature_dropout_", locals()); raise
+    except Exception as error: return _refuse(error, "feature_dropout_", feature_dropout_, locals())
 
 op_alpha_dropout = _define(
     "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
@@ -129,7 +129,7 @@ def alpha_dropout(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_alpha_dropout.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "alpha_dropout", locals()); raise
+    except Exception as error: return _refuse(error, "alpha_dropout", alpha_dropout, locals())
 
 op_alpha_dropout_ = _define(
     "aten::alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
@@ -147,7 +147,7 @@ def alpha_dropout_(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_alpha_dropout_.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "alpha_dropout_", locals()); raise
+    except Exception as error: return _refuse(error, "alpha_dropout_", alpha_dropout_, locals())
 
 op_feature_alpha_dropout = _define(
     "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
@@ -164,7 +164,8 @@ def feature_alpha_dropout(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_feature_alpha_dropout.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "feature_alpha_dropout", locals()); raise
+    except Exception as error:
+        return _refuse(error, "feature_alpha_dropout", feature_alpha_dropout, locals())
 
 op_feature_alpha_dropout_ = _define(
     "aten::feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
@@ -182,4 +183,5 @@ def feature_alpha_dropout_(input, p, train):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_feature_alpha_dropout_.table[key_set](key_set, input, p, train)
-    except Exception as error: _refuse(error, "feature_alpha_dropout_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "feature_alpha_dropout_", feature_alpha_dropout_, locals())

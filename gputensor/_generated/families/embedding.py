@@ -48,7 +48,7 @@ def embedding(
         return op_embedding.table[key_set](
             key_set, weight, indices, padding_idx, scale_grad_by_freq, sparse,
         )
-    except Exception as error: _refuse(error, "embedding", locals()); raise
+    except Exception as error: return _refuse(error, "embedding", embedding, locals())
 
 def call_embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     include, keep = _state.get()

@@ -44,7 +44,8 @@ def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):
         return Results_linalg_lu_factor_ex(op_linalg_lu_factor_ex.table[key_set](
             key_set, A, pivot, check_errors,
         ))
-    except Exception as error: _refuse(error, "linalg_lu_factor_ex", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_lu_factor_ex", linalg_lu_factor_ex, locals())
 
 def call_linalg_lu_factor_ex(A, pivot=True, check_errors=False):
     include, keep = _state.get()
@@ -79,7 +80,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=N
         return Results_lu_unpack(op_lu_unpack.table[key_set](
             key_set, LU_data, LU_pivots, unpack_data, unpack_pivots,
         ))
-    except Exception as error: _refuse(error, "lu_unpack", locals()); raise
+    except Exception as error: return _refuse(error, "lu_unpack", lu_unpack, locals())
 
 def call_lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     include, keep = _state.get()
@@ -133,7 +134,8 @@ def linalg_cholesky_ex(input, *, upper=False, check_errors=False, out=None):
         return Results_linalg_cholesky_ex(op_linalg_cholesky_ex.table[key_set](
             key_set, input, upper, check_errors,
         ))
-    except Exception as error: _refuse(error, "linalg_cholesky_ex", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_cholesky_ex", linalg_cholesky_ex, locals())
 
 def call_linalg_cholesky_ex(self, upper=False, check_errors=False):
     include, keep = _state.get()
@@ -167,7 +169,8 @@ def linalg_ldl_factor_ex(input, *, hermitian=False, check_errors=False, out=None
         return Results_linalg_ldl_factor_ex(op_linalg_ldl_factor_ex.table[key_set](
             key_set, input, hermitian, check_errors,
         ))
-    except Exception as error: _refuse(error, "linalg_ldl_factor_ex", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_ldl_factor_ex", linalg_ldl_factor_ex, locals())
 
 def call_linalg_ldl_factor_ex(self, hermitian=False, check_errors=False):
     include, keep = _state.get()
@@ -203,7 +206,7 @@ def linalg_qr(A, mode='reduced', *, out=None):
                 key_set, A, mode, out[0], out[1],
             ))
         return Results_linalg_qr(op_linalg_qr.table[key_set](key_set, A, mode))
-    except Exception as error: _refuse(error, "linalg_qr", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_qr", linalg_qr, locals())
 
 def call_linalg_qr(A, mode='reduced'):
     include, keep = _state.get()
@@ -229,7 +232,7 @@ def geqrf(input, *, out=None):
             key_set |= _checked_outs("geqrf", out, 2) & keep
             return Results_geqrf(op_geqrf_a.table[key_set](key_set, input, out[0], out[1]))
         return Results_geqrf(op_geqrf.table[key_set](key_set, input))
-    except Exception as error: _refuse(error, "geqrf", locals()); raise
+    except Exception as error: return _refuse(error, "geqrf", geqrf, locals())
 
 def Tensor_geqrf(self):
     """R and the reflectors of Q in LAPACK's packed form. See gt.geqrf."""
@@ -237,7 +240,7 @@ def Tensor_geqrf(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_geqrf(op_geqrf.table[key_set](key_set, self))
-    except Exception as error: _refuse(error, "geqrf", locals()); raise
+    except Exception as error: return _refuse(error, "geqrf", Tensor_geqrf, locals())
 
 op_linalg_det = _define("aten::linalg_det(Tensor A) -> Tensor")
 op_linalg_det_out = _define("aten::linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)")
@@ -255,7 +258,7 @@ def linalg_det(A, *, out=None):
             key_set |= _checked_out("linalg_det", out)._keys & keep
             return op_linalg_det_out.table[key_set](key_set, A, out)
         return op_linalg_det.table[key_set](key_set, A)
-    except Exception as error: _refuse(error, "linalg_det", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_det", linalg_det, locals())
 
 op_det = _define("aten::det(Tensor self) -> Tensor")
 def det(input):
@@ -268,7 +271,7 @@ def det(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_det.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "det", locals()); raise
+    except Exception as error: return _refuse(error, "det", det, locals())
 Tensor_det = det
 
 op_linalg_slogdet = _define("aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
@@ -292,7 +295,7 @@ def linalg_slogdet(A, *, out=None):
                 key_set, A, out[0], out[1],
             ))
         return Results_linalg_slogdet(op_linalg_slogdet.table[key_set](key_set, A))
-    except Exception as error: _refuse(error, "linalg_slogdet", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_slogdet", linalg_slogdet, locals())
 
 op_slogdet = _define("aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")
 op_slogdet_out = _define(
@@ -313,7 +316,7 @@ def slogdet(input, *, out=None):
             key_set |= _checked_outs("slogdet", out, 2) & keep
             return Results_slogdet(op_slogdet_out.table[key_set](key_set, input, out[0], out[1]))
         return Results_slogdet(op_slogdet.table[key_set](key_set, input))
-    except Exception as error: _refuse(error, "slogdet", locals()); raise
+    except Exception as error: return _refuse(error, "slogdet", slogdet, locals())
 
 def Tensor_slogdet(self):
     """Sign of the determinant, and the logarithm of its absolute value. See gt.slogdet."""
@@ -321,7 +324,7 @@ def Tensor_slogdet(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_slogdet(op_slogdet.table[key_set](key_set, self))
-    except Exception as error: _refuse(error, "slogdet", locals()); raise
+    except Exception as error: return _refuse(error, "slogdet", Tensor_slogdet, locals())
 
 op_logdet = _define("aten::logdet(Tensor self) -> Tensor")
 def logdet(input):
@@ -334,7 +337,7 @@ def logdet(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_logdet.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "logdet", locals()); raise
+    except Exception as error: return _refuse(error, "logdet", logdet, locals())
 Tensor_logdet = logdet
 
 op_linalg_cholesky = _define("aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
@@ -355,7 +358,7 @@ def linalg_cholesky(input, *, upper=False, out=None):
             key_set |= _checked_out("linalg_cholesky", out)._keys & keep
             return op_linalg_cholesky_out.table[key_set](key_set, input, upper, out)
         return op_linalg_cholesky.table[key_set](key_set, input, upper)
-    except Exception as error: _refuse(error, "linalg_cholesky", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_cholesky", linalg_cholesky, locals())
 
 op_cholesky = _define("aten::cholesky(Tensor self, bool upper=False) -> Tensor")
 op_cholesky_out = _define(
@@ -375,7 +378,7 @@ def cholesky(input, upper=False, *, out=None):
             key_set |= _checked_out("cholesky", out)._keys & keep
             return op_cholesky_out.table[key_set](key_set, input, upper, out)
         return op_cholesky.table[key_set](key_set, input, upper)
-    except Exception as error: _refuse(error, "cholesky", locals()); raise
+    except Exception as error: return _refuse(error, "cholesky", cholesky, locals())
 
 def Tensor_cholesky(self, upper=False):
     """Another name of gt.linalg.cholesky. See gt.cholesky."""
@@ -383,7 +386,7 @@ def Tensor_cholesky(self, upper=False):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cholesky.table[key_set](key_set, self, upper)
-    except Exception as error: _refuse(error, "cholesky", locals()); raise
+    except Exception as error: return _refuse(error, "cholesky", Tensor_cholesky, locals())
 
 op_linalg_lu_factor = _define(
     "aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)")
@@ -410,7 +413,7 @@ def linalg_lu_factor(A, *, pivot=True, out=None):
         return Results_linalg_lu_factor(op_linalg_lu_factor.table[key_set](
             key_set, A, pivot,
         ))
-    except Exception as error: _refuse(error, "linalg_lu_factor", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_lu_factor", linalg_lu_factor, locals())
 
 op_linalg_lu = _define(
     "aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)")
@@ -435,7 +438,7 @@ def linalg_lu(A, *, pivot=True, out=None):
                 key_set, A, pivot, out[0], out[1], out[2],
             ))
         return Results_linalg_lu(op_linalg_lu.table[key_set](key_set, A, pivot))
-    except Exception as error: _refuse(error, "linalg_lu", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_lu", linalg_lu, locals())
 
 op_linalg_ldl_factor = _define(
     "aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)")
@@ -462,7 +465,8 @@ def linalg_ldl_factor(input, *, hermitian=False, out=None):
         return Results_linalg_ldl_factor(op_linalg_ldl_factor.table[key_set](
             key_set, input, hermitian,
         ))
-    except Exception as error: _refuse(error, "linalg_ldl_factor", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_ldl_factor", linalg_ldl_factor, locals())
 
 op_qr = _define("aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
 op_qr_Q = _define(
@@ -484,7 +488,7 @@ def qr(input, some=True, *, out=None):
             key_set |= _checked_outs("qr", out, 2) & keep
             return Results_qr(op_qr_Q.table[key_set](key_set, input, some, out[0], out[1]))
         return Results_qr(op_qr.table[key_set](key_set, input, some))
-    except Exception as error: _refuse(error, "qr", locals()); raise
+    except Exception as error: return _refuse(error, "qr", qr, locals())
 
 def Tensor_qr(self, some=True):
     """Q and R of a matrix; some=False returns the complete Q. See gt.qr."""
@@ -492,7 +496,7 @@ def Tensor_qr(self, some=True):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_qr(op_qr.table[key_set](key_set, self, some))
-    except Exception as error: _refuse(error, "qr", locals()); raise
+    except Exception as error: return _refuse(error, "qr", Tensor_qr, locals())
 
 op_linalg_householder_product = _define(
     "aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor")
@@ -513,7 +517,8 @@ def linalg_householder_product(input, tau, *, out=None):
             key_set |= _checked_out("linalg_householder_product", out)._keys & keep
             return op_linalg_householder_product_out.table[key_set](key_set, input, tau, out)
         return op_linalg_householder_product.table[key_set](key_set, input, tau)
-    except Exception as error: _refuse(error, "linalg_householder_product", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_householder_product", linalg_householder_product, locals())
 
 op_orgqr = _define("aten::orgqr(Tensor self, Tensor input2) -> Tensor")
 op_orgqr_out = _define(
@@ -533,7 +538,7 @@ def orgqr(input, input2, *, out=None):
             key_set |= _checked_out("orgqr", out)._keys & keep
             return op_orgqr_out.table[key_set](key_set, input, input2, out)
         return op_orgqr.table[key_set](key_set, input, input2)
-    except Exception as error: _refuse(error, "orgqr", locals()); raise
+    except Exception as error: return _refuse(error, "orgqr", orgqr, locals())
 
 def Tensor_orgqr(self, input2):
     """Another name of gt.linalg.householder_product. See gt.orgqr."""
@@ -541,7 +546,7 @@ def Tensor_orgqr(self, input2):
         include, keep = _state.get()
         key_set = (self._keys | input2._keys | include) & keep
         return op_orgqr.table[key_set](key_set, self, input2)
-    except Exception as error: _refuse(error, "orgqr", locals()); raise
+    except Exception as error: return _refuse(error, "orgqr", Tensor_orgqr, locals())
 
 op_ormqr = _define(
     "aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor")
@@ -567,7 +572,7 @@ def ormqr(input, input2, input3, left=True, transpose=False, *, out=None):
                 key_set, input, input2, input3, left, transpose, out,
             )
         return op_ormqr.table[key_set](key_set, input, input2, input3, left, transpose)
-    except Exception as error: _refuse(error, "ormqr", locals()); raise
+    except Exception as error: return _refuse(error, "ormqr", ormqr, locals())
 
 def Tensor_ormqr(self, input2, input3, left=True, transpose=False):
     """The product of input3 with the reflectors that geqrf returns. See gt.ormqr."""
@@ -575,4 +580,4 @@ def Tensor_ormqr(self, input2, input3, left=True, transpose=False):
         include, keep = _state.get()
         key_set = (self._keys | input2._keys | input3._keys | include) & keep
         return op_ormqr.table[key_set](key_set, self, input2, input3, left, transpose)
-    except Exception as error: _refuse(error, "ormqr", locals()); raise
+    except Exception as error: return _refuse(error, "ormqr", Tensor_ormqr, locals())

@@ -63,7 +63,7 @@ def empty(
             key_set, size, dtype, layout, device, pin_memory, memory_format,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "empty", locals()); raise
+    except Exception as error: return _refuse(error, "empty", empty, locals())
 
 def call_empty_memory_format(
     size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
@@ -110,7 +110,7 @@ def empty_strided(
             key_set, size, stride, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "empty_strided", locals()); raise
+    except Exception as error: return _refuse(error, "empty_strided", empty_strided, locals())
 
 def call_empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
@@ -148,7 +148,7 @@ def empty_permuted(
             key_set, size, physical_layout, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "empty_permuted", locals()); raise
+    except Exception as error: return _refuse(error, "empty_permuted", empty_permuted, locals())
 
 op_empty_like = _define(
     "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -190,7 +190,7 @@ def empty_like(
             key_set, input, dtype, layout, device, pin_memory, memory_format,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "empty_like", locals()); raise
+    except Exception as error: return _refuse(error, "empty_like", empty_like, locals())
 
 def call_empty_like(
     self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
@@ -250,7 +250,7 @@ def Tensor_new_empty(
             key_set, self, size, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "new_empty", locals()); raise
+    except Exception as error: return _refuse(error, "new_empty", Tensor_new_empty, locals())
 
 def call_new_empty(self, size, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
@@ -289,7 +289,8 @@ def Tensor_new_empty_strided(
             key_set, self, size, stride, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "new_empty_strided", locals()); raise
+    except Exception as error:
+        return _refuse(error, "new_empty_strided", Tensor_new_empty_strided, locals())
 
 op_zeros = _define(
     "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -333,7 +334,7 @@ def zeros(
         key_set = include & keep
         result = op_zeros.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "zeros", locals()); raise
+    except Exception as error: return _refuse(error, "zeros", zeros, locals())
 
 def call_zeros(size, dtype=None, layout=None, device=None, pin_memory=None):
     if layout is None and pin_memory is None:
@@ -387,7 +388,7 @@ def zeros_like(
             key_set, input, dtype, layout, device, pin_memory, memory_format,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "zeros_like", locals()); raise
+    except Exception as error: return _refuse(error, "zeros_like", zeros_like, locals())
 
 def call_zeros_like(
     self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
@@ -447,7 +448,7 @@ def Tensor_new_zeros(
             key_set, self, size, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "new_zeros", locals()); raise
+    except Exception as error: return _refuse(error, "new_zeros", Tensor_new_zeros, locals())
 
 def call_new_zeros(self, size, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
@@ -498,7 +499,7 @@ def ones(
         key_set = include & keep
         result = op_ones.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "ones", locals()); raise
+    except Exception as error: return _refuse(error, "ones", ones, locals())
 
 def call_ones(size, dtype=None, layout=None, device=None, pin_memory=None):
     if layout is None and pin_memory is None:
@@ -552,7 +553,7 @@ def ones_like(
             key_set, input, dtype, layout, device, pin_memory, memory_format,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "ones_like", locals()); raise
+    except Exception as error: return _refuse(error, "ones_like", ones_like, locals())
 
 def call_ones_like(
     self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
@@ -612,7 +613,7 @@ def Tensor_new_ones(
             key_set, self, size, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "new_ones", locals()); raise
+    except Exception as error: return _refuse(error, "new_ones", Tensor_new_ones, locals())
 
 def call_new_ones(self, size, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
@@ -665,7 +666,21 @@ def full(
             key_set, size, fill_value, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "full", locals()); raise
+    except Exception as error: return _refuse(error, "full", full, locals())
+
+def call_full(size, fill_value, dtype=None, layout=None, device=None, pin_memory=None):
+    if type(fill_value) in NUMBERS and layout is None and pin_memory is None:
+        try:
+            short = op_full.table.short.get((size, fill_value, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(size, fill_value)) is not None:
+            return made
+    include, keep = _state.get()
+    key_set = include & keep
+    return op_full.table[key_set](
+        key_set, size, fill_value, dtype, layout, device, pin_memory,
+    )
 
 op_full_like = _define(
     "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -697,7 +712,7 @@ def full_like(
             key_set, input, fill_value, dtype, layout, device, pin_memory, memory_format,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "full_like", locals()); raise
+    except Exception as error: return _refuse(error, "full_like", full_like, locals())
 
 def call_full_like(
     self, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
@@ -739,7 +754,7 @@ def Tensor_new_full(
             key_set, self, size, fill_value, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "new_full", locals()); raise
+    except Exception as error: return _refuse(error, "new_full", Tensor_new_full, locals())
 
 def call_new_full(
     self, size, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
@@ -777,7 +792,7 @@ def scalar_tensor(
             key_set, s, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "scalar_tensor", locals()); raise
+    except Exception as error: return _refuse(error, "scalar_tensor", scalar_tensor, locals())
 
 def call_scalar_tensor(s, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()

@@ -88,7 +88,7 @@ def fft_fft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_fft", out)._keys & keep
             return op_fft_fft_out.table[key_set](key_set, input, n, dim, norm, out)
         return op_fft_fft.table[key_set](key_set, input, n, dim, norm)
-    except Exception as error: _refuse(error, "fft_fft", locals()); raise
+    except Exception as error: return _refuse(error, "fft_fft", fft_fft, locals())
 
 def call_fft_fft(self, n=None, dim=-1, norm=None):
     short = op_fft_fft.table.short.get(self._geometry)
@@ -125,7 +125,7 @@ def fft_ifft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_ifft", out)._keys & keep
             return op_fft_ifft_out.table[key_set](key_set, input, n, dim, norm, out)
         return op_fft_ifft.table[key_set](key_set, input, n, dim, norm)
-    except Exception as error: _refuse(error, "fft_ifft", locals()); raise
+    except Exception as error: return _refuse(error, "fft_ifft", fft_ifft, locals())
 
 def call_fft_ifft(self, n=None, dim=-1, norm=None):
     short = op_fft_ifft.table.short.get(self._geometry)
@@ -165,7 +165,7 @@ def fft_rfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_rfft", out)._keys & keep
             return op_fft_rfft_out.table[key_set](key_set, input, n, dim, norm, out)
         return op_fft_rfft.table[key_set](key_set, input, n, dim, norm)
-    except Exception as error: _refuse(error, "fft_rfft", locals()); raise
+    except Exception as error: return _refuse(error, "fft_rfft", fft_rfft, locals())
 
 def call_fft_rfft(self, n=None, dim=-1, norm=None):
     short = op_fft_rfft.table.short.get(self._geometry)
@@ -198,7 +198,7 @@ def fft_irfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_irfft", out)._keys & keep
             return op_fft_irfft_out.table[key_set](key_set, input, n, dim, norm, out)
         return op_fft_irfft.table[key_set](key_set, input, n, dim, norm)
-    except Exception as error: _refuse(error, "fft_irfft", locals()); raise
+    except Exception as error: return _refuse(error, "fft_irfft", fft_irfft, locals())
 
 def call_fft_irfft(self, n=None, dim=-1, norm=None):
     include, keep = _state.get()
@@ -229,7 +229,7 @@ def fft_hfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_hfft", out)._keys & keep
             return op_fft_hfft_out.table[key_set](key_set, input, n, dim, norm, out)
         return op_fft_hfft.table[key_set](key_set, input, n, dim, norm)
-    except Exception as error: _refuse(error, "fft_hfft", locals()); raise
+    except Exception as error: return _refuse(error, "fft_hfft", fft_hfft, locals())
 
 op_fft_ihfft = _define(
     "aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor")
@@ -254,7 +254,7 @@ def fft_ihfft(input, n=None, dim=-1, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_ihfft", out)._keys & keep
             return op_fft_ihfft_out.table[key_set](key_set, input, n, dim, norm, out)
         return op_fft_ihfft.table[key_set](key_set, input, n, dim, norm)
-    except Exception as error: _refuse(error, "fft_ihfft", locals()); raise
+    except Exception as error: return _refuse(error, "fft_ihfft", fft_ihfft, locals())
 
 op_fft_fft2 = _define(
     "aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor")
@@ -279,7 +279,7 @@ def fft_fft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_fft2", out)._keys & keep
             return op_fft_fft2_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_fft2.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_fft2", locals()); raise
+    except Exception as error: return _refuse(error, "fft_fft2", fft_fft2, locals())
 
 op_fft_ifft2 = _define(
     "aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor")
@@ -304,7 +304,7 @@ def fft_ifft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_ifft2", out)._keys & keep
             return op_fft_ifft2_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_ifft2.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_ifft2", locals()); raise
+    except Exception as error: return _refuse(error, "fft_ifft2", fft_ifft2, locals())
 
 op_fft_rfft2 = _define(
     "aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor")
@@ -329,7 +329,7 @@ def fft_rfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_rfft2", out)._keys & keep
             return op_fft_rfft2_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_rfft2.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_rfft2", locals()); raise
+    except Exception as error: return _refuse(error, "fft_rfft2", fft_rfft2, locals())
 
 op_fft_irfft2 = _define(
     "aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor")
@@ -354,7 +354,7 @@ def fft_irfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_irfft2", out)._keys & keep
             return op_fft_irfft2_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_irfft2.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_irfft2", locals()); raise
+    except Exception as error: return _refuse(error, "fft_irfft2", fft_irfft2, locals())
 
 op_fft_hfft2 = _define(
     "aten::fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor")
@@ -379,7 +379,7 @@ def fft_hfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_hfft2", out)._keys & keep
             return op_fft_hfft2_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_hfft2.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_hfft2", locals()); raise
+    except Exception as error: return _refuse(error, "fft_hfft2", fft_hfft2, locals())
 
 op_fft_ihfft2 = _define(
     "aten::fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor")
@@ -404,7 +404,7 @@ def fft_ihfft2(input, s=None, dim=(-2, -1), norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_ihfft2", out)._keys & keep
             return op_fft_ihfft2_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_ihfft2.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_ihfft2", locals()); raise
+    except Exception as error: return _refuse(error, "fft_ihfft2", fft_ihfft2, locals())
 
 op_fft_fftn = _define(
     "aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor")
@@ -429,7 +429,7 @@ def fft_fftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_fftn", out)._keys & keep
             return op_fft_fftn_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_fftn.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_fftn", locals()); raise
+    except Exception as error: return _refuse(error, "fft_fftn", fft_fftn, locals())
 
 op_fft_ifftn = _define(
     "aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor")
@@ -454,7 +454,7 @@ def fft_ifftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_ifftn", out)._keys & keep
             return op_fft_ifftn_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_ifftn.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_ifftn", locals()); raise
+    except Exception as error: return _refuse(error, "fft_ifftn", fft_ifftn, locals())
 
 op_fft_rfftn = _define(
     "aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor")
@@ -479,7 +479,7 @@ def fft_rfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_rfftn", out)._keys & keep
             return op_fft_rfftn_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_rfftn.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_rfftn", locals()); raise
+    except Exception as error: return _refuse(error, "fft_rfftn", fft_rfftn, locals())
 
 op_fft_irfftn = _define(
     "aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor")
@@ -504,7 +504,7 @@ def fft_irfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_irfftn", out)._keys & keep
             return op_fft_irfftn_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_irfftn.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_irfftn", locals()); raise
+    except Exception as error: return _refuse(error, "fft_irfftn", fft_irfftn, locals())
 
 op_fft_hfftn = _define(
     "aten::fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor")
@@ -529,7 +529,7 @@ def fft_hfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_hfftn", out)._keys & keep
             return op_fft_hfftn_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_hfftn.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_hfftn", locals()); raise
+    except Exception as error: return _refuse(error, "fft_hfftn", fft_hfftn, locals())
 
 op_fft_ihfftn = _define(
     "aten::fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor")
@@ -554,7 +554,7 @@ def fft_ihfftn(input, s=None, dim=None, norm=None, *, out=None, axis=None):
             key_set |= _checked_out("fft_ihfftn", out)._keys & keep
             return op_fft_ihfftn_out.table[key_set](key_set, input, s, dim, norm, out)
         return op_fft_ihfftn.table[key_set](key_set, input, s, dim, norm)
-    except Exception as error: _refuse(error, "fft_ihfftn", locals()); raise
+    except Exception as error: return _refuse(error, "fft_ihfftn", fft_ihfftn, locals())
 
 op_fft_fftfreq = _define(
     "aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -594,7 +594,7 @@ def fft_fftfreq(
             key_set, n, d, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "fft_fftfreq", locals()); raise
+    except Exception as error: return _refuse(error, "fft_fftfreq", fft_fftfreq, locals())
 
 op_fft_rfftfreq = _define(
     "aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -631,7 +631,7 @@ def fft_rfftfreq(
             key_set, n, d, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "fft_rfftfreq", locals()); raise
+    except Exception as error: return _refuse(error, "fft_rfftfreq", fft_rfftfreq, locals())
 
 op_fft_fftshift = _define("aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor")
 def fft_fftshift(input, dim=None, *, axis=None):
@@ -647,7 +647,7 @@ def fft_fftshift(input, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fft_fftshift.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "fft_fftshift", locals()); raise
+    except Exception as error: return _refuse(error, "fft_fftshift", fft_fftshift, locals())
 
 op_fft_ifftshift = _define("aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor")
 def fft_ifftshift(input, dim=None, *, axis=None):
@@ -663,4 +663,4 @@ def fft_ifftshift(input, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fft_ifftshift.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "fft_ifftshift", locals()); raise
+    except Exception as error: return _refuse(error, "fft_ifftshift", fft_ifftshift, locals())

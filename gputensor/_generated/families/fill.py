@@ -40,7 +40,7 @@ def fill(input, value, *, out=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fill_Scalar.table[key_set](key_set, input, value)
-    except Exception as error: _refuse(error, "fill", locals()); raise
+    except Exception as error: return _refuse(error, "fill", fill, locals())
 
 op_fill_diagonal_ = _define(
     "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)")
@@ -58,7 +58,8 @@ def Tensor_fill_diagonal_(self, fill_value, wrap=False):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_fill_diagonal_.table[key_set](key_set, self, fill_value, wrap)
-    except Exception as error: _refuse(error, "fill_diagonal_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "fill_diagonal_", Tensor_fill_diagonal_, locals())
 
 op_fill__Scalar = _define("aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)")
 op_fill__Tensor = _define("aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)")
@@ -79,7 +80,7 @@ def fill_(input, value):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fill__Scalar.table[key_set](key_set, input, value)
-    except Exception as error: _refuse(error, "fill_", locals()); raise
+    except Exception as error: return _refuse(error, "fill_", fill_, locals())
 Tensor_fill_ = fill_
 
 def call_fill__Scalar(self, value):
@@ -100,7 +101,7 @@ def zero_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_zero_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "zero_", locals()); raise
+    except Exception as error: return _refuse(error, "zero_", zero_, locals())
 Tensor_zero_ = zero_
 
 def call_zero_(self):

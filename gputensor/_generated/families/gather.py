@@ -28,7 +28,7 @@ def Tensor_index(self, indices):
         include, keep = _state.get()
         key_set = (self._keys | _keys_of_list(indices) | include) & keep
         return op_index_Tensor.table[key_set](key_set, self, indices)
-    except Exception as error: _refuse(error, "index", locals()); raise
+    except Exception as error: return _refuse(error, "index", Tensor_index, locals())
 
 def call_index_Tensor(self, indices):
     include, keep = _state.get()
@@ -82,7 +82,7 @@ def gather(input, dim, index, *, sparse_grad=False, out=None):
             key_set |= _checked_out("gather", out)._keys & keep
             return op_gather_out.table[key_set](key_set, input, dim, index, sparse_grad, out)
         return op_gather.table[key_set](key_set, input, dim, index, sparse_grad)
-    except Exception as error: _refuse(error, "gather", locals()); raise
+    except Exception as error: return _refuse(error, "gather", gather, locals())
 
 def Tensor_gather(self, dim, index, *, sparse_grad=False):
     """For each element of index, the element of self at that index along dim and at the
@@ -95,7 +95,7 @@ def Tensor_gather(self, dim, index, *, sparse_grad=False):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_gather.table[key_set](key_set, self, dim, index, sparse_grad)
-    except Exception as error: _refuse(error, "gather", locals()); raise
+    except Exception as error: return _refuse(error, "gather", Tensor_gather, locals())
 
 def call_gather(self, dim, index, sparse_grad=False):
     key = (self._geometry, index._geometry)
@@ -137,7 +137,7 @@ def index_select(input, dim, index, *, out=None):
             key_set |= _checked_out("index_select", out)._keys & keep
             return op_index_select_out.table[key_set](key_set, input, dim, index, out)
         return op_index_select.table[key_set](key_set, input, dim, index)
-    except Exception as error: _refuse(error, "index_select", locals()); raise
+    except Exception as error: return _refuse(error, "index_select", index_select, locals())
 
 def Tensor_index_select(self, dim, index):
     """The slices along dim at the indices in index, in that order. See gt.index_select."""
@@ -149,7 +149,7 @@ def Tensor_index_select(self, dim, index):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_index_select.table[key_set](key_set, self, dim, index)
-    except Exception as error: _refuse(error, "index_select", locals()); raise
+    except Exception as error: return _refuse(error, "index_select", Tensor_index_select, locals())
 
 def call_index_select(self, dim, index):
     key = (self._geometry, index._geometry)
@@ -186,7 +186,7 @@ def take(input, index, *, out=None):
             key_set |= _checked_out("take", out)._keys & keep
             return op_take_out.table[key_set](key_set, input, index, out)
         return op_take.table[key_set](key_set, input, index)
-    except Exception as error: _refuse(error, "take", locals()); raise
+    except Exception as error: return _refuse(error, "take", take, locals())
 
 def Tensor_take(self, index):
     """The elements of self at these indices into its row-major order. See gt.take."""
@@ -198,7 +198,7 @@ def Tensor_take(self, index):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_take.table[key_set](key_set, self, index)
-    except Exception as error: _refuse(error, "take", locals()); raise
+    except Exception as error: return _refuse(error, "take", Tensor_take, locals())
 
 def call_take(self, index):
     key = (self._geometry, index._geometry)
@@ -232,7 +232,7 @@ def take_along_dim(input, indices, dim=None, *, out=None, axis=None):
             key_set |= _checked_out("take_along_dim", out)._keys & keep
             return op_take_along_dim_out.table[key_set](key_set, input, indices, dim, out)
         return op_take_along_dim.table[key_set](key_set, input, indices, dim)
-    except Exception as error: _refuse(error, "take_along_dim", locals()); raise
+    except Exception as error: return _refuse(error, "take_along_dim", take_along_dim, locals())
 
 def Tensor_take_along_dim(self, indices, dim=None, *, axis=None):
     """gather along dim, with self and indices broadcast in the other dimensions; over all
@@ -243,4 +243,5 @@ def Tensor_take_along_dim(self, indices, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | indices._keys | include) & keep
         return op_take_along_dim.table[key_set](key_set, self, indices, dim)
-    except Exception as error: _refuse(error, "take_along_dim", locals()); raise
+    except Exception as error:
+        return _refuse(error, "take_along_dim", Tensor_take_along_dim, locals())

@@ -35,7 +35,7 @@ def bincount(input, weights=None, minlength=0, *, out=None):
             key_set |= _checked_out("bincount", out)._keys & keep
             return op_bincount_out.table[key_set](key_set, input, weights, minlength, out)
         return op_bincount.table[key_set](key_set, input, weights, minlength)
-    except Exception as error: _refuse(error, "bincount", locals()); raise
+    except Exception as error: return _refuse(error, "bincount", bincount, locals())
 
 def Tensor_bincount(self, weights=None, minlength=0):
     """The count of each whole number from 0 on, or the sum of its weights. See
@@ -44,7 +44,7 @@ def Tensor_bincount(self, weights=None, minlength=0):
         include, keep = _state.get()
         key_set = (self._keys | (0 if weights is None else weights._keys) | include) & keep
         return op_bincount.table[key_set](key_set, self, weights, minlength)
-    except Exception as error: _refuse(error, "bincount", locals()); raise
+    except Exception as error: return _refuse(error, "bincount", Tensor_bincount, locals())
 
 op_histc = _define("aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor")
 op_histc_out = _define(
@@ -67,7 +67,7 @@ def histc(input, bins=100, min=0, max=0, *, out=None):
             key_set |= _checked_out("histc", out)._keys & keep
             return op_histc_out.table[key_set](key_set, input, bins, min, max, out)
         return op_histc.table[key_set](key_set, input, bins, min, max)
-    except Exception as error: _refuse(error, "histc", locals()); raise
+    except Exception as error: return _refuse(error, "histc", histc, locals())
 
 def Tensor_histc(self, bins=100, min=0, max=0):
     """Counts in bins of equal width between min and max, by default the smallest and
@@ -76,7 +76,7 @@ def Tensor_histc(self, bins=100, min=0, max=0):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_histc.table[key_set](key_set, self, bins, min, max)
-    except Exception as error: _refuse(error, "histc", locals()); raise
+    except Exception as error: return _refuse(error, "histc", Tensor_histc, locals())
 
 op_histogram_bins_tensor = _define(
     "aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)")
@@ -136,7 +136,7 @@ def histogram(input, bins=100, *, weight=None, density=False, range=None, out=No
         return Results_histogram(op_histogram_bin_ct.table[key_set](
             key_set, input, bins, range, weight, density,
         ))
-    except Exception as error: _refuse(error, "histogram", locals()); raise
+    except Exception as error: return _refuse(error, "histogram", histogram, locals())
 
 def Tensor_histogram(self, bins=100, *, weight=None, density=False, range=None):
     """Counts or weights in bins, and the edges of the bins. See gt.histogram."""
@@ -156,7 +156,7 @@ def Tensor_histogram(self, bins=100, *, weight=None, density=False, range=None):
         return Results_histogram(op_histogram_bin_ct.table[key_set](
             key_set, self, bins, range, weight, density,
         ))
-    except Exception as error: _refuse(error, "histogram", locals()); raise
+    except Exception as error: return _refuse(error, "histogram", Tensor_histogram, locals())
 
 op__histogramdd_bin_edges = _define(
     "aten::_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]")

@@ -31,7 +31,7 @@ def cat(tensors, dim=0, *, out=None, axis=None):
             key_set |= _checked_out("cat", out)._keys & keep
             return op_cat_out.table[key_set](key_set, tensors, dim, out)
         return op_cat.table[key_set](key_set, tensors, dim)
-    except Exception as error: _refuse(error, "cat", locals()); raise
+    except Exception as error: return _refuse(error, "cat", cat, locals())
 
 def call_cat(tensors, dim=0):
     include, keep = _state.get()
@@ -62,7 +62,7 @@ def stack(tensors, dim=0, *, out=None, axis=None):
             key_set |= _checked_out("stack", out)._keys & keep
             return op_stack_out.table[key_set](key_set, tensors, dim, out)
         return op_stack.table[key_set](key_set, tensors, dim)
-    except Exception as error: _refuse(error, "stack", locals()); raise
+    except Exception as error: return _refuse(error, "stack", stack, locals())
 
 def call_stack(tensors, dim=0):
     include, keep = _state.get()
@@ -89,7 +89,7 @@ def concat(tensors, dim=0, *, out=None, axis=None):
             key_set |= _checked_out("concat", out)._keys & keep
             return op_concat_out.table[key_set](key_set, tensors, dim, out)
         return op_concat.table[key_set](key_set, tensors, dim)
-    except Exception as error: _refuse(error, "concat", locals()); raise
+    except Exception as error: return _refuse(error, "concat", concat, locals())
 
 op_concatenate = _define("aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor")
 op_concatenate_out = _define(
@@ -111,7 +111,7 @@ def concatenate(tensors, dim=0, *, out=None, axis=None):
             key_set |= _checked_out("concatenate", out)._keys & keep
             return op_concatenate_out.table[key_set](key_set, tensors, dim, out)
         return op_concatenate.table[key_set](key_set, tensors, dim)
-    except Exception as error: _refuse(error, "concatenate", locals()); raise
+    except Exception as error: return _refuse(error, "concatenate", concatenate, locals())
 
 op_hstack = _define("aten::hstack(Tensor[] tensors) -> Tensor")
 op_hstack_out = _define("aten::hstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
@@ -129,7 +129,7 @@ def hstack(tensors, *, out=None):
             key_set |= _checked_out("hstack", out)._keys & keep
             return op_hstack_out.table[key_set](key_set, tensors, out)
         return op_hstack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "hstack", locals()); raise
+    except Exception as error: return _refuse(error, "hstack", hstack, locals())
 
 op_vstack = _define("aten::vstack(Tensor[] tensors) -> Tensor")
 op_vstack_out = _define("aten::vstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
@@ -147,7 +147,7 @@ def vstack(tensors, *, out=None):
             key_set |= _checked_out("vstack", out)._keys & keep
             return op_vstack_out.table[key_set](key_set, tensors, out)
         return op_vstack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "vstack", locals()); raise
+    except Exception as error: return _refuse(error, "vstack", vstack, locals())
 
 op_dstack = _define("aten::dstack(Tensor[] tensors) -> Tensor")
 op_dstack_out = _define("aten::dstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
@@ -165,7 +165,7 @@ def dstack(tensors, *, out=None):
             key_set |= _checked_out("dstack", out)._keys & keep
             return op_dstack_out.table[key_set](key_set, tensors, out)
         return op_dstack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "dstack", locals()); raise
+    except Exception as error: return _refuse(error, "dstack", dstack, locals())
 
 op_column_stack = _define("aten::column_stack(Tensor[] tensors) -> Tensor")
 op_column_stack_out = _define(
@@ -184,7 +184,7 @@ def column_stack(tensors, *, out=None):
             key_set |= _checked_out("column_stack", out)._keys & keep
             return op_column_stack_out.table[key_set](key_set, tensors, out)
         return op_column_stack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "column_stack", locals()); raise
+    except Exception as error: return _refuse(error, "column_stack", column_stack, locals())
 
 op_row_stack = _define("aten::row_stack(Tensor[] tensors) -> Tensor")
 op_row_stack_out = _define("aten::row_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
@@ -202,7 +202,7 @@ def row_stack(tensors, *, out=None):
             key_set |= _checked_out("row_stack", out)._keys & keep
             return op_row_stack_out.table[key_set](key_set, tensors, out)
         return op_row_stack.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "row_stack", locals()); raise
+    except Exception as error: return _refuse(error, "row_stack", row_stack, locals())
 
 op_block_diag = _define("aten::block_diag(Tensor[] tensors) -> Tensor")
 def block_diag(tensors):
@@ -218,7 +218,7 @@ def block_diag(tensors):
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         return op_block_diag.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "block_diag", locals()); raise
+    except Exception as error: return _refuse(error, "block_diag", block_diag, locals())
 
 def call_block_diag(tensors):
     include, keep = _state.get()
@@ -236,7 +236,8 @@ def broadcast_tensors(tensors):
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         return op_broadcast_tensors.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "broadcast_tensors", locals()); raise
+    except Exception as error:
+        return _refuse(error, "broadcast_tensors", broadcast_tensors, locals())
 
 def call_broadcast_tensors(tensors):
     include, keep = _state.get()

@@ -26,7 +26,8 @@ def linalg_matrix_exp(input, *, out=None):
             key_set |= _checked_out("linalg_matrix_exp", out)._keys & keep
             return op_linalg_matrix_exp_out.table[key_set](key_set, input, out)
         return op_linalg_matrix_exp.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "linalg_matrix_exp", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_matrix_exp", linalg_matrix_exp, locals())
 
 def call_linalg_matrix_exp(self):
     include, keep = _state.get()
@@ -45,7 +46,7 @@ def linalg_vander(x, *, N=None):
         include, keep = _state.get()
         key_set = (x._keys | include) & keep
         return op_linalg_vander.table[key_set](key_set, x, N)
-    except Exception as error: _refuse(error, "linalg_vander", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_vander", linalg_vander, locals())
 
 op_linalg_diagonal = _define(
     "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)")
@@ -62,7 +63,7 @@ def linalg_diagonal(A, *, offset=0, dim1=-2, dim2=-1):
         include, keep = _state.get()
         key_set = (A._keys | include) & keep
         return op_linalg_diagonal.table[key_set](key_set, A, offset, dim1, dim2)
-    except Exception as error: _refuse(error, "linalg_diagonal", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_diagonal", linalg_diagonal, locals())
 
 op_linalg_cross = _define("aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor")
 op_linalg_cross_out = _define(
@@ -85,7 +86,7 @@ def linalg_cross(input, other, *, dim=-1, out=None, axis=None):
             key_set |= _checked_out("linalg_cross", out)._keys & keep
             return op_linalg_cross_out.table[key_set](key_set, input, other, dim, out)
         return op_linalg_cross.table[key_set](key_set, input, other, dim)
-    except Exception as error: _refuse(error, "linalg_cross", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_cross", linalg_cross, locals())
 
 def call_linalg_cross(self, other, dim=-1):
     include, keep = _state.get()
@@ -114,7 +115,7 @@ def cross(input, other, dim=None, *, out=None, axis=None):
             key_set |= _checked_out("cross", out)._keys & keep
             return op_cross_out.table[key_set](key_set, input, other, dim, out)
         return op_cross.table[key_set](key_set, input, other, dim)
-    except Exception as error: _refuse(error, "cross", locals()); raise
+    except Exception as error: return _refuse(error, "cross", cross, locals())
 
 def Tensor_cross(self, other, dim=None, *, axis=None):
     """The cross product of vectors of three elements, by default along the first dimension
@@ -125,7 +126,7 @@ def Tensor_cross(self, other, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_cross.table[key_set](key_set, self, other, dim)
-    except Exception as error: _refuse(error, "cross", locals()); raise
+    except Exception as error: return _refuse(error, "cross", Tensor_cross, locals())
 
 op_matrix_exp = _define("aten::matrix_exp(Tensor self) -> Tensor")
 def matrix_exp(input):
@@ -138,7 +139,7 @@ def matrix_exp(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_matrix_exp.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "matrix_exp", locals()); raise
+    except Exception as error: return _refuse(error, "matrix_exp", matrix_exp, locals())
 Tensor_matrix_exp = matrix_exp
 
 op_matrix_power = _define("aten::matrix_power(Tensor self, int n) -> Tensor")
@@ -160,7 +161,7 @@ def matrix_power(input, n, *, out=None):
             key_set |= _checked_out("matrix_power", out)._keys & keep
             return op_matrix_power_out.table[key_set](key_set, input, n, out)
         return op_matrix_power.table[key_set](key_set, input, n)
-    except Exception as error: _refuse(error, "matrix_power", locals()); raise
+    except Exception as error: return _refuse(error, "matrix_power", matrix_power, locals())
 
 def Tensor_matrix_power(self, n):
     """The n-th power of a matrix, or of each matrix of a batch; a power of the inverse if n
@@ -169,7 +170,7 @@ def Tensor_matrix_power(self, n):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_matrix_power.table[key_set](key_set, self, n)
-    except Exception as error: _refuse(error, "matrix_power", locals()); raise
+    except Exception as error: return _refuse(error, "matrix_power", Tensor_matrix_power, locals())
 
 op_linalg_matrix_power = _define("aten::linalg_matrix_power(Tensor self, int n) -> Tensor")
 op_linalg_matrix_power_out = _define(
@@ -190,4 +191,5 @@ def linalg_matrix_power(input, n, *, out=None):
             key_set |= _checked_out("linalg_matrix_power", out)._keys & keep
             return op_linalg_matrix_power_out.table[key_set](key_set, input, n, out)
         return op_linalg_matrix_power.table[key_set](key_set, input, n)
-    except Exception as error: _refuse(error, "linalg_matrix_power", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_matrix_power", linalg_matrix_power, locals())

@@ -48,7 +48,7 @@ def masked_fill(input, mask, value, *, out=None):
         include, keep = _state.get()
         key_set = (input._keys | mask._keys | include) & keep
         return op_masked_fill_Scalar.table[key_set](key_set, input, mask, value)
-    except Exception as error: _refuse(error, "masked_fill", locals()); raise
+    except Exception as error: return _refuse(error, "masked_fill", masked_fill, locals())
 
 def Tensor_masked_fill(self, mask, value):
     """A copy of self with one value where mask is true; both are broadcast. See
@@ -61,7 +61,7 @@ def Tensor_masked_fill(self, mask, value):
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | include) & keep
         return op_masked_fill_Scalar.table[key_set](key_set, self, mask, value)
-    except Exception as error: _refuse(error, "masked_fill", locals()); raise
+    except Exception as error: return _refuse(error, "masked_fill", Tensor_masked_fill, locals())
 
 def call_masked_fill_Scalar(self, mask, value):
     include, keep = _state.get()
@@ -84,7 +84,7 @@ def Tensor_masked_fill_(self, mask, value):
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | include) & keep
         return op_masked_fill__Scalar.table[key_set](key_set, self, mask, value)
-    except Exception as error: _refuse(error, "masked_fill_", locals()); raise
+    except Exception as error: return _refuse(error, "masked_fill_", Tensor_masked_fill_, locals())
 
 def call_masked_fill__Scalar(self, mask, value):
     include, keep = _state.get()
@@ -116,7 +116,7 @@ def masked_select(input, mask, *, out=None):
             key_set |= _checked_out("masked_select", out)._keys & keep
             return op_masked_select_out.table[key_set](key_set, input, mask, out)
         return op_masked_select.table[key_set](key_set, input, mask)
-    except Exception as error: _refuse(error, "masked_select", locals()); raise
+    except Exception as error: return _refuse(error, "masked_select", masked_select, locals())
 
 def Tensor_masked_select(self, mask):
     """The elements where mask is true, in row-major order; self and mask are broadcast. See
@@ -125,7 +125,8 @@ def Tensor_masked_select(self, mask):
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | include) & keep
         return op_masked_select.table[key_set](key_set, self, mask)
-    except Exception as error: _refuse(error, "masked_select", locals()); raise
+    except Exception as error:
+        return _refuse(error, "masked_select", Tensor_masked_select, locals())
 
 def call_masked_select(self, mask):
     include, keep = _state.get()
@@ -164,7 +165,7 @@ def masked_scatter(input, mask, source, *, out=None):
             key_set |= _checked_out("masked_scatter", out)._keys & keep
             return op_masked_scatter_out.table[key_set](key_set, input, mask, source, out)
         return op_masked_scatter.table[key_set](key_set, input, mask, source)
-    except Exception as error: _refuse(error, "masked_scatter", locals()); raise
+    except Exception as error: return _refuse(error, "masked_scatter", masked_scatter, locals())
 
 def Tensor_masked_scatter(self, mask, source):
     """A copy of self with the elements of source, in their order, written where mask is
@@ -173,7 +174,8 @@ def Tensor_masked_scatter(self, mask, source):
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | source._keys | include) & keep
         return op_masked_scatter.table[key_set](key_set, self, mask, source)
-    except Exception as error: _refuse(error, "masked_scatter", locals()); raise
+    except Exception as error:
+        return _refuse(error, "masked_scatter", Tensor_masked_scatter, locals())
 
 def call_masked_scatter(self, mask, source):
     include, keep = _state.get()
@@ -189,7 +191,8 @@ def Tensor_masked_scatter_(self, mask, source):
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | source._keys | include) & keep
         return op_masked_scatter_.table[key_set](key_set, self, mask, source)
-    except Exception as error: _refuse(error, "masked_scatter_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "masked_scatter_", Tensor_masked_scatter_, locals())
 
 op_masked_scatter_backward = _define(
     "aten::masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor")

@@ -35,7 +35,7 @@ def mm(input, mat2, *, out=None):
             key_set |= _checked_out("mm", out)._keys & keep
             return op_mm_out.table[key_set](key_set, input, mat2, out)
         return op_mm.table[key_set](key_set, input, mat2)
-    except Exception as error: _refuse(error, "mm", locals()); raise
+    except Exception as error: return _refuse(error, "mm", mm, locals())
 
 def Tensor_mm(self, mat2):
     """Product of two matrices. See gt.mm."""
@@ -47,7 +47,7 @@ def Tensor_mm(self, mat2):
         include, keep = _state.get()
         key_set = (self._keys | mat2._keys | include) & keep
         return op_mm.table[key_set](key_set, self, mat2)
-    except Exception as error: _refuse(error, "mm", locals()); raise
+    except Exception as error: return _refuse(error, "mm", Tensor_mm, locals())
 
 def call_mm(self, mat2):
     key = (self._geometry, mat2._geometry)
@@ -79,7 +79,7 @@ def matmul(input, other, *, out=None):
             key_set |= _checked_out("matmul", out)._keys & keep
             return op_matmul_out.table[key_set](key_set, input, other, out)
         return op_matmul.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "matmul", locals()); raise
+    except Exception as error: return _refuse(error, "matmul", matmul, locals())
 
 def Tensor_matmul(self, other):
     """Product of two matrices, of vectors, or of batches of matrices, as by the operator @.
@@ -88,7 +88,7 @@ def Tensor_matmul(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_matmul.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "matmul", locals()); raise
+    except Exception as error: return _refuse(error, "matmul", Tensor_matmul, locals())
 
 def Tensor___matmul__(self, other):
     try:
@@ -99,7 +99,7 @@ def Tensor___matmul__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_matmul.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "matmul", locals()); raise
+    except Exception as error: return _refuse(error, "matmul", Tensor___matmul__, locals())
 
 def Tensor___rmatmul__(self, other):
     try:
@@ -110,7 +110,7 @@ def Tensor___rmatmul__(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_matmul.table[key_set](key_set, other, self)
-    except Exception as error: _refuse(error, "matmul", locals()); raise
+    except Exception as error: return _refuse(error, "matmul", Tensor___rmatmul__, locals())
 
 def call_matmul(self, other):
     include, keep = _state.get()
@@ -152,7 +152,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
             key_set |= _checked_out("addmm", out)._keys & keep
             return op_addmm_out.table[key_set](key_set, input, mat1, mat2, beta, alpha, out)
         return op_addmm.table[key_set](key_set, input, mat1, mat2, beta, alpha)
-    except Exception as error: _refuse(error, "addmm", locals()); raise
+    except Exception as error: return _refuse(error, "addmm", addmm, locals())
 
 def Tensor_addmm(self, mat1, mat2, *, beta=1, alpha=1):
     """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not read.
@@ -165,7 +165,7 @@ def Tensor_addmm(self, mat1, mat2, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
         return op_addmm.table[key_set](key_set, self, mat1, mat2, beta, alpha)
-    except Exception as error: _refuse(error, "addmm", locals()); raise
+    except Exception as error: return _refuse(error, "addmm", Tensor_addmm, locals())
 
 def call_addmm(self, mat1, mat2, beta=1, alpha=1):
     key = (self._geometry, mat1._geometry, mat2._geometry)
@@ -189,7 +189,7 @@ def Tensor_addmm_(self, mat1, mat2, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | mat1._keys | mat2._keys | include) & keep
         return op_addmm_.table[key_set](key_set, self, mat1, mat2, beta, alpha)
-    except Exception as error: _refuse(error, "addmm_", locals()); raise
+    except Exception as error: return _refuse(error, "addmm_", Tensor_addmm_, locals())
 
 op_linear = _define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
 def call_linear(input, weight, bias=None):

@@ -25,7 +25,7 @@ def max_pool1d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         return op_max_pool1d.table[key_set](
             key_set, input, kernel_size, stride, padding, dilation, ceil_mode,
         )
-    except Exception as error: _refuse(error, "max_pool1d", locals()); raise
+    except Exception as error: return _refuse(error, "max_pool1d", max_pool1d, locals())
 
 op_max_pool1d_with_indices = _define(
     "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)")
@@ -48,7 +48,8 @@ def max_pool1d_with_indices(
         return op_max_pool1d_with_indices.table[key_set](
             key_set, input, kernel_size, stride, padding, dilation, ceil_mode,
         )
-    except Exception as error: _refuse(error, "max_pool1d_with_indices", locals()); raise
+    except Exception as error:
+        return _refuse(error, "max_pool1d_with_indices", max_pool1d_with_indices, locals())
 
 def call_max_pool1d_with_indices(
     self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False,
@@ -78,7 +79,7 @@ def max_pool2d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         return op_max_pool2d.table[key_set](
             key_set, input, kernel_size, stride, padding, dilation, ceil_mode,
         )
-    except Exception as error: _refuse(error, "max_pool2d", locals()); raise
+    except Exception as error: return _refuse(error, "max_pool2d", max_pool2d, locals())
 
 op_max_pool2d_with_indices = _define(
     "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -124,7 +125,7 @@ def max_pool3d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         return op_max_pool3d.table[key_set](
             key_set, input, kernel_size, stride, padding, dilation, ceil_mode,
         )
-    except Exception as error: _refuse(error, "max_pool3d", locals()); raise
+    except Exception as error: return _refuse(error, "max_pool3d", max_pool3d, locals())
 
 op_max_pool3d_with_indices = _define(
     "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -163,7 +164,8 @@ def adaptive_max_pool1d(input, output_size):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_adaptive_max_pool1d.table[key_set](key_set, input, output_size)
-    except Exception as error: _refuse(error, "adaptive_max_pool1d", locals()); raise
+    except Exception as error:
+        return _refuse(error, "adaptive_max_pool1d", adaptive_max_pool1d, locals())
 
 def call_adaptive_max_pool1d(self, output_size):
     include, keep = _state.get()

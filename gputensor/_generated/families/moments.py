@@ -103,7 +103,7 @@ def std(
             "std", "input, unbiased", "input, dim, unbiased, keepdim",
             "input, dim, correction, keepdim",
         )
-    except Exception as error: _refuse(error, "std", locals()); raise
+    except Exception as error: return _refuse(error, "std", std, locals())
 
 def Tensor_std(
     self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None,
@@ -150,7 +150,7 @@ def Tensor_std(
         raise _errors.no_form(
             "std", "unbiased", "dim, unbiased, keepdim", "dim, correction, keepdim",
         )
-    except Exception as error: _refuse(error, "std", locals()); raise
+    except Exception as error: return _refuse(error, "std", Tensor_std, locals())
 
 def call_std_correction(self, dim=None, correction=None, keepdim=False):
     short = op_std_correction.table.short.get(self._geometry)
@@ -224,7 +224,7 @@ def std_mean(
             "std_mean", "input, unbiased", "input, dim, unbiased, keepdim",
             "input, dim, correction, keepdim",
         )
-    except Exception as error: _refuse(error, "std_mean", locals()); raise
+    except Exception as error: return _refuse(error, "std_mean", std_mean, locals())
 
 def call_std_mean_correction(self, dim=None, correction=None, keepdim=False):
     include, keep = _state.get()
@@ -323,7 +323,7 @@ def var(
             "var", "input, unbiased", "input, dim, unbiased, keepdim",
             "input, dim, correction, keepdim",
         )
-    except Exception as error: _refuse(error, "var", locals()); raise
+    except Exception as error: return _refuse(error, "var", var, locals())
 
 def Tensor_var(
     self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None,
@@ -370,7 +370,7 @@ def Tensor_var(
         raise _errors.no_form(
             "var", "unbiased", "dim, unbiased, keepdim", "dim, correction, keepdim",
         )
-    except Exception as error: _refuse(error, "var", locals()); raise
+    except Exception as error: return _refuse(error, "var", Tensor_var, locals())
 
 def call_var_correction(self, dim=None, correction=None, keepdim=False):
     short = op_var_correction.table.short.get(self._geometry)
@@ -444,7 +444,7 @@ def var_mean(
             "var_mean", "input, unbiased", "input, dim, unbiased, keepdim",
             "input, dim, correction, keepdim",
         )
-    except Exception as error: _refuse(error, "var_mean", locals()); raise
+    except Exception as error: return _refuse(error, "var_mean", var_mean, locals())
 
 def call_var_mean_correction(self, dim=None, correction=None, keepdim=False):
     include, keep = _state.get()
@@ -482,7 +482,7 @@ def nanmean(
             key_set |= _checked_out("nanmean", out)._keys & keep
             return op_nanmean_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
         return op_nanmean.table[key_set](key_set, input, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "nanmean", locals()); raise
+    except Exception as error: return _refuse(error, "nanmean", nanmean, locals())
 
 def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Mean of the elements that are not NaN, over all elements or along dimensions. See
@@ -497,7 +497,7 @@ def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keep
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nanmean.table[key_set](key_set, self, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "nanmean", locals()); raise
+    except Exception as error: return _refuse(error, "nanmean", Tensor_nanmean, locals())
 
 op_cov = _define(
     "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor")
@@ -525,7 +525,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
             | (0 if aweights is None else aweights._keys)
          | include) & keep
         return op_cov.table[key_set](key_set, input, correction, fweights, aweights)
-    except Exception as error: _refuse(error, "cov", locals()); raise
+    except Exception as error: return _refuse(error, "cov", cov, locals())
 Tensor_cov = cov
 
 def call_cov(self, correction=1, fweights=None, aweights=None):
@@ -549,5 +549,5 @@ def corrcoef(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_corrcoef.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "corrcoef", locals()); raise
+    except Exception as error: return _refuse(error, "corrcoef", corrcoef, locals())
 Tensor_corrcoef = corrcoef

@@ -27,7 +27,7 @@ def Tensor_nonzero(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nonzero.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "nonzero", locals()); raise
+    except Exception as error: return _refuse(error, "nonzero", Tensor_nonzero, locals())
 
 def call_nonzero(self):
     include, keep = _state.get()
@@ -50,7 +50,8 @@ def Tensor_nonzero_numpy(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nonzero_numpy.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "nonzero_numpy", locals()); raise
+    except Exception as error:
+        return _refuse(error, "nonzero_numpy", Tensor_nonzero_numpy, locals())
 
 def call_nonzero_numpy(self):
     include, keep = _state.get()
@@ -77,7 +78,7 @@ def nonzero_static(input, *, size, fill_value=-1, out=None):
             key_set |= _checked_out("nonzero_static", out)._keys & keep
             return op_nonzero_static_out.table[key_set](key_set, input, size, fill_value, out)
         return op_nonzero_static.table[key_set](key_set, input, size, fill_value)
-    except Exception as error: _refuse(error, "nonzero_static", locals()); raise
+    except Exception as error: return _refuse(error, "nonzero_static", nonzero_static, locals())
 
 def Tensor_nonzero_static(self, *, size, fill_value=-1):
     """The first `size` rows of nonzero, filled up with rows of fill_value. See
@@ -86,7 +87,8 @@ def Tensor_nonzero_static(self, *, size, fill_value=-1):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nonzero_static.table[key_set](key_set, self, size, fill_value)
-    except Exception as error: _refuse(error, "nonzero_static", locals()); raise
+    except Exception as error:
+        return _refuse(error, "nonzero_static", Tensor_nonzero_static, locals())
 
 op_argwhere = _define("aten::argwhere(Tensor self) -> Tensor", ("dynamic_output_shape",))
 def argwhere(input):
@@ -99,5 +101,5 @@ def argwhere(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_argwhere.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "argwhere", locals()); raise
+    except Exception as error: return _refuse(error, "argwhere", argwhere, locals())
 Tensor_argwhere = argwhere

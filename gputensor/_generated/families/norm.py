@@ -32,7 +32,8 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
         return op_native_layer_norm.table[key_set](
             key_set, input, normalized_shape, weight, bias, eps,
         )
-    except Exception as error: _refuse(error, "native_layer_norm", locals()); raise
+    except Exception as error:
+        return _refuse(error, "native_layer_norm", native_layer_norm, locals())
 
 def call_native_layer_norm(input, normalized_shape, weight, bias, eps):
     include, keep = _state.get()
@@ -96,7 +97,7 @@ def layer_norm(
         return op_layer_norm.table[key_set](
             key_set, input, normalized_shape, weight, bias, eps, cudnn_enable,
         )
-    except Exception as error: _refuse(error, "layer_norm", locals()); raise
+    except Exception as error: return _refuse(error, "layer_norm", layer_norm, locals())
 
 def call_layer_norm(
     input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True,
@@ -127,7 +128,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         include, keep = _state.get()
         key_set = (input._keys | (0 if weight is None else weight._keys) | include) & keep
         return op_rms_norm.table[key_set](key_set, input, normalized_shape, weight, eps)
-    except Exception as error: _refuse(error, "rms_norm", locals()); raise
+    except Exception as error: return _refuse(error, "rms_norm", rms_norm, locals())
 
 def call_rms_norm(input, normalized_shape, weight=None, eps=None):
     include, keep = _state.get()
@@ -163,7 +164,8 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
         return op_native_group_norm.table[key_set](
             key_set, input, weight, bias, N, C, HxW, group, eps,
         )
-    except Exception as error: _refuse(error, "native_group_norm", locals()); raise
+    except Exception as error:
+        return _refuse(error, "native_group_norm", native_group_norm, locals())
 
 def call_native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     include, keep = _state.get()
@@ -220,7 +222,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabl
         return op_group_norm.table[key_set](
             key_set, input, num_groups, weight, bias, eps, cudnn_enabled,
         )
-    except Exception as error: _refuse(error, "group_norm", locals()); raise
+    except Exception as error: return _refuse(error, "group_norm", group_norm, locals())
 
 def call_group_norm(
     input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True,
@@ -270,7 +272,8 @@ def native_batch_norm(
             key_set, input, weight, bias, running_mean, running_var, training, momentum,
             eps,
         )
-    except Exception as error: _refuse(error, "native_batch_norm", locals()); raise
+    except Exception as error:
+        return _refuse(error, "native_batch_norm", native_batch_norm, locals())
 
 def call_native_batch_norm(
     input, weight, bias, running_mean, running_var, training, momentum, eps,
@@ -358,7 +361,7 @@ def batch_norm(
             key_set, input, weight, bias, running_mean, running_var, training, momentum,
             eps, cudnn_enabled,
         )
-    except Exception as error: _refuse(error, "batch_norm", locals()); raise
+    except Exception as error: return _refuse(error, "batch_norm", batch_norm, locals())
 
 def call_batch_norm(
     input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled,
@@ -409,7 +412,7 @@ def instance_norm(
             key_set, input, weight, bias, running_mean, running_var, use_input_stats,
             momentum, eps, cudnn_enabled,
         )
-    except Exception as error: _refuse(error, "instance_norm", locals()); raise
+    except Exception as error: return _refuse(error, "instance_norm", instance_norm, locals())
 
 def call_instance_norm(
     input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,

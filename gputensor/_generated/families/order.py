@@ -51,7 +51,7 @@ def median(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
         if dim is None and not keepdim:
             return op_median.table[key_set](key_set, input)
         return Results_median(op_median_dim.table[key_set](key_set, input, dim, keepdim))
-    except Exception as error: _refuse(error, "median", locals()); raise
+    except Exception as error: return _refuse(error, "median", median, locals())
 
 def Tensor_median(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Median of all elements, or along a dimension with its index; the lower of two, or NaN
@@ -66,7 +66,7 @@ def Tensor_median(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
         if dim is None and not keepdim:
             return op_median.table[key_set](key_set, self)
         return Results_median(op_median_dim.table[key_set](key_set, self, dim, keepdim))
-    except Exception as error: _refuse(error, "median", locals()); raise
+    except Exception as error: return _refuse(error, "median", Tensor_median, locals())
 
 op_nanmedian = _define("aten::nanmedian(Tensor self) -> Tensor")
 op_nanmedian_out = _define("aten::nanmedian.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
@@ -105,7 +105,7 @@ def nanmedian(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
         return Results_nanmedian(op_nanmedian_dim.table[key_set](
             key_set, input, dim, keepdim,
         ))
-    except Exception as error: _refuse(error, "nanmedian", locals()); raise
+    except Exception as error: return _refuse(error, "nanmedian", nanmedian, locals())
 
 def Tensor_nanmedian(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Median of the elements that are not NaN. See gt.nanmedian."""
@@ -121,7 +121,7 @@ def Tensor_nanmedian(self, dim=None, keepdim=False, *, axis=None, keepdims=None)
         return Results_nanmedian(op_nanmedian_dim.table[key_set](
             key_set, self, dim, keepdim,
         ))
-    except Exception as error: _refuse(error, "nanmedian", locals()); raise
+    except Exception as error: return _refuse(error, "nanmedian", Tensor_nanmedian, locals())
 
 op_mode = _define(
     "aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
@@ -153,7 +153,7 @@ def mode(input, dim=-1, keepdim=False, *, out=None, axis=None, keepdims=None):
                 key_set, input, dim, keepdim, out[0], out[1],
             ))
         return Results_mode(op_mode.table[key_set](key_set, input, dim, keepdim))
-    except Exception as error: _refuse(error, "mode", locals()); raise
+    except Exception as error: return _refuse(error, "mode", mode, locals())
 
 def Tensor_mode(self, dim=-1, keepdim=False, *, axis=None, keepdims=None):
     """The most frequent element along a dimension, the smallest if several are, and its
@@ -166,7 +166,7 @@ def Tensor_mode(self, dim=-1, keepdim=False, *, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_mode(op_mode.table[key_set](key_set, self, dim, keepdim))
-    except Exception as error: _refuse(error, "mode", locals()); raise
+    except Exception as error: return _refuse(error, "mode", Tensor_mode, locals())
 
 op_kthvalue = _define(
     "aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)")
@@ -201,7 +201,7 @@ def kthvalue(input, k, dim=-1, keepdim=False, *, out=None, axis=None, keepdims=N
                 key_set, input, k, dim, keepdim, out[0], out[1],
             ))
         return Results_kthvalue(op_kthvalue.table[key_set](key_set, input, k, dim, keepdim))
-    except Exception as error: _refuse(error, "kthvalue", locals()); raise
+    except Exception as error: return _refuse(error, "kthvalue", kthvalue, locals())
 
 def Tensor_kthvalue(self, k, dim=-1, keepdim=False, *, axis=None, keepdims=None):
     """The k-th smallest element along a dimension, and its index. See gt.kthvalue."""
@@ -213,7 +213,7 @@ def Tensor_kthvalue(self, k, dim=-1, keepdim=False, *, axis=None, keepdims=None)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_kthvalue(op_kthvalue.table[key_set](key_set, self, k, dim, keepdim))
-    except Exception as error: _refuse(error, "kthvalue", locals()); raise
+    except Exception as error: return _refuse(error, "kthvalue", Tensor_kthvalue, locals())
 
 op_quantile = _define(
     "aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor")
@@ -266,7 +266,7 @@ def quantile(
         return op_quantile_scalar.table[key_set](
             key_set, input, q, dim, keepdim, interpolation,
         )
-    except Exception as error: _refuse(error, "quantile", locals()); raise
+    except Exception as error: return _refuse(error, "quantile", quantile, locals())
 
 def Tensor_quantile(
     self, q, dim=None, keepdim=False, *, interpolation='linear', axis=None, keepdims=None,
@@ -287,7 +287,7 @@ def Tensor_quantile(
         return op_quantile_scalar.table[key_set](
             key_set, self, q, dim, keepdim, interpolation,
         )
-    except Exception as error: _refuse(error, "quantile", locals()); raise
+    except Exception as error: return _refuse(error, "quantile", Tensor_quantile, locals())
 
 op_nanquantile = _define(
     "aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor")
@@ -339,7 +339,7 @@ def nanquantile(
         return op_nanquantile_scalar.table[key_set](
             key_set, input, q, dim, keepdim, interpolation,
         )
-    except Exception as error: _refuse(error, "nanquantile", locals()); raise
+    except Exception as error: return _refuse(error, "nanquantile", nanquantile, locals())
 
 def Tensor_nanquantile(
     self, q, dim=None, keepdim=False, *, interpolation='linear', axis=None, keepdims=None,
@@ -359,4 +359,4 @@ def Tensor_nanquantile(
         return op_nanquantile_scalar.table[key_set](
             key_set, self, q, dim, keepdim, interpolation,
         )
-    except Exception as error: _refuse(error, "nanquantile", locals()); raise
+    except Exception as error: return _refuse(error, "nanquantile", Tensor_nanquantile, locals())

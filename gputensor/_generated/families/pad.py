@@ -33,7 +33,7 @@ def constant_pad_nd(input, pad, value=0, *, out=None):
             key_set |= _checked_out("constant_pad_nd", out)._keys & keep
             return op_constant_pad_nd_out.table[key_set](key_set, input, pad, value, out)
         return op_constant_pad_nd.table[key_set](key_set, input, pad, value)
-    except Exception as error: _refuse(error, "constant_pad_nd", locals()); raise
+    except Exception as error: return _refuse(error, "constant_pad_nd", constant_pad_nd, locals())
 
 def call_constant_pad_nd(self, pad, value=0):
     include, keep = _state.get()

@@ -28,7 +28,7 @@ def avg_pool1d(
         return op_avg_pool1d.table[key_set](
             key_set, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
         )
-    except Exception as error: _refuse(error, "avg_pool1d", locals()); raise
+    except Exception as error: return _refuse(error, "avg_pool1d", avg_pool1d, locals())
 
 def call_avg_pool1d(
     self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
@@ -108,7 +108,8 @@ def adaptive_avg_pool1d(input, output_size):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_adaptive_avg_pool1d.table[key_set](key_set, input, output_size)
-    except Exception as error: _refuse(error, "adaptive_avg_pool1d", locals()); raise
+    except Exception as error:
+        return _refuse(error, "adaptive_avg_pool1d", adaptive_avg_pool1d, locals())
 
 def call_adaptive_avg_pool1d(self, output_size):
     include, keep = _state.get()

@@ -33,7 +33,7 @@ def dot(input, tensor, *, out=None):
             key_set |= _checked_out("dot", out)._keys & keep
             return op_dot_out.table[key_set](key_set, input, tensor, out)
         return op_dot.table[key_set](key_set, input, tensor)
-    except Exception as error: _refuse(error, "dot", locals()); raise
+    except Exception as error: return _refuse(error, "dot", dot, locals())
 
 def Tensor_dot(self, tensor):
     """The sum of the products of two vectors. See gt.dot."""
@@ -44,7 +44,7 @@ def Tensor_dot(self, tensor):
         include, keep = _state.get()
         key_set = (self._keys | tensor._keys | include) & keep
         return op_dot.table[key_set](key_set, self, tensor)
-    except Exception as error: _refuse(error, "dot", locals()); raise
+    except Exception as error: return _refuse(error, "dot", Tensor_dot, locals())
 
 def call_dot(self, tensor):
     short = op_dot.table.short.get((self._geometry, tensor._geometry))
@@ -72,7 +72,7 @@ def vdot(input, other, *, out=None):
             key_set |= _checked_out("vdot", out)._keys & keep
             return op_vdot_out.table[key_set](key_set, input, other, out)
         return op_vdot.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "vdot", locals()); raise
+    except Exception as error: return _refuse(error, "vdot", vdot, locals())
 
 def Tensor_vdot(self, other):
     """The dot product of the conjugate of self with other. See gt.vdot."""
@@ -80,7 +80,7 @@ def Tensor_vdot(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_vdot.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "vdot", locals()); raise
+    except Exception as error: return _refuse(error, "vdot", Tensor_vdot, locals())
 
 def call_vdot(self, other):
     include, keep = _state.get()
@@ -108,7 +108,7 @@ def mv(input, vec, *, out=None):
             key_set |= _checked_out("mv", out)._keys & keep
             return op_mv_out.table[key_set](key_set, input, vec, out)
         return op_mv.table[key_set](key_set, input, vec)
-    except Exception as error: _refuse(error, "mv", locals()); raise
+    except Exception as error: return _refuse(error, "mv", mv, locals())
 
 def Tensor_mv(self, vec):
     """Product of a matrix with a vector. See gt.mv."""
@@ -116,7 +116,7 @@ def Tensor_mv(self, vec):
         include, keep = _state.get()
         key_set = (self._keys | vec._keys | include) & keep
         return op_mv.table[key_set](key_set, self, vec)
-    except Exception as error: _refuse(error, "mv", locals()); raise
+    except Exception as error: return _refuse(error, "mv", Tensor_mv, locals())
 
 def call_mv(self, vec):
     include, keep = _state.get()
@@ -149,7 +149,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1, out=None):
             key_set |= _checked_out("addmv", out)._keys & keep
             return op_addmv_out.table[key_set](key_set, input, mat, vec, beta, alpha, out)
         return op_addmv.table[key_set](key_set, input, mat, vec, beta, alpha)
-    except Exception as error: _refuse(error, "addmv", locals()); raise
+    except Exception as error: return _refuse(error, "addmv", addmv, locals())
 
 def Tensor_addmv(self, mat, vec, *, beta=1, alpha=1):
     """beta * self + alpha * (mat @ vec), self broadcast; with beta 0 self is not read. See
@@ -158,7 +158,7 @@ def Tensor_addmv(self, mat, vec, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | mat._keys | vec._keys | include) & keep
         return op_addmv.table[key_set](key_set, self, mat, vec, beta, alpha)
-    except Exception as error: _refuse(error, "addmv", locals()); raise
+    except Exception as error: return _refuse(error, "addmv", Tensor_addmv, locals())
 
 op_addmv_ = _define(
     "aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
@@ -182,7 +182,7 @@ def addmv_(input, mat, vec, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (input._keys | mat._keys | vec._keys | include) & keep
         return op_addmv_.table[key_set](key_set, input, mat, vec, beta, alpha)
-    except Exception as error: _refuse(error, "addmv_", locals()); raise
+    except Exception as error: return _refuse(error, "addmv_", addmv_, locals())
 Tensor_addmv_ = addmv_
 
 op_addr = _define(
@@ -212,7 +212,7 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
             key_set |= _checked_out("addr", out)._keys & keep
             return op_addr_out.table[key_set](key_set, input, vec1, vec2, beta, alpha, out)
         return op_addr.table[key_set](key_set, input, vec1, vec2, beta, alpha)
-    except Exception as error: _refuse(error, "addr", locals()); raise
+    except Exception as error: return _refuse(error, "addr", addr, locals())
 
 def Tensor_addr(self, vec1, vec2, *, beta=1, alpha=1):
     """beta * self + alpha * outer(vec1, vec2), self broadcast; with beta 0 self is not
@@ -221,7 +221,7 @@ def Tensor_addr(self, vec1, vec2, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | vec1._keys | vec2._keys | include) & keep
         return op_addr.table[key_set](key_set, self, vec1, vec2, beta, alpha)
-    except Exception as error: _refuse(error, "addr", locals()); raise
+    except Exception as error: return _refuse(error, "addr", Tensor_addr, locals())
 
 op_addr_ = _define(
     "aten::addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
@@ -232,7 +232,7 @@ def Tensor_addr_(self, vec1, vec2, *, beta=1, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | vec1._keys | vec2._keys | include) & keep
         return op_addr_.table[key_set](key_set, self, vec1, vec2, beta, alpha)
-    except Exception as error: _refuse(error, "addr_", locals()); raise
+    except Exception as error: return _refuse(error, "addr_", Tensor_addr_, locals())
 
 op_outer = _define("aten::outer(Tensor self, Tensor vec2) -> Tensor")
 op_outer_out = _define("aten::outer.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)")
@@ -255,7 +255,7 @@ def outer(input, vec2, *, out=None):
             key_set |= _checked_out("outer", out)._keys & keep
             return op_outer_out.table[key_set](key_set, input, vec2, out)
         return op_outer.table[key_set](key_set, input, vec2)
-    except Exception as error: _refuse(error, "outer", locals()); raise
+    except Exception as error: return _refuse(error, "outer", outer, locals())
 
 def Tensor_outer(self, vec2):
     """The outer product of two vectors. See gt.outer."""
@@ -263,7 +263,7 @@ def Tensor_outer(self, vec2):
         include, keep = _state.get()
         key_set = (self._keys | vec2._keys | include) & keep
         return op_outer.table[key_set](key_set, self, vec2)
-    except Exception as error: _refuse(error, "outer", locals()); raise
+    except Exception as error: return _refuse(error, "outer", Tensor_outer, locals())
 
 op_ger = _define("aten::ger(Tensor self, Tensor vec2) -> Tensor")
 op_ger_out = _define("aten::ger.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)")
@@ -282,7 +282,7 @@ def ger(input, vec2, *, out=None):
             key_set |= _checked_out("ger", out)._keys & keep
             return op_ger_out.table[key_set](key_set, input, vec2, out)
         return op_ger.table[key_set](key_set, input, vec2)
-    except Exception as error: _refuse(error, "ger", locals()); raise
+    except Exception as error: return _refuse(error, "ger", ger, locals())
 
 def Tensor_ger(self, vec2):
     """Another name of outer. See gt.ger."""
@@ -290,7 +290,7 @@ def Tensor_ger(self, vec2):
         include, keep = _state.get()
         key_set = (self._keys | vec2._keys | include) & keep
         return op_ger.table[key_set](key_set, self, vec2)
-    except Exception as error: _refuse(error, "ger", locals()); raise
+    except Exception as error: return _refuse(error, "ger", Tensor_ger, locals())
 
 op_inner = _define("aten::inner(Tensor self, Tensor other) -> Tensor")
 op_inner_out = _define(
@@ -310,7 +310,7 @@ def inner(input, other, *, out=None):
             key_set |= _checked_out("inner", out)._keys & keep
             return op_inner_out.table[key_set](key_set, input, other, out)
         return op_inner.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "inner", locals()); raise
+    except Exception as error: return _refuse(error, "inner", inner, locals())
 
 def Tensor_inner(self, other):
     """Sums of products over the last dimensions of two tensors. See gt.inner."""
@@ -318,7 +318,7 @@ def Tensor_inner(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_inner.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "inner", locals()); raise
+    except Exception as error: return _refuse(error, "inner", Tensor_inner, locals())
 
 op_kron = _define("aten::kron(Tensor self, Tensor other) -> Tensor")
 op_kron_out = _define("aten::kron.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
@@ -340,7 +340,7 @@ def kron(input, other, *, out=None):
             key_set |= _checked_out("kron", out)._keys & keep
             return op_kron_out.table[key_set](key_set, input, other, out)
         return op_kron.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "kron", locals()); raise
+    except Exception as error: return _refuse(error, "kron", kron, locals())
 
 def Tensor_kron(self, other):
     """The Kronecker product: each element of self times all of other, in blocks. See
@@ -349,7 +349,7 @@ def Tensor_kron(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_kron.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "kron", locals()); raise
+    except Exception as error: return _refuse(error, "kron", Tensor_kron, locals())
 
 op_chain_matmul = _define("aten::chain_matmul(Tensor[] matrices) -> Tensor")
 op_chain_matmul_out = _define(
@@ -381,7 +381,7 @@ def linalg_multi_dot(tensors, *, out=None):
             key_set |= _checked_out("linalg_multi_dot", out)._keys & keep
             return op_linalg_multi_dot_out.table[key_set](key_set, tensors, out)
         return op_linalg_multi_dot.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "linalg_multi_dot", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_multi_dot", linalg_multi_dot, locals())
 
 def call_linalg_multi_dot(tensors):
     include, keep = _state.get()
@@ -409,7 +409,7 @@ def linalg_vecdot(x, y, *, dim=-1, out=None, axis=None):
             key_set |= _checked_out("linalg_vecdot", out)._keys & keep
             return op_linalg_vecdot_out.table[key_set](key_set, x, y, dim, out)
         return op_linalg_vecdot.table[key_set](key_set, x, y, dim)
-    except Exception as error: _refuse(error, "linalg_vecdot", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_vecdot", linalg_vecdot, locals())
 
 op_linalg_matmul = _define("aten::linalg_matmul(Tensor self, Tensor other) -> Tensor")
 op_linalg_matmul_out = _define(
@@ -429,4 +429,4 @@ def linalg_matmul(input, other, *, out=None):
             key_set |= _checked_out("linalg_matmul", out)._keys & keep
             return op_linalg_matmul_out.table[key_set](key_set, input, other, out)
         return op_linalg_matmul.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "linalg_matmul", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_matmul", linalg_matmul, locals())

@@ -28,7 +28,7 @@ def Tensor_uniform_(self, from_=0.0, to=1.0, *, generator=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_uniform_.table[key_set](key_set, self, from_, to, generator)
-    except Exception as error: _refuse(error, "uniform_", locals()); raise
+    except Exception as error: return _refuse(error, "uniform_", Tensor_uniform_, locals())
 
 def call_uniform_(self, from_=0.0, to=1.0, generator=None):
     include, keep = _state.get()
@@ -53,7 +53,7 @@ def Tensor_normal_(self, mean=0.0, std=1.0, *, generator=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_normal_.table[key_set](key_set, self, mean, std, generator)
-    except Exception as error: _refuse(error, "normal_", locals()); raise
+    except Exception as error: return _refuse(error, "normal_", Tensor_normal_, locals())
 
 op_normal_Tensor_float = _define(
     "aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
@@ -191,7 +191,7 @@ def normal(
         return op_normal_float_float.table[key_set](
             key_set, mean, std, size, generator, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "normal", locals()); raise
+    except Exception as error: return _refuse(error, "normal", normal, locals())
 
 op_log_normal_ = _define(
     "aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
@@ -211,7 +211,7 @@ def Tensor_log_normal_(self, mean=1.0, std=2.0, *, generator=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log_normal_.table[key_set](key_set, self, mean, std, generator)
-    except Exception as error: _refuse(error, "log_normal_", locals()); raise
+    except Exception as error: return _refuse(error, "log_normal_", Tensor_log_normal_, locals())
 
 op_exponential_ = _define(
     "aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
@@ -230,7 +230,7 @@ def Tensor_exponential_(self, lambd=1.0, *, generator=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_exponential_.table[key_set](key_set, self, lambd, generator)
-    except Exception as error: _refuse(error, "exponential_", locals()); raise
+    except Exception as error: return _refuse(error, "exponential_", Tensor_exponential_, locals())
 
 def call_exponential_(self, lambd=1.0, generator=None):
     include, keep = _state.get()
@@ -255,7 +255,7 @@ def Tensor_cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cauchy_.table[key_set](key_set, self, median, sigma, generator)
-    except Exception as error: _refuse(error, "cauchy_", locals()); raise
+    except Exception as error: return _refuse(error, "cauchy_", Tensor_cauchy_, locals())
 
 op_geometric_ = _define(
     "aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
@@ -275,7 +275,7 @@ def Tensor_geometric_(self, p, *, generator=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_geometric_.table[key_set](key_set, self, p, generator)
-    except Exception as error: _refuse(error, "geometric_", locals()); raise
+    except Exception as error: return _refuse(error, "geometric_", Tensor_geometric_, locals())
 
 op_random__from = _define(
     "aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)",
@@ -311,7 +311,7 @@ def Tensor_random_(self, from_=None, to=..., *, generator=None):
         if from_ is None:
             return op_random__to.table[key_set](key_set, self, to, generator)
         return op_random__from.table[key_set](key_set, self, from_, to, generator)
-    except Exception as error: _refuse(error, "random_", locals()); raise
+    except Exception as error: return _refuse(error, "random_", Tensor_random_, locals())
 
 op_multinomial = _define(
     "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
@@ -344,7 +344,7 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
         return op_multinomial.table[key_set](
             key_set, input, num_samples, replacement, generator,
         )
-    except Exception as error: _refuse(error, "multinomial", locals()); raise
+    except Exception as error: return _refuse(error, "multinomial", multinomial, locals())
 
 def Tensor_multinomial(self, num_samples, replacement=False, *, generator=None):
     """Indices drawn at random; each element of a row is proportional to the probability of
@@ -355,7 +355,7 @@ def Tensor_multinomial(self, num_samples, replacement=False, *, generator=None):
         return op_multinomial.table[key_set](
             key_set, self, num_samples, replacement, generator,
         )
-    except Exception as error: _refuse(error, "multinomial", locals()); raise
+    except Exception as error: return _refuse(error, "multinomial", Tensor_multinomial, locals())
 
 op_bernoulli = _define(
     "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
@@ -390,7 +390,7 @@ def bernoulli(input, p=None, *, generator=None, out=None):
         if p is None:
             return op_bernoulli.table[key_set](key_set, input, generator)
         return op_bernoulli_p.table[key_set](key_set, input, p, generator)
-    except Exception as error: _refuse(error, "bernoulli", locals()); raise
+    except Exception as error: return _refuse(error, "bernoulli", bernoulli, locals())
 
 def Tensor_bernoulli(self, p=None, *, generator=None):
     """0 or 1 at random; each element of self is the probability of 1, unless p is given.
@@ -401,7 +401,7 @@ def Tensor_bernoulli(self, p=None, *, generator=None):
         if p is None:
             return op_bernoulli.table[key_set](key_set, self, generator)
         return op_bernoulli_p.table[key_set](key_set, self, p, generator)
-    except Exception as error: _refuse(error, "bernoulli", locals()); raise
+    except Exception as error: return _refuse(error, "bernoulli", Tensor_bernoulli, locals())
 
 op_bernoulli__Tensor = _define(
     "aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
@@ -427,7 +427,7 @@ def Tensor_bernoulli_(self, p=0.5, *, generator=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_bernoulli__float.table[key_set](key_set, self, p, generator)
-    except Exception as error: _refuse(error, "bernoulli_", locals()); raise
+    except Exception as error: return _refuse(error, "bernoulli_", Tensor_bernoulli_, locals())
 
 def call_bernoulli__float(self, p=0.5, generator=None):
     include, keep = _state.get()

@@ -86,7 +86,7 @@ def rand(
         return op_rand_generator.table[key_set](
             key_set, size, generator, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "rand", locals()); raise
+    except Exception as error: return _refuse(error, "rand", rand, locals())
 
 def call_rand(size, dtype=None, layout=None, device=None, pin_memory=None):
     if layout is None and pin_memory is None:
@@ -141,7 +141,7 @@ def rand_like(
         return op_rand_like_generator.table[key_set](
             key_set, input, generator, dtype, layout, device, pin_memory, memory_format,
         )
-    except Exception as error: _refuse(error, "rand_like", locals()); raise
+    except Exception as error: return _refuse(error, "rand_like", rand_like, locals())
 
 op_randn = _define(
     "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -222,7 +222,7 @@ def randn(
         return op_randn_generator.table[key_set](
             key_set, size, generator, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "randn", locals()); raise
+    except Exception as error: return _refuse(error, "randn", randn, locals())
 
 op_randn_like = _define(
     "aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -265,7 +265,7 @@ def randn_like(
         return op_randn_like_generator.table[key_set](
             key_set, input, generator, dtype, layout, device, pin_memory, memory_format,
         )
-    except Exception as error: _refuse(error, "randn_like", locals()); raise
+    except Exception as error: return _refuse(error, "randn_like", randn_like, locals())
 
 op_randint = _define(
     "aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -354,7 +354,7 @@ def randint(
         return op_randint_low_generator.table[key_set](
             key_set, low, high, size, generator, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "randint", locals()); raise
+    except Exception as error: return _refuse(error, "randint", randint, locals())
 
 op_randint_like = _define(
     "aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -450,7 +450,7 @@ def randint_like(
             key_set, input, low, high, generator, dtype, layout, device, pin_memory,
             memory_format,
         )
-    except Exception as error: _refuse(error, "randint_like", locals()); raise
+    except Exception as error: return _refuse(error, "randint_like", randint_like, locals())
 
 op_randperm = _define(
     "aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -505,4 +505,4 @@ def randperm(
         return op_randperm_generator.table[key_set](
             key_set, n, generator, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "randperm", locals()); raise
+    except Exception as error: return _refuse(error, "randperm", randperm, locals())

@@ -73,7 +73,10 @@ def arange(
             )
         if start is None and step is None:
             if type(end) in NUMBERS and layout is None and pin_memory is None:
-                short = op_arange.table.short.get((end, dtype, device))
+                try:
+                    short = op_arange.table.short.get((end, dtype, device))
+                except TypeError:
+                    short = None
                 if short is not None and (made := short(end)) is not None:
                     return made
             include, keep = _state.get()
@@ -86,7 +89,10 @@ def arange(
                 and layout is None
                 and pin_memory is None
             ):
-                short = op_arange_start.table.short.get((start, end, dtype, device))
+                try:
+                    short = op_arange_start.table.short.get((start, end, dtype, device))
+                except TypeError:
+                    short = None
                 if short is not None and (made := short(start, end)) is not None:
                     return made
             include, keep = _state.get()
@@ -100,11 +106,14 @@ def arange(
             key_set, start, end, 1 if step is None else step, dtype, layout, device,
             pin_memory,
         )
-    except Exception as error: _refuse(error, "arange", locals()); raise
+    except Exception as error: return _refuse(error, "arange", arange, locals())
 
 def call_arange(end, dtype=None, layout=None, device=None, pin_memory=None):
     if type(end) in NUMBERS and layout is None and pin_memory is None:
-        short = op_arange.table.short.get((end, dtype, device))
+        try:
+            short = op_arange.table.short.get((end, dtype, device))
+        except TypeError:
+            short = None
         if short is not None and (made := short(end)) is not None:
             return made
     include, keep = _state.get()
@@ -118,7 +127,10 @@ def call_arange_start(start, end, dtype=None, layout=None, device=None, pin_memo
         and layout is None
         and pin_memory is None
     ):
-        short = op_arange_start.table.short.get((start, end, dtype, device))
+        try:
+            short = op_arange_start.table.short.get((start, end, dtype, device))
+        except TypeError:
+            short = None
         if short is not None and (made := short(start, end)) is not None:
             return made
     include, keep = _state.get()
@@ -222,7 +234,7 @@ def linspace(
         return op_linspace.table[key_set](
             key_set, start, end, steps, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "linspace", locals()); raise
+    except Exception as error: return _refuse(error, "linspace", linspace, locals())
 
 def call_linspace(start, end, steps, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
@@ -324,7 +336,7 @@ def logspace(
         return op_logspace.table[key_set](
             key_set, start, end, steps, base, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "logspace", locals()); raise
+    except Exception as error: return _refuse(error, "logspace", logspace, locals())
 
 def call_logspace(
     start, end, steps, base=10.0, dtype=None, layout=None, device=None, pin_memory=None,
@@ -376,7 +388,7 @@ def eye(
         if m is None:
             return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
         return op_eye_m.table[key_set](key_set, n, m, dtype, layout, device, pin_memory)
-    except Exception as error: _refuse(error, "eye", locals()); raise
+    except Exception as error: return _refuse(error, "eye", eye, locals())
 
 def call_eye(n, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()

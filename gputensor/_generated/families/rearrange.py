@@ -32,7 +32,7 @@ def roll(input, shifts, dims=(), *, out=None):
             key_set |= _checked_out("roll", out)._keys & keep
             return op_roll_out.table[key_set](key_set, input, shifts, dims, out)
         return op_roll.table[key_set](key_set, input, shifts, dims)
-    except Exception as error: _refuse(error, "roll", locals()); raise
+    except Exception as error: return _refuse(error, "roll", roll, locals())
 
 def Tensor_roll(self, shifts, dims=()):
     """Elements shifted along dims; elements past the end reappear at the front; without See
@@ -41,7 +41,7 @@ def Tensor_roll(self, shifts, dims=()):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_roll.table[key_set](key_set, self, shifts, dims)
-    except Exception as error: _refuse(error, "roll", locals()); raise
+    except Exception as error: return _refuse(error, "roll", Tensor_roll, locals())
 
 def call_roll(self, shifts, dims=()):
     include, keep = _state.get()
@@ -72,7 +72,7 @@ def rot90(input, k=1, dims=(0, 1), *, out=None):
             key_set |= _checked_out("rot90", out)._keys & keep
             return op_rot90_out.table[key_set](key_set, input, k, dims, out)
         return op_rot90.table[key_set](key_set, input, k, dims)
-    except Exception as error: _refuse(error, "rot90", locals()); raise
+    except Exception as error: return _refuse(error, "rot90", rot90, locals())
 
 def Tensor_rot90(self, k=1, dims=(0, 1)):
     """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first
@@ -81,7 +81,7 @@ def Tensor_rot90(self, k=1, dims=(0, 1)):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_rot90.table[key_set](key_set, self, k, dims)
-    except Exception as error: _refuse(error, "rot90", locals()); raise
+    except Exception as error: return _refuse(error, "rot90", Tensor_rot90, locals())
 
 op_fliplr = _define("aten::fliplr(Tensor self) -> Tensor")
 def fliplr(input):
@@ -94,7 +94,7 @@ def fliplr(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fliplr.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "fliplr", locals()); raise
+    except Exception as error: return _refuse(error, "fliplr", fliplr, locals())
 Tensor_fliplr = fliplr
 
 op_flipud = _define("aten::flipud(Tensor self) -> Tensor")
@@ -108,7 +108,7 @@ def flipud(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_flipud.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "flipud", locals()); raise
+    except Exception as error: return _refuse(error, "flipud", flipud, locals())
 Tensor_flipud = flipud
 
 op_pixel_shuffle = _define("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")
@@ -130,7 +130,7 @@ def pixel_shuffle(input, upscale_factor, *, out=None):
             key_set |= _checked_out("pixel_shuffle", out)._keys & keep
             return op_pixel_shuffle_out.table[key_set](key_set, input, upscale_factor, out)
         return op_pixel_shuffle.table[key_set](key_set, input, upscale_factor)
-    except Exception as error: _refuse(error, "pixel_shuffle", locals()); raise
+    except Exception as error: return _refuse(error, "pixel_shuffle", pixel_shuffle, locals())
 
 def call_pixel_shuffle(self, upscale_factor):
     include, keep = _state.get()
@@ -156,7 +156,7 @@ def pixel_unshuffle(input, downscale_factor, *, out=None):
             key_set |= _checked_out("pixel_unshuffle", out)._keys & keep
             return op_pixel_unshuffle_out.table[key_set](key_set, input, downscale_factor, out)
         return op_pixel_unshuffle.table[key_set](key_set, input, downscale_factor)
-    except Exception as error: _refuse(error, "pixel_unshuffle", locals()); raise
+    except Exception as error: return _refuse(error, "pixel_unshuffle", pixel_unshuffle, locals())
 
 def call_pixel_unshuffle(self, downscale_factor):
     include, keep = _state.get()
@@ -182,7 +182,7 @@ def channel_shuffle(input, groups, *, out=None):
             key_set |= _checked_out("channel_shuffle", out)._keys & keep
             return op_channel_shuffle_out.table[key_set](key_set, input, groups, out)
         return op_channel_shuffle.table[key_set](key_set, input, groups)
-    except Exception as error: _refuse(error, "channel_shuffle", locals()); raise
+    except Exception as error: return _refuse(error, "channel_shuffle", channel_shuffle, locals())
 
 def call_channel_shuffle(self, groups):
     include, keep = _state.get()
@@ -202,7 +202,8 @@ def native_channel_shuffle(input, groups):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_native_channel_shuffle.table[key_set](key_set, input, groups)
-    except Exception as error: _refuse(error, "native_channel_shuffle", locals()); raise
+    except Exception as error:
+        return _refuse(error, "native_channel_shuffle", native_channel_shuffle, locals())
 
 op_im2col = _define(
     "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor")

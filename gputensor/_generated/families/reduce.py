@@ -66,7 +66,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keep
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sum_dim_IntList.table[key_set](key_set, input, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "sum", locals()); raise
+    except Exception as error: return _refuse(error, "sum", sum, locals())
 
 def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Sum of all elements, or along dimensions. See gt.sum."""
@@ -90,7 +90,7 @@ def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sum_dim_IntList.table[key_set](key_set, self, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "sum", locals()); raise
+    except Exception as error: return _refuse(error, "sum", Tensor_sum, locals())
 
 def call_sum(self, dtype=None):
     short = op_sum.table.short.get(self._geometry)
@@ -147,7 +147,7 @@ def nansum(
             key_set |= _checked_out("nansum", out)._keys & keep
             return op_nansum_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
         return op_nansum.table[key_set](key_set, input, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "nansum", locals()); raise
+    except Exception as error: return _refuse(error, "nansum", nansum, locals())
 
 def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Sum of the elements that are not NaN, over all elements or along dimensions. See
@@ -165,7 +165,7 @@ def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepd
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "nansum", locals()); raise
+    except Exception as error: return _refuse(error, "nansum", Tensor_nansum, locals())
 
 def call_nansum(self, dim=None, keepdim=False, dtype=None):
     short = op_nansum.table.short.get(self._geometry)
@@ -231,7 +231,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, kee
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_prod_dim_int.table[key_set](key_set, input, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "prod", locals()); raise
+    except Exception as error: return _refuse(error, "prod", prod, locals())
 
 def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Product of all elements, or along a dimension. See gt.prod."""
@@ -255,7 +255,7 @@ def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdim
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_prod_dim_int.table[key_set](key_set, self, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "prod", locals()); raise
+    except Exception as error: return _refuse(error, "prod", Tensor_prod, locals())
 
 op_mean = _define(
     "aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
@@ -310,7 +310,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, kee
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_mean_dim.table[key_set](key_set, input, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "mean", locals()); raise
+    except Exception as error: return _refuse(error, "mean", mean, locals())
 
 def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Mean of all elements, or along dimensions. See gt.mean."""
@@ -334,7 +334,7 @@ def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdim
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "mean", locals()); raise
+    except Exception as error: return _refuse(error, "mean", Tensor_mean, locals())
 
 def call_mean(self, dtype=None):
     short = op_mean.table.short.get(self._geometry)
@@ -383,7 +383,7 @@ def amax(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
             key_set |= _checked_out("amax", out)._keys & keep
             return op_amax_out.table[key_set](key_set, input, dim, keepdim, out)
         return op_amax.table[key_set](key_set, input, dim, keepdim)
-    except Exception as error: _refuse(error, "amax", locals()); raise
+    except Exception as error: return _refuse(error, "amax", amax, locals())
 
 def Tensor_amax(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
     """Largest element of all, or along dimensions; NaN if any element is NaN. See
@@ -399,7 +399,7 @@ def Tensor_amax(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_amax.table[key_set](key_set, self, dim, keepdim)
-    except Exception as error: _refuse(error, "amax", locals()); raise
+    except Exception as error: return _refuse(error, "amax", Tensor_amax, locals())
 
 def call_amax(self, dim=(), keepdim=False):
     short = op_amax.table.short.get(self._geometry)
@@ -440,7 +440,7 @@ def amin(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
             key_set |= _checked_out("amin", out)._keys & keep
             return op_amin_out.table[key_set](key_set, input, dim, keepdim, out)
         return op_amin.table[key_set](key_set, input, dim, keepdim)
-    except Exception as error: _refuse(error, "amin", locals()); raise
+    except Exception as error: return _refuse(error, "amin", amin, locals())
 
 def Tensor_amin(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
     """Smallest element of all, or along dimensions; NaN if any element is NaN. See
@@ -456,7 +456,7 @@ def Tensor_amin(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_amin.table[key_set](key_set, self, dim, keepdim)
-    except Exception as error: _refuse(error, "amin", locals()); raise
+    except Exception as error: return _refuse(error, "amin", Tensor_amin, locals())
 
 def call_amin(self, dim=(), keepdim=False):
     short = op_amin.table.short.get(self._geometry)
@@ -531,7 +531,7 @@ def any(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_any_dim.table[key_set](key_set, input, dim, keepdim)
-    except Exception as error: _refuse(error, "any", locals()); raise
+    except Exception as error: return _refuse(error, "any", any, locals())
 
 def Tensor_any(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """True if any element is not zero, over all elements or along dimensions. See
@@ -561,7 +561,7 @@ def Tensor_any(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_any_dim.table[key_set](key_set, self, dim, keepdim)
-    except Exception as error: _refuse(error, "any", locals()); raise
+    except Exception as error: return _refuse(error, "any", Tensor_any, locals())
 
 def call_any(self):
     short = op_any.table.short.get(self._geometry)
@@ -644,7 +644,7 @@ def all(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_all_dim.table[key_set](key_set, input, dim, keepdim)
-    except Exception as error: _refuse(error, "all", locals()); raise
+    except Exception as error: return _refuse(error, "all", all, locals())
 
 def Tensor_all(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """True if no element is zero, over all elements or along dimensions. See gt.all."""
@@ -673,7 +673,7 @@ def Tensor_all(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_all_dim.table[key_set](key_set, self, dim, keepdim)
-    except Exception as error: _refuse(error, "all", locals()); raise
+    except Exception as error: return _refuse(error, "all", Tensor_all, locals())
 
 def call_all(self):
     short = op_all.table.short.get(self._geometry)
@@ -723,7 +723,7 @@ def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
             key_set |= _checked_out("logsumexp", out)._keys & keep
             return op_logsumexp_out.table[key_set](key_set, input, dim, keepdim, out)
         return op_logsumexp.table[key_set](key_set, input, dim, keepdim)
-    except Exception as error: _refuse(error, "logsumexp", locals()); raise
+    except Exception as error: return _refuse(error, "logsumexp", logsumexp, locals())
 
 def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Logarithm of the sum of exp along dimensions, computed without overflow. See
@@ -738,7 +738,7 @@ def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
-    except Exception as error: _refuse(error, "logsumexp", locals()); raise
+    except Exception as error: return _refuse(error, "logsumexp", Tensor_logsumexp, locals())
 
 op_count_nonzero = _define(
     "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",
@@ -773,7 +773,7 @@ def count_nonzero(input, dim=None, *, out=None, axis=None):
         if isinstance(dim, (tuple, list)):
             return op_count_nonzero_dim_IntList.table[key_set](key_set, input, dim)
         return op_count_nonzero.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "count_nonzero", locals()); raise
+    except Exception as error: return _refuse(error, "count_nonzero", count_nonzero, locals())
 
 def Tensor_count_nonzero(self, dim=None, *, axis=None):
     """Number of nonzero elements, over all elements or along dimensions. See
@@ -786,4 +786,5 @@ def Tensor_count_nonzero(self, dim=None, *, axis=None):
         if isinstance(dim, (tuple, list)):
             return op_count_nonzero_dim_IntList.table[key_set](key_set, self, dim)
         return op_count_nonzero.table[key_set](key_set, self, dim)
-    except Exception as error: _refuse(error, "count_nonzero", locals()); raise
+    except Exception as error:
+        return _refuse(error, "count_nonzero", Tensor_count_nonzero, locals())

@@ -33,7 +33,7 @@ def Tensor_repeat(self, *args, repeats=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_repeat.table[key_set](key_set, self, repeats)
-    except Exception as error: _refuse(error, "repeat", locals()); raise
+    except Exception as error: return _refuse(error, "repeat", Tensor_repeat, locals())
 
 def call_repeat(self, repeats):
     include, keep = _state.get()
@@ -52,7 +52,7 @@ def tile(input, dims):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_tile.table[key_set](key_set, input, dims)
-    except Exception as error: _refuse(error, "tile", locals()); raise
+    except Exception as error: return _refuse(error, "tile", tile, locals())
 
 def Tensor_tile(self, *args, dims=None):
     """A copy repeated along the last dimensions; dims holds the number of times for each.
@@ -71,7 +71,7 @@ def Tensor_tile(self, *args, dims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tile.table[key_set](key_set, self, dims)
-    except Exception as error: _refuse(error, "tile", locals()); raise
+    except Exception as error: return _refuse(error, "tile", Tensor_tile, locals())
 
 op_repeat_interleave_Tensor = _define(
     "aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
@@ -109,7 +109,8 @@ def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None, a
         return op_repeat_interleave_self_int.table[key_set](
             key_set, input, repeats, dim, output_size,
         )
-    except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
+    except Exception as error:
+        return _refuse(error, "repeat_interleave", repeat_interleave, locals())
 
 def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None, axis=None):
     """Each slice along dim repeated; repeats holds the number of times for each. See
@@ -128,7 +129,8 @@ def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None, axis=
         return op_repeat_interleave_self_int.table[key_set](
             key_set, self, repeats, dim, output_size,
         )
-    except Exception as error: _refuse(error, "repeat_interleave", locals()); raise
+    except Exception as error:
+        return _refuse(error, "repeat_interleave", Tensor_repeat_interleave, locals())
 
 def call_repeat_interleave_Tensor(repeats, output_size=None):
     include, keep = _state.get()
@@ -159,7 +161,7 @@ def combinations(input, r=2, with_replacement=False):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_combinations.table[key_set](key_set, input, r, with_replacement)
-    except Exception as error: _refuse(error, "combinations", locals()); raise
+    except Exception as error: return _refuse(error, "combinations", combinations, locals())
 
 op_cartesian_prod = _define(
     "aten::cartesian_prod(Tensor[] tensors) -> Tensor",
@@ -174,7 +176,7 @@ def cartesian_prod(tensors):
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         return op_cartesian_prod.table[key_set](key_set, tensors)
-    except Exception as error: _refuse(error, "cartesian_prod", locals()); raise
+    except Exception as error: return _refuse(error, "cartesian_prod", cartesian_prod, locals())
 
 def call_cartesian_prod(tensors):
     include, keep = _state.get()
@@ -198,7 +200,7 @@ def meshgrid(tensors, *, indexing=None):
         if indexing is None:
             return op_meshgrid.table[key_set](key_set, tensors)
         return op_meshgrid_indexing.table[key_set](key_set, tensors, indexing)
-    except Exception as error: _refuse(error, "meshgrid", locals()); raise
+    except Exception as error: return _refuse(error, "meshgrid", meshgrid, locals())
 
 def call_meshgrid_indexing(tensors, indexing):
     include, keep = _state.get()

@@ -35,7 +35,7 @@ def Tensor_resize_(self, *args, size=None, memory_format=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_resize_.table[key_set](key_set, self, size, memory_format)
-    except Exception as error: _refuse(error, "resize_", locals()); raise
+    except Exception as error: return _refuse(error, "resize_", Tensor_resize_, locals())
 
 def call_resize_(self, size, memory_format=None):
     include, keep = _state.get()
@@ -58,7 +58,7 @@ def resize_as_(input, the_template, *, memory_format=None):
         include, keep = _state.get()
         key_set = (input._keys | the_template._keys | include) & keep
         return op_resize_as_.table[key_set](key_set, input, the_template, memory_format)
-    except Exception as error: _refuse(error, "resize_as_", locals()); raise
+    except Exception as error: return _refuse(error, "resize_as_", resize_as_, locals())
 Tensor_resize_as_ = resize_as_
 
 op_set_ = _define("aten::set_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view", "reads_storage",))
@@ -101,4 +101,4 @@ def Tensor_set_(self, source=None, storage_offset=None, size=None, stride=()):
         return op_set__source_Storage_storage_offset.table[key_set](
             key_set, self, source, storage_offset, size, stride,
         )
-    except Exception as error: _refuse(error, "set_", locals()); raise
+    except Exception as error: return _refuse(error, "set_", Tensor_set_, locals())

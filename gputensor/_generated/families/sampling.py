@@ -41,7 +41,7 @@ def grid_sampler_2d(
         return op_grid_sampler_2d.table[key_set](
             key_set, input, grid, interpolation_mode, padding_mode, align_corners,
         )
-    except Exception as error: _refuse(error, "grid_sampler_2d", locals()); raise
+    except Exception as error: return _refuse(error, "grid_sampler_2d", grid_sampler_2d, locals())
 
 def call_grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners):
     include, keep = _state.get()
@@ -95,7 +95,7 @@ def grid_sampler_3d(
         return op_grid_sampler_3d.table[key_set](
             key_set, input, grid, interpolation_mode, padding_mode, align_corners,
         )
-    except Exception as error: _refuse(error, "grid_sampler_3d", locals()); raise
+    except Exception as error: return _refuse(error, "grid_sampler_3d", grid_sampler_3d, locals())
 
 def call_grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners):
     include, keep = _state.get()
@@ -134,7 +134,7 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
         return op_grid_sampler.table[key_set](
             key_set, input, grid, interpolation_mode, padding_mode, align_corners,
         )
-    except Exception as error: _refuse(error, "grid_sampler", locals()); raise
+    except Exception as error: return _refuse(error, "grid_sampler", grid_sampler, locals())
 
 def call_grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     include, keep = _state.get()
@@ -158,7 +158,8 @@ def affine_grid_generator(theta, size, align_corners):
         include, keep = _state.get()
         key_set = (theta._keys | include) & keep
         return op_affine_grid_generator.table[key_set](key_set, theta, size, align_corners)
-    except Exception as error: _refuse(error, "affine_grid_generator", locals()); raise
+    except Exception as error:
+        return _refuse(error, "affine_grid_generator", affine_grid_generator, locals())
 
 def call_affine_grid_generator(theta, size, align_corners):
     include, keep = _state.get()

@@ -48,7 +48,7 @@ def cumsum(input, dim=None, *, dtype=None, out=None, axis=None):
             key_set |= _checked_out("cumsum", out)._keys & keep
             return op_cumsum_out.table[key_set](key_set, input, dim, dtype, out)
         return op_cumsum.table[key_set](key_set, input, dim, dtype)
-    except Exception as error: _refuse(error, "cumsum", locals()); raise
+    except Exception as error: return _refuse(error, "cumsum", cumsum, locals())
 
 def Tensor_cumsum(self, dim=None, *, dtype=None, axis=None):
     """Running sums along a dimension. See gt.cumsum."""
@@ -65,7 +65,7 @@ def Tensor_cumsum(self, dim=None, *, dtype=None, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cumsum.table[key_set](key_set, self, dim, dtype)
-    except Exception as error: _refuse(error, "cumsum", locals()); raise
+    except Exception as error: return _refuse(error, "cumsum", Tensor_cumsum, locals())
 
 def call_cumsum(self, dim, dtype=None):
     short = op_cumsum.table.short.get(self._geometry)
@@ -92,7 +92,7 @@ def Tensor_cumsum_(self, dim=None, *, dtype=None, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cumsum_.table[key_set](key_set, self, dim, dtype)
-    except Exception as error: _refuse(error, "cumsum_", locals()); raise
+    except Exception as error: return _refuse(error, "cumsum_", Tensor_cumsum_, locals())
 
 op_cumprod = _define("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor")
 op_cumprod_out = _define(
@@ -124,7 +124,7 @@ def cumprod(input, dim=None, *, dtype=None, out=None, axis=None):
             key_set |= _checked_out("cumprod", out)._keys & keep
             return op_cumprod_out.table[key_set](key_set, input, dim, dtype, out)
         return op_cumprod.table[key_set](key_set, input, dim, dtype)
-    except Exception as error: _refuse(error, "cumprod", locals()); raise
+    except Exception as error: return _refuse(error, "cumprod", cumprod, locals())
 
 def Tensor_cumprod(self, dim=None, *, dtype=None, axis=None):
     """Running products along a dimension. See gt.cumprod."""
@@ -141,7 +141,7 @@ def Tensor_cumprod(self, dim=None, *, dtype=None, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cumprod.table[key_set](key_set, self, dim, dtype)
-    except Exception as error: _refuse(error, "cumprod", locals()); raise
+    except Exception as error: return _refuse(error, "cumprod", Tensor_cumprod, locals())
 
 def call_cumprod(self, dim, dtype=None):
     short = op_cumprod.table.short.get(self._geometry)
@@ -168,7 +168,7 @@ def Tensor_cumprod_(self, dim=None, *, dtype=None, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cumprod_.table[key_set](key_set, self, dim, dtype)
-    except Exception as error: _refuse(error, "cumprod_", locals()); raise
+    except Exception as error: return _refuse(error, "cumprod_", Tensor_cumprod_, locals())
 
 op_logcumsumexp = _define("aten::logcumsumexp(Tensor self, int dim) -> Tensor")
 op_logcumsumexp_out = _define(
@@ -197,7 +197,7 @@ def logcumsumexp(input, dim=None, *, out=None, axis=None):
             key_set |= _checked_out("logcumsumexp", out)._keys & keep
             return op_logcumsumexp_out.table[key_set](key_set, input, dim, out)
         return op_logcumsumexp.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "logcumsumexp", locals()); raise
+    except Exception as error: return _refuse(error, "logcumsumexp", logcumsumexp, locals())
 
 def Tensor_logcumsumexp(self, dim=None, *, axis=None):
     """Logarithms of the running sums of exp, computed without overflow. See
@@ -213,7 +213,7 @@ def Tensor_logcumsumexp(self, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logcumsumexp.table[key_set](key_set, self, dim)
-    except Exception as error: _refuse(error, "logcumsumexp", locals()); raise
+    except Exception as error: return _refuse(error, "logcumsumexp", Tensor_logcumsumexp, locals())
 
 def call_logcumsumexp(self, dim):
     short = op_logcumsumexp.table.short.get(self._geometry)
@@ -253,7 +253,7 @@ def cummax(input, dim=None, *, out=None, axis=None):
                 key_set, input, dim, out[0], out[1],
             ))
         return Results_cummax(op_cummax.table[key_set](key_set, input, dim))
-    except Exception as error: _refuse(error, "cummax", locals()); raise
+    except Exception as error: return _refuse(error, "cummax", cummax, locals())
 
 def Tensor_cummax(self, dim=None, *, axis=None):
     """The running maximum along a dimension and its index, the last of equal ones. See
@@ -266,7 +266,7 @@ def Tensor_cummax(self, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_cummax(op_cummax.table[key_set](key_set, self, dim))
-    except Exception as error: _refuse(error, "cummax", locals()); raise
+    except Exception as error: return _refuse(error, "cummax", Tensor_cummax, locals())
 
 op_cummin = _define("aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)")
 op_cummin_out = _define(
@@ -295,7 +295,7 @@ def cummin(input, dim=None, *, out=None, axis=None):
                 key_set, input, dim, out[0], out[1],
             ))
         return Results_cummin(op_cummin.table[key_set](key_set, input, dim))
-    except Exception as error: _refuse(error, "cummin", locals()); raise
+    except Exception as error: return _refuse(error, "cummin", cummin, locals())
 
 def Tensor_cummin(self, dim=None, *, axis=None):
     """The running minimum along a dimension and its index, the last of equal ones. See
@@ -308,4 +308,4 @@ def Tensor_cummin(self, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_cummin(op_cummin.table[key_set](key_set, self, dim))
-    except Exception as error: _refuse(error, "cummin", locals()); raise
+    except Exception as error: return _refuse(error, "cummin", Tensor_cummin, locals())

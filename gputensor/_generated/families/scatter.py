@@ -39,7 +39,7 @@ def index_put(input, indices, values, accumulate=False, *, out=None):
                 key_set, input, indices, values, accumulate, out,
             )
         return op_index_put.table[key_set](key_set, input, indices, values, accumulate)
-    except Exception as error: _refuse(error, "index_put", locals()); raise
+    except Exception as error: return _refuse(error, "index_put", index_put, locals())
 
 def Tensor_index_put(self, indices, values, accumulate=False):
     """A copy of self with values written to, or added at, indices. See gt.index_put."""
@@ -47,7 +47,7 @@ def Tensor_index_put(self, indices, values, accumulate=False):
         include, keep = _state.get()
         key_set = (self._keys | _keys_of_list(indices) | values._keys | include) & keep
         return op_index_put.table[key_set](key_set, self, indices, values, accumulate)
-    except Exception as error: _refuse(error, "index_put", locals()); raise
+    except Exception as error: return _refuse(error, "index_put", Tensor_index_put, locals())
 
 def call_index_put(self, indices, values, accumulate=False):
     include, keep = _state.get()
@@ -73,7 +73,7 @@ def index_put_(input, indices, values, accumulate=False):
         include, keep = _state.get()
         key_set = (input._keys | _keys_of_list(indices) | values._keys | include) & keep
         return op_index_put_.table[key_set](key_set, input, indices, values, accumulate)
-    except Exception as error: _refuse(error, "index_put_", locals()); raise
+    except Exception as error: return _refuse(error, "index_put_", index_put_, locals())
 Tensor_index_put_ = index_put_
 
 def call_index_put_(self, indices, values, accumulate=False):
@@ -215,7 +215,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
             "scatter", "input, dim, index, src", "input, dim, index, value",
             "input, dim, index, src, reduce", "input, dim, index, value, reduce",
         )
-    except Exception as error: _refuse(error, "scatter", locals()); raise
+    except Exception as error: return _refuse(error, "scatter", scatter, locals())
 
 def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
     """A copy of self with each element of src written to its index along dim, at the same
@@ -263,7 +263,7 @@ def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
             "scatter", "dim, index, src", "dim, index, value", "dim, index, src, reduce",
             "dim, index, value, reduce",
         )
-    except Exception as error: _refuse(error, "scatter", locals()); raise
+    except Exception as error: return _refuse(error, "scatter", Tensor_scatter, locals())
 
 def call_scatter_src(self, dim, index, src):
     key = (self._geometry, index._geometry, src._geometry)
@@ -337,7 +337,7 @@ def Tensor_scatter_(self, dim, index, src=None, *, value=None, reduce=None):
             "scatter_", "dim, index, src", "dim, index, value", "dim, index, src, reduce",
             "dim, index, value, reduce",
         )
-    except Exception as error: _refuse(error, "scatter_", locals()); raise
+    except Exception as error: return _refuse(error, "scatter_", Tensor_scatter_, locals())
 
 op_scatter_add = _define(
     "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
@@ -370,7 +370,7 @@ def scatter_add(input, dim, index, src, *, out=None):
             key_set |= _checked_out("scatter_add", out)._keys & keep
             return op_scatter_add_out.table[key_set](key_set, input, dim, index, src, out)
         return op_scatter_add.table[key_set](key_set, input, dim, index, src)
-    except Exception as error: _refuse(error, "scatter_add", locals()); raise
+    except Exception as error: return _refuse(error, "scatter_add", scatter_add, locals())
 
 def Tensor_scatter_add(self, dim, index, src):
     """A copy of self with each element of src added to the element at its index. See
@@ -383,7 +383,7 @@ def Tensor_scatter_add(self, dim, index, src):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | src._keys | include) & keep
         return op_scatter_add.table[key_set](key_set, self, dim, index, src)
-    except Exception as error: _refuse(error, "scatter_add", locals()); raise
+    except Exception as error: return _refuse(error, "scatter_add", Tensor_scatter_add, locals())
 
 def call_scatter_add(self, dim, index, src):
     key = (self._geometry, index._geometry, src._geometry)
@@ -407,7 +407,7 @@ def Tensor_scatter_add_(self, dim, index, src):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | src._keys | include) & keep
         return op_scatter_add_.table[key_set](key_set, self, dim, index, src)
-    except Exception as error: _refuse(error, "scatter_add_", locals()); raise
+    except Exception as error: return _refuse(error, "scatter_add_", Tensor_scatter_add_, locals())
 
 def call_scatter_add_(self, dim, index, src):
     key = (self._geometry, index._geometry, src._geometry)
@@ -463,7 +463,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
         return op_scatter_reduce_two.table[key_set](
             key_set, input, dim, index, src, reduce, include_self,
         )
-    except Exception as error: _refuse(error, "scatter_reduce", locals()); raise
+    except Exception as error: return _refuse(error, "scatter_reduce", scatter_reduce, locals())
 
 def Tensor_scatter_reduce(self, dim, index, src, reduce, *, include_self=True):
     """A copy of self in which each element is the sum, prod, mean, amax or amin of the
@@ -480,7 +480,8 @@ def Tensor_scatter_reduce(self, dim, index, src, reduce, *, include_self=True):
         return op_scatter_reduce_two.table[key_set](
             key_set, self, dim, index, src, reduce, include_self,
         )
-    except Exception as error: _refuse(error, "scatter_reduce", locals()); raise
+    except Exception as error:
+        return _refuse(error, "scatter_reduce", Tensor_scatter_reduce, locals())
 
 def call_scatter_reduce_two(self, dim, index, src, reduce, include_self=True):
     key = (self._geometry, index._geometry, src._geometry)
@@ -512,7 +513,8 @@ def Tensor_scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
         return op_scatter_reduce__two.table[key_set](
             key_set, self, dim, index, src, reduce, include_self,
         )
-    except Exception as error: _refuse(error, "scatter_reduce_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "scatter_reduce_", Tensor_scatter_reduce_, locals())
 
 op_index_add = _define(
     "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor")
@@ -551,7 +553,7 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
                 key_set, input, dim, index, source, alpha, out,
             )
         return op_index_add.table[key_set](key_set, input, dim, index, source, alpha)
-    except Exception as error: _refuse(error, "index_add", locals()); raise
+    except Exception as error: return _refuse(error, "index_add", index_add, locals())
 
 def Tensor_index_add(self, dim, index, source, *, alpha=1):
     """A copy of self with alpha times the slices of source added to the slices at index.
@@ -566,7 +568,7 @@ def Tensor_index_add(self, dim, index, source, *, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_add.table[key_set](key_set, self, dim, index, source, alpha)
-    except Exception as error: _refuse(error, "index_add", locals()); raise
+    except Exception as error: return _refuse(error, "index_add", Tensor_index_add, locals())
 
 def call_index_add(self, dim, index, source, alpha=1):
     key = (self._geometry, index._geometry, source._geometry)
@@ -594,7 +596,7 @@ def Tensor_index_add_(self, dim, index, source, *, alpha=1):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_add_.table[key_set](key_set, self, dim, index, source, alpha)
-    except Exception as error: _refuse(error, "index_add_", locals()); raise
+    except Exception as error: return _refuse(error, "index_add_", Tensor_index_add_, locals())
 
 def call_index_add_(self, dim, index, source, alpha=1):
     key = (self._geometry, index._geometry, source._geometry)
@@ -636,7 +638,7 @@ def index_copy(input, dim, index, source, *, out=None):
             key_set |= _checked_out("index_copy", out)._keys & keep
             return op_index_copy_out.table[key_set](key_set, input, dim, index, source, out)
         return op_index_copy.table[key_set](key_set, input, dim, index, source)
-    except Exception as error: _refuse(error, "index_copy", locals()); raise
+    except Exception as error: return _refuse(error, "index_copy", index_copy, locals())
 
 def Tensor_index_copy(self, dim, index, source):
     """A copy of self with the slices of source written to the slices at index. See
@@ -649,7 +651,7 @@ def Tensor_index_copy(self, dim, index, source):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_copy.table[key_set](key_set, self, dim, index, source)
-    except Exception as error: _refuse(error, "index_copy", locals()); raise
+    except Exception as error: return _refuse(error, "index_copy", Tensor_index_copy, locals())
 
 op_index_copy_ = _define(
     "aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)")
@@ -664,7 +666,7 @@ def Tensor_index_copy_(self, dim, index, source):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_copy_.table[key_set](key_set, self, dim, index, source)
-    except Exception as error: _refuse(error, "index_copy_", locals()); raise
+    except Exception as error: return _refuse(error, "index_copy_", Tensor_index_copy_, locals())
 
 op_index_fill_int_Scalar = _define(
     "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor")
@@ -715,7 +717,7 @@ def index_fill(input, dim, index, value, *, out=None):
         include, keep = _state.get()
         key_set = (input._keys | index._keys | include) & keep
         return op_index_fill_int_Scalar.table[key_set](key_set, input, dim, index, value)
-    except Exception as error: _refuse(error, "index_fill", locals()); raise
+    except Exception as error: return _refuse(error, "index_fill", index_fill, locals())
 
 def Tensor_index_fill(self, dim, index, value):
     """A copy of self with one value written to the slices at index. See gt.index_fill."""
@@ -735,7 +737,7 @@ def Tensor_index_fill(self, dim, index, value):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_index_fill_int_Scalar.table[key_set](key_set, self, dim, index, value)
-    except Exception as error: _refuse(error, "index_fill", locals()); raise
+    except Exception as error: return _refuse(error, "index_fill", Tensor_index_fill, locals())
 
 op_index_fill__int_Scalar = _define(
     "aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)")
@@ -760,7 +762,7 @@ def Tensor_index_fill_(self, dim, index, value):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | include) & keep
         return op_index_fill__int_Scalar.table[key_set](key_set, self, dim, index, value)
-    except Exception as error: _refuse(error, "index_fill_", locals()); raise
+    except Exception as error: return _refuse(error, "index_fill_", Tensor_index_fill_, locals())
 
 op_index_reduce = _define(
     "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor")
@@ -800,7 +802,7 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=No
         return op_index_reduce.table[key_set](
             key_set, input, dim, index, source, reduce, include_self,
         )
-    except Exception as error: _refuse(error, "index_reduce", locals()); raise
+    except Exception as error: return _refuse(error, "index_reduce", index_reduce, locals())
 
 def Tensor_index_reduce(self, dim, index, source, reduce, *, include_self=True):
     """A copy of self with the slices of source reduced into the slices at index, as by
@@ -817,7 +819,7 @@ def Tensor_index_reduce(self, dim, index, source, reduce, *, include_self=True):
         return op_index_reduce.table[key_set](
             key_set, self, dim, index, source, reduce, include_self,
         )
-    except Exception as error: _refuse(error, "index_reduce", locals()); raise
+    except Exception as error: return _refuse(error, "index_reduce", Tensor_index_reduce, locals())
 
 op_index_reduce_ = _define(
     "aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)")
@@ -836,7 +838,8 @@ def Tensor_index_reduce_(self, dim, index, source, reduce, *, include_self=True)
         return op_index_reduce_.table[key_set](
             key_set, self, dim, index, source, reduce, include_self,
         )
-    except Exception as error: _refuse(error, "index_reduce_", locals()); raise
+    except Exception as error:
+        return _refuse(error, "index_reduce_", Tensor_index_reduce_, locals())
 
 op_put = _define(
     "aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor")
@@ -870,7 +873,7 @@ def put(input, index, source, accumulate=False, *, out=None):
             key_set |= _checked_out("put", out)._keys & keep
             return op_put_out.table[key_set](key_set, input, index, source, accumulate, out)
         return op_put.table[key_set](key_set, input, index, source, accumulate)
-    except Exception as error: _refuse(error, "put", locals()); raise
+    except Exception as error: return _refuse(error, "put", put, locals())
 
 def Tensor_put(self, index, source, accumulate=False):
     """A copy of self with source written to, or added to, the elements at these indices
@@ -885,7 +888,7 @@ def Tensor_put(self, index, source, accumulate=False):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_put.table[key_set](key_set, self, index, source, accumulate)
-    except Exception as error: _refuse(error, "put", locals()); raise
+    except Exception as error: return _refuse(error, "put", Tensor_put, locals())
 
 op_put_ = _define(
     "aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)")
@@ -902,7 +905,7 @@ def Tensor_put_(self, index, source, accumulate=False):
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_put_.table[key_set](key_set, self, index, source, accumulate)
-    except Exception as error: _refuse(error, "put_", locals()); raise
+    except Exception as error: return _refuse(error, "put_", Tensor_put_, locals())
 
 def call_put_(self, index, source, accumulate=False):
     key = (self._geometry, index._geometry, source._geometry)
@@ -940,7 +943,7 @@ def select_scatter(input, src, dim, index, *, out=None):
             key_set |= _checked_out("select_scatter", out)._keys & keep
             return op_select_scatter_out.table[key_set](key_set, input, src, dim, index, out)
         return op_select_scatter.table[key_set](key_set, input, src, dim, index)
-    except Exception as error: _refuse(error, "select_scatter", locals()); raise
+    except Exception as error: return _refuse(error, "select_scatter", select_scatter, locals())
 
 def Tensor_select_scatter(self, src, dim, index):
     """A copy of self with src written to one index of a dimension. See
@@ -949,7 +952,8 @@ def Tensor_select_scatter(self, src, dim, index):
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_select_scatter.table[key_set](key_set, self, src, dim, index)
-    except Exception as error: _refuse(error, "select_scatter", locals()); raise
+    except Exception as error:
+        return _refuse(error, "select_scatter", Tensor_select_scatter, locals())
 
 op_slice_scatter = _define(
     "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
@@ -983,7 +987,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None, 
                 key_set, input, src, dim, start, end, step, out,
             )
         return op_slice_scatter.table[key_set](key_set, input, src, dim, start, end, step)
-    except Exception as error: _refuse(error, "slice_scatter", locals()); raise
+    except Exception as error: return _refuse(error, "slice_scatter", slice_scatter, locals())
 
 def Tensor_slice_scatter(self, src, dim=0, start=None, end=None, step=1, *, axis=None):
     """A copy of self with src written to a slice of a dimension. See gt.slice_scatter."""
@@ -993,7 +997,8 @@ def Tensor_slice_scatter(self, src, dim=0, start=None, end=None, step=1, *, axis
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_slice_scatter.table[key_set](key_set, self, src, dim, start, end, step)
-    except Exception as error: _refuse(error, "slice_scatter", locals()); raise
+    except Exception as error:
+        return _refuse(error, "slice_scatter", Tensor_slice_scatter, locals())
 
 def call_slice_scatter(self, src, dim=0, start=None, end=None, step=1):
     include, keep = _state.get()

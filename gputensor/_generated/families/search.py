@@ -67,7 +67,7 @@ def searchsorted(
         return op_searchsorted_Scalar.table[key_set](
             key_set, sorted_sequence, input, out_int32, right, side, sorter,
         )
-    except Exception as error: _refuse(error, "searchsorted", locals()); raise
+    except Exception as error: return _refuse(error, "searchsorted", searchsorted, locals())
 
 def call_searchsorted_Tensor(
     sorted_sequence, self, out_int32=False, right=False, side=None, sorter=None,
@@ -123,7 +123,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False, out=None):
         return op_bucketize_Scalar.table[key_set](
             key_set, input, boundaries, out_int32, right,
         )
-    except Exception as error: _refuse(error, "bucketize", locals()); raise
+    except Exception as error: return _refuse(error, "bucketize", bucketize, locals())
 
 def call_bucketize_Tensor(self, boundaries, out_int32=False, right=False):
     include, keep = _state.get()
@@ -199,7 +199,7 @@ def isin(
             "elements, test_element, assume_unique, invert",
             "element, test_elements, assume_unique, invert",
         )
-    except Exception as error: _refuse(error, "isin", locals()); raise
+    except Exception as error: return _refuse(error, "isin", isin, locals())
 
 def call_isin_Tensor_Tensor(elements, test_elements, assume_unique=False, invert=False):
     include, keep = _state.get()

@@ -48,4 +48,4 @@ def segment_reduce(
         return op_segment_reduce.table[key_set](
             key_set, data, reduce, lengths, indices, offsets, axis, unsafe, initial,
         )
-    except Exception as error: _refuse(error, "segment_reduce", locals()); raise
+    except Exception as error: return _refuse(error, "segment_reduce", segment_reduce, locals())

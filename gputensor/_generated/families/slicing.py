@@ -27,7 +27,7 @@ def narrow(input, dim, start, length):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_narrow.table[key_set](key_set, input, dim, start, length)
-    except Exception as error: _refuse(error, "narrow", locals()); raise
+    except Exception as error: return _refuse(error, "narrow", narrow, locals())
 Tensor_narrow = narrow
 
 def call_narrow(self, dim, start, length):
@@ -60,7 +60,7 @@ def select(input, dim, index):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_select_int.table[key_set](key_set, input, dim, index)
-    except Exception as error: _refuse(error, "select", locals()); raise
+    except Exception as error: return _refuse(error, "select", select, locals())
 Tensor_select = select
 
 def call_select_int(self, dim, index):
@@ -95,7 +95,7 @@ def select_copy(input, dim, index, *, out=None):
             key_set |= _checked_out("select_copy", out)._keys & keep
             return op_select_copy_int_out.table[key_set](key_set, input, dim, index, out)
         return op_select_copy_int.table[key_set](key_set, input, dim, index)
-    except Exception as error: _refuse(error, "select_copy", locals()); raise
+    except Exception as error: return _refuse(error, "select_copy", select_copy, locals())
 
 op_slice_Tensor = _define(
     "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
@@ -123,7 +123,7 @@ def slice(input, dim=0, start=None, end=None, step=1, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_slice_Tensor.table[key_set](key_set, input, dim, start, end, step)
-    except Exception as error: _refuse(error, "slice", locals()); raise
+    except Exception as error: return _refuse(error, "slice", slice, locals())
 Tensor_slice = slice
 
 def call_slice_Tensor(self, dim=0, start=None, end=None, step=1):
@@ -165,7 +165,7 @@ def slice_copy(input, dim=0, start=None, end=None, step=1, *, out=None, axis=Non
                 key_set, input, dim, start, end, step, out,
             )
         return op_slice_copy_Tensor.table[key_set](key_set, input, dim, start, end, step)
-    except Exception as error: _refuse(error, "slice_copy", locals()); raise
+    except Exception as error: return _refuse(error, "slice_copy", slice_copy, locals())
 
 op_as_strided = _define(
     "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
@@ -185,7 +185,7 @@ def as_strided(input, size, stride, storage_offset=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_as_strided.table[key_set](key_set, input, size, stride, storage_offset)
-    except Exception as error: _refuse(error, "as_strided", locals()); raise
+    except Exception as error: return _refuse(error, "as_strided", as_strided, locals())
 Tensor_as_strided = as_strided
 
 def call_as_strided(self, size, stride, storage_offset=None):
@@ -222,7 +222,7 @@ def as_strided_copy(input, size, stride, storage_offset=None, *, out=None):
         return op_as_strided_copy.table[key_set](
             key_set, input, size, stride, storage_offset,
         )
-    except Exception as error: _refuse(error, "as_strided_copy", locals()); raise
+    except Exception as error: return _refuse(error, "as_strided_copy", as_strided_copy, locals())
 
 op_as_strided_ = _define(
     "aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)",
@@ -242,7 +242,7 @@ def as_strided_(input, size, stride, storage_offset=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_as_strided_.table[key_set](key_set, input, size, stride, storage_offset)
-    except Exception as error: _refuse(error, "as_strided_", locals()); raise
+    except Exception as error: return _refuse(error, "as_strided_", as_strided_, locals())
 Tensor_as_strided_ = as_strided_
 
 op_diagonal = _define(
@@ -263,7 +263,7 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_diagonal.table[key_set](key_set, input, offset, dim1, dim2)
-    except Exception as error: _refuse(error, "diagonal", locals()); raise
+    except Exception as error: return _refuse(error, "diagonal", diagonal, locals())
 Tensor_diagonal = diagonal
 
 def call_diagonal(self, offset=0, dim1=0, dim2=1):
@@ -295,7 +295,7 @@ def diagonal_copy(input, offset=0, dim1=0, dim2=1, *, out=None):
             key_set |= _checked_out("diagonal_copy", out)._keys & keep
             return op_diagonal_copy_out.table[key_set](key_set, input, offset, dim1, dim2, out)
         return op_diagonal_copy.table[key_set](key_set, input, offset, dim1, dim2)
-    except Exception as error: _refuse(error, "diagonal_copy", locals()); raise
+    except Exception as error: return _refuse(error, "diagonal_copy", diagonal_copy, locals())
 
 def call_diagonal_copy(self, offset=0, dim1=0, dim2=1):
     include, keep = _state.get()
@@ -323,7 +323,7 @@ def Tensor_unfold(self, dimension, size, step):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_unfold.table[key_set](key_set, self, dimension, size, step)
-    except Exception as error: _refuse(error, "unfold", locals()); raise
+    except Exception as error: return _refuse(error, "unfold", Tensor_unfold, locals())
 
 def call_unfold(self, dimension, size, step):
     if type(dimension) is int and type(size) is int and type(step) is int:
@@ -359,7 +359,7 @@ def unfold_copy(input, dimension, size, step, *, out=None):
             key_set |= _checked_out("unfold_copy", out)._keys & keep
             return op_unfold_copy_out.table[key_set](key_set, input, dimension, size, step, out)
         return op_unfold_copy.table[key_set](key_set, input, dimension, size, step)
-    except Exception as error: _refuse(error, "unfold_copy", locals()); raise
+    except Exception as error: return _refuse(error, "unfold_copy", unfold_copy, locals())
 
 op_unbind_int = _define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]")
 def unbind(input, dim=0, *, axis=None):
@@ -377,7 +377,7 @@ def unbind(input, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unbind_int.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "unbind", locals()); raise
+    except Exception as error: return _refuse(error, "unbind", unbind, locals())
 Tensor_unbind = unbind
 
 def call_unbind_int(self, dim=0):
@@ -402,7 +402,7 @@ def unbind_copy(input, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unbind_copy_int.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "unbind_copy", locals()); raise
+    except Exception as error: return _refuse(error, "unbind_copy", unbind_copy, locals())
 
 op_split_Tensor = _define(
     "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]")
@@ -430,7 +430,7 @@ def split(input, split_size, dim=0, *, axis=None):
         if isinstance(split_size, (tuple, list)):
             return op_split_sizes.table[key_set](key_set, input, split_size, dim)
         return op_split_Tensor.table[key_set](key_set, input, split_size, dim)
-    except Exception as error: _refuse(error, "split", locals()); raise
+    except Exception as error: return _refuse(error, "split", split, locals())
 Tensor_split = split
 
 def call_split_Tensor(self, split_size, dim=0):
@@ -457,7 +457,7 @@ def split_copy(input, split_size, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_copy_Tensor.table[key_set](key_set, input, split_size, dim)
-    except Exception as error: _refuse(error, "split_copy", locals()); raise
+    except Exception as error: return _refuse(error, "split_copy", split_copy, locals())
 
 op_split_with_sizes = _define(
     "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
@@ -478,7 +478,7 @@ def split_with_sizes(input, split_sizes, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
-    except Exception as error: _refuse(error, "split_with_sizes", locals()); raise
+    except Exception as error: return _refuse(error, "split_with_sizes", split_with_sizes, locals())
 Tensor_split_with_sizes = split_with_sizes
 
 def call_split_with_sizes(self, split_sizes, dim=0):
@@ -504,7 +504,8 @@ def split_with_sizes_copy(input, split_sizes, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_with_sizes_copy.table[key_set](key_set, input, split_sizes, dim)
-    except Exception as error: _refuse(error, "split_with_sizes_copy", locals()); raise
+    except Exception as error:
+        return _refuse(error, "split_with_sizes_copy", split_with_sizes_copy, locals())
 
 op_chunk = _define("aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]")
 def chunk(input, chunks, dim=0, *, axis=None):
@@ -522,7 +523,7 @@ def chunk(input, chunks, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_chunk.table[key_set](key_set, input, chunks, dim)
-    except Exception as error: _refuse(error, "chunk", locals()); raise
+    except Exception as error: return _refuse(error, "chunk", chunk, locals())
 Tensor_chunk = chunk
 
 op_narrow_copy = _define(
@@ -548,7 +549,7 @@ def narrow_copy(input, dim, start, length, *, out=None):
             key_set |= _checked_out("narrow_copy", out)._keys & keep
             return op_narrow_copy_out.table[key_set](key_set, input, dim, start, length, out)
         return op_narrow_copy.table[key_set](key_set, input, dim, start, length)
-    except Exception as error: _refuse(error, "narrow_copy", locals()); raise
+    except Exception as error: return _refuse(error, "narrow_copy", narrow_copy, locals())
 
 def Tensor_narrow_copy(self, dim, start, length):
     """A copy of the length indices of one dimension from start on. See gt.narrow_copy."""
@@ -556,7 +557,7 @@ def Tensor_narrow_copy(self, dim, start, length):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_narrow_copy.table[key_set](key_set, self, dim, start, length)
-    except Exception as error: _refuse(error, "narrow_copy", locals()); raise
+    except Exception as error: return _refuse(error, "narrow_copy", Tensor_narrow_copy, locals())
 
 op_tensor_split_sections = _define(
     "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]")
@@ -585,7 +586,7 @@ def tensor_split(input, indices=None, dim=0, *, sections=None, axis=None):
         if indices is None:
             return op_tensor_split_sections.table[key_set](key_set, input, sections, dim)
         raise _errors.no_form("tensor_split", "input, indices, dim", "input, sections, dim")
-    except Exception as error: _refuse(error, "tensor_split", locals()); raise
+    except Exception as error: return _refuse(error, "tensor_split", tensor_split, locals())
 Tensor_tensor_split = tensor_split
 
 op_hsplit_int = _define("aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]")
@@ -610,7 +611,7 @@ def hsplit(input, indices=None, *, sections=None):
         if indices is None:
             return op_hsplit_int.table[key_set](key_set, input, sections)
         raise _errors.no_form("hsplit", "input, indices", "input, sections")
-    except Exception as error: _refuse(error, "hsplit", locals()); raise
+    except Exception as error: return _refuse(error, "hsplit", hsplit, locals())
 Tensor_hsplit = hsplit
 
 op_vsplit_int = _define("aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]")
@@ -634,7 +635,7 @@ def vsplit(input, indices=None, *, sections=None):
         if indices is None:
             return op_vsplit_int.table[key_set](key_set, input, sections)
         raise _errors.no_form("vsplit", "input, indices", "input, sections")
-    except Exception as error: _refuse(error, "vsplit", locals()); raise
+    except Exception as error: return _refuse(error, "vsplit", vsplit, locals())
 Tensor_vsplit = vsplit
 
 op_dsplit_int = _define("aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]")
@@ -658,7 +659,7 @@ def dsplit(input, indices=None, *, sections=None):
         if indices is None:
             return op_dsplit_int.table[key_set](key_set, input, sections)
         raise _errors.no_form("dsplit", "input, indices", "input, sections")
-    except Exception as error: _refuse(error, "dsplit", locals()); raise
+    except Exception as error: return _refuse(error, "dsplit", dsplit, locals())
 Tensor_dsplit = dsplit
 
 op_unsafe_split_Tensor = _define(
@@ -678,7 +679,7 @@ def unsafe_split(input, split_size, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_split_Tensor.table[key_set](key_set, input, split_size, dim)
-    except Exception as error: _refuse(error, "unsafe_split", locals()); raise
+    except Exception as error: return _refuse(error, "unsafe_split", unsafe_split, locals())
 Tensor_unsafe_split = unsafe_split
 
 def call_unsafe_split_Tensor(self, split_size, dim=0):
@@ -703,7 +704,8 @@ def unsafe_split_with_sizes(input, split_sizes, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
-    except Exception as error: _refuse(error, "unsafe_split_with_sizes", locals()); raise
+    except Exception as error:
+        return _refuse(error, "unsafe_split_with_sizes", unsafe_split_with_sizes, locals())
 Tensor_unsafe_split_with_sizes = unsafe_split_with_sizes
 
 def call_unsafe_split_with_sizes(self, split_sizes, dim=0):
@@ -728,7 +730,7 @@ def unsafe_chunk(input, chunks, dim=0, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_chunk.table[key_set](key_set, input, chunks, dim)
-    except Exception as error: _refuse(error, "unsafe_chunk", locals()); raise
+    except Exception as error: return _refuse(error, "unsafe_chunk", unsafe_chunk, locals())
 Tensor_unsafe_chunk = unsafe_chunk
 
 op_diagonal_scatter = _define(
@@ -758,7 +760,7 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1, *, out=None):
                 key_set, input, src, offset, dim1, dim2, out,
             )
         return op_diagonal_scatter.table[key_set](key_set, input, src, offset, dim1, dim2)
-    except Exception as error: _refuse(error, "diagonal_scatter", locals()); raise
+    except Exception as error: return _refuse(error, "diagonal_scatter", diagonal_scatter, locals())
 
 def Tensor_diagonal_scatter(self, src, offset=0, dim1=0, dim2=1):
     """A copy of self whose diagonal is src. See gt.diagonal_scatter."""
@@ -766,7 +768,8 @@ def Tensor_diagonal_scatter(self, src, offset=0, dim1=0, dim2=1):
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_diagonal_scatter.table[key_set](key_set, self, src, offset, dim1, dim2)
-    except Exception as error: _refuse(error, "diagonal_scatter", locals()); raise
+    except Exception as error:
+        return _refuse(error, "diagonal_scatter", Tensor_diagonal_scatter, locals())
 
 op_as_strided_scatter = _define(
     "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor")
@@ -797,7 +800,8 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None, *, out=Non
         return op_as_strided_scatter.table[key_set](
             key_set, input, src, size, stride, storage_offset,
         )
-    except Exception as error: _refuse(error, "as_strided_scatter", locals()); raise
+    except Exception as error:
+        return _refuse(error, "as_strided_scatter", as_strided_scatter, locals())
 
 def Tensor_as_strided_scatter(self, src, size, stride, storage_offset=None):
     """A copy of self with src written to the elements that as_strided selects. See
@@ -808,4 +812,5 @@ def Tensor_as_strided_scatter(self, src, size, stride, storage_offset=None):
         return op_as_strided_scatter.table[key_set](
             key_set, self, src, size, stride, storage_offset,
         )
-    except Exception as error: _refuse(error, "as_strided_scatter", locals()); raise
+    except Exception as error:
+        return _refuse(error, "as_strided_scatter", Tensor_as_strided_scatter, locals())

@@ -37,7 +37,7 @@ def softmax(input, dim=None, dtype=None, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_softmax_int.table[key_set](key_set, input, dim, dtype)
-    except Exception as error: _refuse(error, "softmax", locals()); raise
+    except Exception as error: return _refuse(error, "softmax", softmax, locals())
 Tensor_softmax = softmax
 
 def call_softmax_int(self, dim, dtype=None):
@@ -109,7 +109,7 @@ def log_softmax(input, dim=None, dtype=None, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log_softmax_int.table[key_set](key_set, input, dim, dtype)
-    except Exception as error: _refuse(error, "log_softmax", locals()); raise
+    except Exception as error: return _refuse(error, "log_softmax", log_softmax, locals())
 Tensor_log_softmax = log_softmax
 
 def call_log_softmax_int(self, dim, dtype=None):

@@ -33,7 +33,7 @@ def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):
                 key_set, LU, pivots, B, left, adjoint, out,
             )
         return op_linalg_lu_solve.table[key_set](key_set, LU, pivots, B, left, adjoint)
-    except Exception as error: _refuse(error, "linalg_lu_solve", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_lu_solve", linalg_lu_solve, locals())
 
 def call_linalg_lu_solve(LU, pivots, B, left=True, adjoint=False):
     include, keep = _state.get()
@@ -75,7 +75,7 @@ def linalg_inv_ex(A, *, check_errors=False, out=None):
         return Results_linalg_inv_ex(op_linalg_inv_ex.table[key_set](
             key_set, A, check_errors,
         ))
-    except Exception as error: _refuse(error, "linalg_inv_ex", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_inv_ex", linalg_inv_ex, locals())
 
 def call_linalg_inv_ex(A, check_errors=False):
     include, keep = _state.get()
@@ -111,7 +111,8 @@ def linalg_solve_triangular(input, B, *, upper, left=True, unitriangular=False, 
         return op_linalg_solve_triangular.table[key_set](
             key_set, input, B, upper, left, unitriangular,
         )
-    except Exception as error: _refuse(error, "linalg_solve_triangular", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_solve_triangular", linalg_solve_triangular, locals())
 
 def call_linalg_solve_triangular(self, B, upper, left=True, unitriangular=False):
     include, keep = _state.get()
@@ -143,7 +144,7 @@ def linalg_ldl_solve(LD, pivots, B, *, hermitian=False, out=None):
                 key_set, LD, pivots, B, hermitian, out,
             )
         return op_linalg_ldl_solve.table[key_set](key_set, LD, pivots, B, hermitian)
-    except Exception as error: _refuse(error, "linalg_ldl_solve", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_ldl_solve", linalg_ldl_solve, locals())
 
 op_linalg_lstsq = _define(
     "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
@@ -178,7 +179,7 @@ def linalg_lstsq(input, b, rcond=None, *, driver=None, out=None):
         return Results_linalg_lstsq(op_linalg_lstsq.table[key_set](
             key_set, input, b, rcond, driver,
         ))
-    except Exception as error: _refuse(error, "linalg_lstsq", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_lstsq", linalg_lstsq, locals())
 
 op_linalg_solve_ex = _define(
     "aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)")
@@ -208,7 +209,7 @@ def linalg_solve_ex(A, B, *, left=True, check_errors=False, out=None):
         return Results_linalg_solve_ex(op_linalg_solve_ex.table[key_set](
             key_set, A, B, left, check_errors,
         ))
-    except Exception as error: _refuse(error, "linalg_solve_ex", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_solve_ex", linalg_solve_ex, locals())
 
 op_linalg_solve = _define("aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor")
 op_linalg_solve_out = _define(
@@ -232,7 +233,7 @@ def linalg_solve(A, B, *, left=True, out=None):
             key_set |= _checked_out("linalg_solve", out)._keys & keep
             return op_linalg_solve_out.table[key_set](key_set, A, B, left, out)
         return op_linalg_solve.table[key_set](key_set, A, B, left)
-    except Exception as error: _refuse(error, "linalg_solve", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_solve", linalg_solve, locals())
 
 op_linalg_inv = _define("aten::linalg_inv(Tensor A) -> Tensor")
 op_linalg_inv_out = _define("aten::linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)")
@@ -254,7 +255,7 @@ def linalg_inv(A, *, out=None):
             key_set |= _checked_out("linalg_inv", out)._keys & keep
             return op_linalg_inv_out.table[key_set](key_set, A, out)
         return op_linalg_inv.table[key_set](key_set, A)
-    except Exception as error: _refuse(error, "linalg_inv", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_inv", linalg_inv, locals())
 
 def call_linalg_inv(A):
     include, keep = _state.get()
@@ -277,7 +278,7 @@ def inverse(input, *, out=None):
             key_set |= _checked_out("inverse", out)._keys & keep
             return op_inverse_out.table[key_set](key_set, input, out)
         return op_inverse.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "inverse", locals()); raise
+    except Exception as error: return _refuse(error, "inverse", inverse, locals())
 
 def Tensor_inverse(self):
     """Another name of gt.linalg.inv. See gt.inverse."""
@@ -285,7 +286,7 @@ def Tensor_inverse(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_inverse.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "inverse", locals()); raise
+    except Exception as error: return _refuse(error, "inverse", Tensor_inverse, locals())
 
 op_cholesky_solve = _define(
     "aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor")
@@ -307,7 +308,7 @@ def cholesky_solve(input, input2, upper=False, *, out=None):
             key_set |= _checked_out("cholesky_solve", out)._keys & keep
             return op_cholesky_solve_out.table[key_set](key_set, input, input2, upper, out)
         return op_cholesky_solve.table[key_set](key_set, input, input2, upper)
-    except Exception as error: _refuse(error, "cholesky_solve", locals()); raise
+    except Exception as error: return _refuse(error, "cholesky_solve", cholesky_solve, locals())
 
 def Tensor_cholesky_solve(self, input2, upper=False):
     """The solution X of A X = self, from the Cholesky factor of A. See
@@ -316,7 +317,8 @@ def Tensor_cholesky_solve(self, input2, upper=False):
         include, keep = _state.get()
         key_set = (self._keys | input2._keys | include) & keep
         return op_cholesky_solve.table[key_set](key_set, self, input2, upper)
-    except Exception as error: _refuse(error, "cholesky_solve", locals()); raise
+    except Exception as error:
+        return _refuse(error, "cholesky_solve", Tensor_cholesky_solve, locals())
 
 op_cholesky_inverse = _define("aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor")
 op_cholesky_inverse_out = _define(
@@ -336,7 +338,7 @@ def cholesky_inverse(input, upper=False, *, out=None):
             key_set |= _checked_out("cholesky_inverse", out)._keys & keep
             return op_cholesky_inverse_out.table[key_set](key_set, input, upper, out)
         return op_cholesky_inverse.table[key_set](key_set, input, upper)
-    except Exception as error: _refuse(error, "cholesky_inverse", locals()); raise
+    except Exception as error: return _refuse(error, "cholesky_inverse", cholesky_inverse, locals())
 
 def Tensor_cholesky_inverse(self, upper=False):
     """The inverse of A, from its Cholesky factor. See gt.cholesky_inverse."""
@@ -344,7 +346,8 @@ def Tensor_cholesky_inverse(self, upper=False):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cholesky_inverse.table[key_set](key_set, self, upper)
-    except Exception as error: _refuse(error, "cholesky_inverse", locals()); raise
+    except Exception as error:
+        return _refuse(error, "cholesky_inverse", Tensor_cholesky_inverse, locals())
 
 op_triangular_solve = _define(
     "aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)")
@@ -376,7 +379,7 @@ def triangular_solve(
         return Results_triangular_solve(op_triangular_solve.table[key_set](
             key_set, input, A, upper, transpose, unitriangular,
         ))
-    except Exception as error: _refuse(error, "triangular_solve", locals()); raise
+    except Exception as error: return _refuse(error, "triangular_solve", triangular_solve, locals())
 
 def Tensor_triangular_solve(self, A, upper=True, transpose=False, unitriangular=False):
     """The solution X of A X = self for a triangular matrix A, and a copy of A. See
@@ -387,7 +390,8 @@ def Tensor_triangular_solve(self, A, upper=True, transpose=False, unitriangular=
         return Results_triangular_solve(op_triangular_solve.table[key_set](
             key_set, self, A, upper, transpose, unitriangular,
         ))
-    except Exception as error: _refuse(error, "triangular_solve", locals()); raise
+    except Exception as error:
+        return _refuse(error, "triangular_solve", Tensor_triangular_solve, locals())
 
 op_lu_solve = _define("aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
 op_lu_solve_out = _define(
@@ -408,7 +412,7 @@ def lu_solve(input, LU_data, LU_pivots, *, out=None):
             key_set |= _checked_out("lu_solve", out)._keys & keep
             return op_lu_solve_out.table[key_set](key_set, input, LU_data, LU_pivots, out)
         return op_lu_solve.table[key_set](key_set, input, LU_data, LU_pivots)
-    except Exception as error: _refuse(error, "lu_solve", locals()); raise
+    except Exception as error: return _refuse(error, "lu_solve", lu_solve, locals())
 
 def Tensor_lu_solve(self, LU_data, LU_pivots):
     """The solution X of A X = self, from the results of lu_factor for A. See
@@ -417,7 +421,7 @@ def Tensor_lu_solve(self, LU_data, LU_pivots):
         include, keep = _state.get()
         key_set = (self._keys | LU_data._keys | LU_pivots._keys | include) & keep
         return op_lu_solve.table[key_set](key_set, self, LU_data, LU_pivots)
-    except Exception as error: _refuse(error, "lu_solve", locals()); raise
+    except Exception as error: return _refuse(error, "lu_solve", Tensor_lu_solve, locals())
 
 op_linalg_tensorinv = _define("aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor")
 op_linalg_tensorinv_out = _define(
@@ -437,7 +441,7 @@ def linalg_tensorinv(input, ind=2, *, out=None):
             key_set |= _checked_out("linalg_tensorinv", out)._keys & keep
             return op_linalg_tensorinv_out.table[key_set](key_set, input, ind, out)
         return op_linalg_tensorinv.table[key_set](key_set, input, ind)
-    except Exception as error: _refuse(error, "linalg_tensorinv", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_tensorinv", linalg_tensorinv, locals())
 
 op_linalg_tensorsolve = _define(
     "aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor")
@@ -459,4 +463,5 @@ def linalg_tensorsolve(input, other, dims=None, *, out=None):
             key_set |= _checked_out("linalg_tensorsolve", out)._keys & keep
             return op_linalg_tensorsolve_out.table[key_set](key_set, input, other, dims, out)
         return op_linalg_tensorsolve.table[key_set](key_set, input, other, dims)
-    except Exception as error: _refuse(error, "linalg_tensorsolve", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_tensorsolve", linalg_tensorsolve, locals())

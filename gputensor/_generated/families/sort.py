@@ -57,7 +57,7 @@ def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
         return Results_sort(op_sort_stable.table[key_set](
             key_set, input, stable, dim, descending,
         ))
-    except Exception as error: _refuse(error, "sort", locals()); raise
+    except Exception as error: return _refuse(error, "sort", sort, locals())
 
 def Tensor_sort(self, dim=-1, descending=False, *, stable=None, axis=None):
     """Sorted elements along a dimension and their indices; NaN counts as the largest, and
@@ -72,7 +72,7 @@ def Tensor_sort(self, dim=-1, descending=False, *, stable=None, axis=None):
         return Results_sort(op_sort_stable.table[key_set](
             key_set, self, stable, dim, descending,
         ))
-    except Exception as error: _refuse(error, "sort", locals()); raise
+    except Exception as error: return _refuse(error, "sort", Tensor_sort, locals())
 
 def call_sort(self, dim=-1, descending=False):
     include, keep = _state.get()
@@ -100,7 +100,7 @@ def msort(input, *, out=None):
             key_set |= _checked_out("msort", out)._keys & keep
             return op_msort_out.table[key_set](key_set, input, out)
         return op_msort.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "msort", locals()); raise
+    except Exception as error: return _refuse(error, "msort", msort, locals())
 
 def Tensor_msort(self):
     """Sorted elements along the first dimension. See gt.msort."""
@@ -108,7 +108,7 @@ def Tensor_msort(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_msort.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "msort", locals()); raise
+    except Exception as error: return _refuse(error, "msort", Tensor_msort, locals())
 
 op_argsort = _define("aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor")
 op_argsort_stable = _define(
@@ -140,7 +140,7 @@ def argsort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None
         if stable is None:
             return op_argsort.table[key_set](key_set, input, dim, descending)
         return op_argsort_stable.table[key_set](key_set, input, stable, dim, descending)
-    except Exception as error: _refuse(error, "argsort", locals()); raise
+    except Exception as error: return _refuse(error, "argsort", argsort, locals())
 
 def Tensor_argsort(self, dim=-1, descending=False, *, stable=None, axis=None):
     """The indices that sort along a dimension. See gt.argsort."""
@@ -152,7 +152,7 @@ def Tensor_argsort(self, dim=-1, descending=False, *, stable=None, axis=None):
         if stable is None:
             return op_argsort.table[key_set](key_set, self, dim, descending)
         return op_argsort_stable.table[key_set](key_set, self, stable, dim, descending)
-    except Exception as error: _refuse(error, "argsort", locals()); raise
+    except Exception as error: return _refuse(error, "argsort", Tensor_argsort, locals())
 
 op_topk = _define(
     "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
@@ -187,7 +187,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None, axis=None):
                 key_set, input, k, dim, largest, sorted, out[0], out[1],
             ))
         return Results_topk(op_topk.table[key_set](key_set, input, k, dim, largest, sorted))
-    except Exception as error: _refuse(error, "topk", locals()); raise
+    except Exception as error: return _refuse(error, "topk", topk, locals())
 
 def Tensor_topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
     """The k largest or smallest elements along a dimension, sorted, and their indices. See
@@ -198,7 +198,7 @@ def Tensor_topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_topk(op_topk.table[key_set](key_set, self, k, dim, largest, sorted))
-    except Exception as error: _refuse(error, "topk", locals()); raise
+    except Exception as error: return _refuse(error, "topk", Tensor_topk, locals())
 
 def call_topk(self, k, dim=-1, largest=True, sorted=True):
     include, keep = _state.get()

@@ -33,7 +33,7 @@ def lgamma(input, *, out=None):
             key_set |= _checked_out("lgamma", out)._keys & keep
             return op_lgamma_out.table[key_set](key_set, input, out)
         return op_lgamma.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "lgamma", locals()); raise
+    except Exception as error: return _refuse(error, "lgamma", lgamma, locals())
 
 def Tensor_lgamma(self):
     """Logarithm of the absolute value of the gamma function. See gt.lgamma."""
@@ -44,7 +44,7 @@ def Tensor_lgamma(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_lgamma.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "lgamma", locals()); raise
+    except Exception as error: return _refuse(error, "lgamma", Tensor_lgamma, locals())
 
 def call_lgamma(self):
     short = op_lgamma.table.short.get(self._geometry)
@@ -64,7 +64,7 @@ def Tensor_lgamma_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_lgamma_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "lgamma_", locals()); raise
+    except Exception as error: return _refuse(error, "lgamma_", Tensor_lgamma_, locals())
 
 op_special_gammaln = _define("aten::special_gammaln(Tensor self) -> Tensor", ("pointwise",))
 op_special_gammaln_out = _define(
@@ -95,7 +95,7 @@ def digamma(input, *, out=None):
             key_set |= _checked_out("digamma", out)._keys & keep
             return op_digamma_out.table[key_set](key_set, input, out)
         return op_digamma.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "digamma", locals()); raise
+    except Exception as error: return _refuse(error, "digamma", digamma, locals())
 
 def Tensor_digamma(self):
     """Derivative of lgamma. See gt.digamma."""
@@ -106,7 +106,7 @@ def Tensor_digamma(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_digamma.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "digamma", locals()); raise
+    except Exception as error: return _refuse(error, "digamma", Tensor_digamma, locals())
 
 op_digamma_ = _define("aten::digamma_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_digamma_(self):
@@ -118,7 +118,7 @@ def Tensor_digamma_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_digamma_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "digamma_", locals()); raise
+    except Exception as error: return _refuse(error, "digamma_", Tensor_digamma_, locals())
 
 op_special_digamma = _define("aten::special_digamma(Tensor self) -> Tensor", ("pointwise",))
 op_special_digamma_out = _define(
@@ -156,7 +156,7 @@ def logit(input, eps=None, *, out=None):
             key_set |= _checked_out("logit", out)._keys & keep
             return op_logit_out.table[key_set](key_set, input, eps, out)
         return op_logit.table[key_set](key_set, input, eps)
-    except Exception as error: _refuse(error, "logit", locals()); raise
+    except Exception as error: return _refuse(error, "logit", logit, locals())
 
 def Tensor_logit(self, eps=None):
     """log(x / (1 - x)) of each element x, clamped to [eps, 1 - eps] first. See gt.logit."""
@@ -167,7 +167,7 @@ def Tensor_logit(self, eps=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logit.table[key_set](key_set, self, eps)
-    except Exception as error: _refuse(error, "logit", locals()); raise
+    except Exception as error: return _refuse(error, "logit", Tensor_logit, locals())
 
 op_logit_ = _define("aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)", ("pointwise",))
 def logit_(input, eps=None):
@@ -186,7 +186,7 @@ def logit_(input, eps=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_logit_.table[key_set](key_set, input, eps)
-    except Exception as error: _refuse(error, "logit_", locals()); raise
+    except Exception as error: return _refuse(error, "logit_", logit_, locals())
 Tensor_logit_ = logit_
 
 op_special_logit = _define(
@@ -221,7 +221,7 @@ def polygamma(n, input, *, out=None):
             key_set |= _checked_out("polygamma", out)._keys & keep
             return op_polygamma_out.table[key_set](key_set, n, input, out)
         return op_polygamma.table[key_set](key_set, n, input)
-    except Exception as error: _refuse(error, "polygamma", locals()); raise
+    except Exception as error: return _refuse(error, "polygamma", polygamma, locals())
 
 def Tensor_polygamma(self, n):
     """The n-th derivative of digamma. See gt.polygamma."""
@@ -232,7 +232,7 @@ def Tensor_polygamma(self, n):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_polygamma.table[key_set](key_set, n, self)
-    except Exception as error: _refuse(error, "polygamma", locals()); raise
+    except Exception as error: return _refuse(error, "polygamma", Tensor_polygamma, locals())
 
 def call_polygamma(n, self):
     short = op_polygamma.table.short.get(self._geometry)
@@ -273,7 +273,7 @@ def erfinv(input, *, out=None):
             key_set |= _checked_out("erfinv", out)._keys & keep
             return op_erfinv_out.table[key_set](key_set, input, out)
         return op_erfinv.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "erfinv", locals()); raise
+    except Exception as error: return _refuse(error, "erfinv", erfinv, locals())
 
 def Tensor_erfinv(self):
     """Inverse of the error function. See gt.erfinv."""
@@ -284,7 +284,7 @@ def Tensor_erfinv(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_erfinv.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "erfinv", locals()); raise
+    except Exception as error: return _refuse(error, "erfinv", Tensor_erfinv, locals())
 
 op_erfinv_ = _define("aten::erfinv_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_erfinv_(self):
@@ -296,7 +296,7 @@ def Tensor_erfinv_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_erfinv_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "erfinv_", locals()); raise
+    except Exception as error: return _refuse(error, "erfinv_", Tensor_erfinv_, locals())
 
 op_special_erfinv = _define("aten::special_erfinv(Tensor self) -> Tensor", ("pointwise",))
 op_special_erfinv_out = _define(
@@ -325,7 +325,7 @@ def i0(input, *, out=None):
             key_set |= _checked_out("i0", out)._keys & keep
             return op_i0_out.table[key_set](key_set, input, out)
         return op_i0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "i0", locals()); raise
+    except Exception as error: return _refuse(error, "i0", i0, locals())
 
 def Tensor_i0(self):
     """Modified Bessel function of the first kind, order 0. See gt.i0."""
@@ -336,7 +336,7 @@ def Tensor_i0(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_i0.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "i0", locals()); raise
+    except Exception as error: return _refuse(error, "i0", Tensor_i0, locals())
 
 def call_i0(self):
     short = op_i0.table.short.get(self._geometry)
@@ -362,7 +362,7 @@ def i0_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_i0_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "i0_", locals()); raise
+    except Exception as error: return _refuse(error, "i0_", i0_, locals())
 Tensor_i0_ = i0_
 
 op_special_i0 = _define("aten::special_i0(Tensor self) -> Tensor", ("pointwise",))
@@ -397,7 +397,7 @@ def igamma(input, other, *, out=None):
             key_set |= _checked_out("igamma", out)._keys & keep
             return op_igamma_out.table[key_set](key_set, input, other, out)
         return op_igamma.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "igamma", locals()); raise
+    except Exception as error: return _refuse(error, "igamma", igamma, locals())
 
 def Tensor_igamma(self, other):
     """Lower incomplete gamma function of order self at other, regularised. See
@@ -410,7 +410,7 @@ def Tensor_igamma(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_igamma.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "igamma", locals()); raise
+    except Exception as error: return _refuse(error, "igamma", Tensor_igamma, locals())
 
 op_igamma_ = _define("aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_igamma_(self, other):
@@ -424,7 +424,7 @@ def Tensor_igamma_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_igamma_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "igamma_", locals()); raise
+    except Exception as error: return _refuse(error, "igamma_", Tensor_igamma_, locals())
 
 op_special_gammainc = _define(
     "aten::special_gammainc(Tensor self, Tensor other) -> Tensor",
@@ -460,7 +460,7 @@ def igammac(input, other, *, out=None):
             key_set |= _checked_out("igammac", out)._keys & keep
             return op_igammac_out.table[key_set](key_set, input, other, out)
         return op_igammac.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "igammac", locals()); raise
+    except Exception as error: return _refuse(error, "igammac", igammac, locals())
 
 def Tensor_igammac(self, other):
     """Upper incomplete gamma function of order self at other, regularised. See
@@ -473,7 +473,7 @@ def Tensor_igammac(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_igammac.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "igammac", locals()); raise
+    except Exception as error: return _refuse(error, "igammac", Tensor_igammac, locals())
 
 op_igammac_ = _define("aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_igammac_(self, other):
@@ -487,7 +487,7 @@ def Tensor_igammac_(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_igammac_.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "igammac_", locals()); raise
+    except Exception as error: return _refuse(error, "igammac_", Tensor_igammac_, locals())
 
 op_special_gammaincc = _define(
     "aten::special_gammaincc(Tensor self, Tensor other) -> Tensor",
@@ -549,7 +549,7 @@ def xlogy(input, other, *, out=None):
             key_set |= _checked_out("xlogy", out)._keys & keep
             return op_xlogy_OutTensor.table[key_set](key_set, input, other, out)
         return op_xlogy_Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "xlogy", locals()); raise
+    except Exception as error: return _refuse(error, "xlogy", xlogy, locals())
 
 def Tensor_xlogy(self, other):
     """self * log(other), and 0 where self is 0. See gt.xlogy."""
@@ -571,7 +571,7 @@ def Tensor_xlogy(self, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_xlogy_Tensor.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "xlogy", locals()); raise
+    except Exception as error: return _refuse(error, "xlogy", Tensor_xlogy, locals())
 
 def call_xlogy_Tensor(self, other):
     key = (
@@ -617,7 +617,7 @@ def xlogy_(input, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_xlogy__Tensor.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "xlogy_", locals()); raise
+    except Exception as error: return _refuse(error, "xlogy_", xlogy_, locals())
 Tensor_xlogy_ = xlogy_
 
 op_special_xlogy_Tensor = _define(
@@ -689,7 +689,7 @@ def special_xlog1py(input, other, *, out=None):
             key_set |= _checked_out("special_xlog1py", out)._keys & keep
             return op_special_xlog1py_out.table[key_set](key_set, input, other, out)
         return op_special_xlog1py.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "special_xlog1py", locals()); raise
+    except Exception as error: return _refuse(error, "special_xlog1py", special_xlog1py, locals())
 
 def call_special_xlog1py(self, other):
     key = (
@@ -758,7 +758,7 @@ def special_zeta(input, other, *, out=None):
             key_set |= _checked_out("special_zeta", out)._keys & keep
             return op_special_zeta_out.table[key_set](key_set, input, other, out)
         return op_special_zeta.table[key_set](key_set, input, other)
-    except Exception as error: _refuse(error, "special_zeta", locals()); raise
+    except Exception as error: return _refuse(error, "special_zeta", special_zeta, locals())
 
 op_special_entr = _define("aten::special_entr(Tensor self) -> Tensor", ("pointwise",))
 op_special_entr_out = _define(
@@ -783,7 +783,7 @@ def special_entr(input, *, out=None):
             key_set |= _checked_out("special_entr", out)._keys & keep
             return op_special_entr_out.table[key_set](key_set, input, out)
         return op_special_entr.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_entr", locals()); raise
+    except Exception as error: return _refuse(error, "special_entr", special_entr, locals())
 
 op_special_erfcx = _define("aten::special_erfcx(Tensor self) -> Tensor", ("pointwise",))
 op_special_erfcx_out = _define(
@@ -808,7 +808,7 @@ def special_erfcx(input, *, out=None):
             key_set |= _checked_out("special_erfcx", out)._keys & keep
             return op_special_erfcx_out.table[key_set](key_set, input, out)
         return op_special_erfcx.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_erfcx", locals()); raise
+    except Exception as error: return _refuse(error, "special_erfcx", special_erfcx, locals())
 
 op_special_ndtr = _define("aten::special_ndtr(Tensor self) -> Tensor")
 op_special_ndtr_out = _define(
@@ -832,7 +832,7 @@ def special_ndtr(input, *, out=None):
             key_set |= _checked_out("special_ndtr", out)._keys & keep
             return op_special_ndtr_out.table[key_set](key_set, input, out)
         return op_special_ndtr.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_ndtr", locals()); raise
+    except Exception as error: return _refuse(error, "special_ndtr", special_ndtr, locals())
 
 op_special_ndtri = _define("aten::special_ndtri(Tensor self) -> Tensor", ("pointwise",))
 op_special_ndtri_out = _define(
@@ -857,7 +857,7 @@ def special_ndtri(input, *, out=None):
             key_set |= _checked_out("special_ndtri", out)._keys & keep
             return op_special_ndtri_out.table[key_set](key_set, input, out)
         return op_special_ndtri.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_ndtri", locals()); raise
+    except Exception as error: return _refuse(error, "special_ndtri", special_ndtri, locals())
 
 op_special_log_ndtr = _define("aten::special_log_ndtr(Tensor self) -> Tensor", ("pointwise",))
 op_special_log_ndtr_out = _define(
@@ -882,7 +882,7 @@ def special_log_ndtr(input, *, out=None):
             key_set |= _checked_out("special_log_ndtr", out)._keys & keep
             return op_special_log_ndtr_out.table[key_set](key_set, input, out)
         return op_special_log_ndtr.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_log_ndtr", locals()); raise
+    except Exception as error: return _refuse(error, "special_log_ndtr", special_log_ndtr, locals())
 
 op_special_i0e = _define("aten::special_i0e(Tensor self) -> Tensor", ("pointwise",))
 op_special_i0e_out = _define(
@@ -907,7 +907,7 @@ def special_i0e(input, *, out=None):
             key_set |= _checked_out("special_i0e", out)._keys & keep
             return op_special_i0e_out.table[key_set](key_set, input, out)
         return op_special_i0e.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_i0e", locals()); raise
+    except Exception as error: return _refuse(error, "special_i0e", special_i0e, locals())
 
 def call_special_i0e(self):
     short = op_special_i0e.table.short.get(self._geometry)
@@ -940,7 +940,7 @@ def special_i1(input, *, out=None):
             key_set |= _checked_out("special_i1", out)._keys & keep
             return op_special_i1_out.table[key_set](key_set, input, out)
         return op_special_i1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_i1", locals()); raise
+    except Exception as error: return _refuse(error, "special_i1", special_i1, locals())
 
 op_special_i1e = _define("aten::special_i1e(Tensor self) -> Tensor", ("pointwise",))
 op_special_i1e_out = _define(
@@ -965,7 +965,7 @@ def special_i1e(input, *, out=None):
             key_set |= _checked_out("special_i1e", out)._keys & keep
             return op_special_i1e_out.table[key_set](key_set, input, out)
         return op_special_i1e.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_i1e", locals()); raise
+    except Exception as error: return _refuse(error, "special_i1e", special_i1e, locals())
 
 def call_special_i1e(self):
     short = op_special_i1e.table.short.get(self._geometry)
@@ -997,7 +997,8 @@ def special_bessel_j0(input, *, out=None):
             key_set |= _checked_out("special_bessel_j0", out)._keys & keep
             return op_special_bessel_j0_out.table[key_set](key_set, input, out)
         return op_special_bessel_j0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_bessel_j0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_bessel_j0", special_bessel_j0, locals())
 
 op_special_bessel_j1 = _define("aten::special_bessel_j1(Tensor self) -> Tensor", ("pointwise",))
 op_special_bessel_j1_out = _define(
@@ -1021,7 +1022,8 @@ def special_bessel_j1(input, *, out=None):
             key_set |= _checked_out("special_bessel_j1", out)._keys & keep
             return op_special_bessel_j1_out.table[key_set](key_set, input, out)
         return op_special_bessel_j1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_bessel_j1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_bessel_j1", special_bessel_j1, locals())
 
 op_special_bessel_y0 = _define("aten::special_bessel_y0(Tensor self) -> Tensor", ("pointwise",))
 op_special_bessel_y0_out = _define(
@@ -1045,7 +1047,8 @@ def special_bessel_y0(input, *, out=None):
             key_set |= _checked_out("special_bessel_y0", out)._keys & keep
             return op_special_bessel_y0_out.table[key_set](key_set, input, out)
         return op_special_bessel_y0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_bessel_y0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_bessel_y0", special_bessel_y0, locals())
 
 op_special_bessel_y1 = _define("aten::special_bessel_y1(Tensor self) -> Tensor", ("pointwise",))
 op_special_bessel_y1_out = _define(
@@ -1069,7 +1072,8 @@ def special_bessel_y1(input, *, out=None):
             key_set |= _checked_out("special_bessel_y1", out)._keys & keep
             return op_special_bessel_y1_out.table[key_set](key_set, input, out)
         return op_special_bessel_y1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_bessel_y1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_bessel_y1", special_bessel_y1, locals())
 
 op_special_modified_bessel_k0 = _define(
     "aten::special_modified_bessel_k0(Tensor self) -> Tensor",
@@ -1096,7 +1100,8 @@ def special_modified_bessel_k0(input, *, out=None):
             key_set |= _checked_out("special_modified_bessel_k0", out)._keys & keep
             return op_special_modified_bessel_k0_out.table[key_set](key_set, input, out)
         return op_special_modified_bessel_k0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_modified_bessel_k0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_modified_bessel_k0", special_modified_bessel_k0, locals())
 
 op_special_modified_bessel_k1 = _define(
     "aten::special_modified_bessel_k1(Tensor self) -> Tensor",
@@ -1123,7 +1128,8 @@ def special_modified_bessel_k1(input, *, out=None):
             key_set |= _checked_out("special_modified_bessel_k1", out)._keys & keep
             return op_special_modified_bessel_k1_out.table[key_set](key_set, input, out)
         return op_special_modified_bessel_k1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_modified_bessel_k1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_modified_bessel_k1", special_modified_bessel_k1, locals())
 
 op_special_modified_bessel_i0 = _define(
     "aten::special_modified_bessel_i0(Tensor self) -> Tensor",
@@ -1150,7 +1156,8 @@ def special_modified_bessel_i0(input, *, out=None):
             key_set |= _checked_out("special_modified_bessel_i0", out)._keys & keep
             return op_special_modified_bessel_i0_out.table[key_set](key_set, input, out)
         return op_special_modified_bessel_i0.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_modified_bessel_i0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_modified_bessel_i0", special_modified_bessel_i0, locals())
 
 op_special_modified_bessel_i1 = _define(
     "aten::special_modified_bessel_i1(Tensor self) -> Tensor",
@@ -1177,7 +1184,8 @@ def special_modified_bessel_i1(input, *, out=None):
             key_set |= _checked_out("special_modified_bessel_i1", out)._keys & keep
             return op_special_modified_bessel_i1_out.table[key_set](key_set, input, out)
         return op_special_modified_bessel_i1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "special_modified_bessel_i1", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_modified_bessel_i1", special_modified_bessel_i1, locals())
 
 op_special_scaled_modified_bessel_k0 = _define(
     "aten::special_scaled_modified_bessel_k0(Tensor x) -> Tensor",
@@ -1204,7 +1212,10 @@ def special_scaled_modified_bessel_k0(x, *, out=None):
             key_set |= _checked_out("special_scaled_modified_bessel_k0", out)._keys & keep
             return op_special_scaled_modified_bessel_k0_out.table[key_set](key_set, x, out)
         return op_special_scaled_modified_bessel_k0.table[key_set](key_set, x)
-    except Exception as error: _refuse(error, "special_scaled_modified_bessel_k0", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_scaled_modified_bessel_k0", special_scaled_modified_bessel_k0, locals(),
+        )
 
 op_special_scaled_modified_bessel_k1 = _define(
     "aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor",
@@ -1231,7 +1242,10 @@ def special_scaled_modified_bessel_k1(x, *, out=None):
             key_set |= _checked_out("special_scaled_modified_bessel_k1", out)._keys & keep
             return op_special_scaled_modified_bessel_k1_out.table[key_set](key_set, x, out)
         return op_special_scaled_modified_bessel_k1.table[key_set](key_set, x)
-    except Exception as error: _refuse(error, "special_scaled_modified_bessel_k1", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_scaled_modified_bessel_k1", special_scaled_modified_bessel_k1, locals(),
+        )
 
 op_special_spherical_bessel_j0 = _define(
     "aten::special_spherical_bessel_j0(Tensor x) -> Tensor",
@@ -1258,7 +1272,8 @@ def special_spherical_bessel_j0(x, *, out=None):
             key_set |= _checked_out("special_spherical_bessel_j0", out)._keys & keep
             return op_special_spherical_bessel_j0_out.table[key_set](key_set, x, out)
         return op_special_spherical_bessel_j0.table[key_set](key_set, x)
-    except Exception as error: _refuse(error, "special_spherical_bessel_j0", locals()); raise
+    except Exception as error:
+        return _refuse(error, "special_spherical_bessel_j0", special_spherical_bessel_j0, locals())
 
 op_special_airy_ai = _define("aten::special_airy_ai(Tensor x) -> Tensor", ("pointwise",))
 op_special_airy_ai_out = _define(
@@ -1282,7 +1297,7 @@ def special_airy_ai(x, *, out=None):
             key_set |= _checked_out("special_airy_ai", out)._keys & keep
             return op_special_airy_ai_out.table[key_set](key_set, x, out)
         return op_special_airy_ai.table[key_set](key_set, x)
-    except Exception as error: _refuse(error, "special_airy_ai", locals()); raise
+    except Exception as error: return _refuse(error, "special_airy_ai", special_airy_ai, locals())
 
 op_special_chebyshev_polynomial_t = _define(
     "aten::special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
@@ -1333,7 +1348,10 @@ def special_chebyshev_polynomial_t(x, n, *, out=None):
             key_set |= _checked_out("special_chebyshev_polynomial_t", out)._keys & keep
             return op_special_chebyshev_polynomial_t_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_t.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_chebyshev_polynomial_t", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_chebyshev_polynomial_t", special_chebyshev_polynomial_t, locals(),
+        )
 
 op_special_chebyshev_polynomial_u = _define(
     "aten::special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
@@ -1384,7 +1402,10 @@ def special_chebyshev_polynomial_u(x, n, *, out=None):
             key_set |= _checked_out("special_chebyshev_polynomial_u", out)._keys & keep
             return op_special_chebyshev_polynomial_u_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_u.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_chebyshev_polynomial_u", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_chebyshev_polynomial_u", special_chebyshev_polynomial_u, locals(),
+        )
 
 op_special_chebyshev_polynomial_v = _define(
     "aten::special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1435,7 +1456,10 @@ def special_chebyshev_polynomial_v(x, n, *, out=None):
             key_set |= _checked_out("special_chebyshev_polynomial_v", out)._keys & keep
             return op_special_chebyshev_polynomial_v_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_v.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_chebyshev_polynomial_v", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_chebyshev_polynomial_v", special_chebyshev_polynomial_v, locals(),
+        )
 
 op_special_chebyshev_polynomial_w = _define(
     "aten::special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
@@ -1486,7 +1510,10 @@ def special_chebyshev_polynomial_w(x, n, *, out=None):
             key_set |= _checked_out("special_chebyshev_polynomial_w", out)._keys & keep
             return op_special_chebyshev_polynomial_w_out.table[key_set](key_set, x, n, out)
         return op_special_chebyshev_polynomial_w.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_chebyshev_polynomial_w", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_chebyshev_polynomial_w", special_chebyshev_polynomial_w, locals(),
+        )
 
 op_special_shifted_chebyshev_polynomial_t = _define(
     "aten::special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
@@ -1540,7 +1567,10 @@ def special_shifted_chebyshev_polynomial_t(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_t.table[key_set](key_set, x, n)
     except Exception as error:
-        _refuse(error, "special_shifted_chebyshev_polynomial_t", locals()); raise
+        return _refuse(
+            error, "special_shifted_chebyshev_polynomial_t", special_shifted_chebyshev_polynomial_t,
+            locals(),
+        )
 
 op_special_shifted_chebyshev_polynomial_u = _define(
     "aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
@@ -1594,7 +1624,10 @@ def special_shifted_chebyshev_polynomial_u(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_u.table[key_set](key_set, x, n)
     except Exception as error:
-        _refuse(error, "special_shifted_chebyshev_polynomial_u", locals()); raise
+        return _refuse(
+            error, "special_shifted_chebyshev_polynomial_u", special_shifted_chebyshev_polynomial_u,
+            locals(),
+        )
 
 op_special_shifted_chebyshev_polynomial_v = _define(
     "aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1648,7 +1681,10 @@ def special_shifted_chebyshev_polynomial_v(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_v.table[key_set](key_set, x, n)
     except Exception as error:
-        _refuse(error, "special_shifted_chebyshev_polynomial_v", locals()); raise
+        return _refuse(
+            error, "special_shifted_chebyshev_polynomial_v", special_shifted_chebyshev_polynomial_v,
+            locals(),
+        )
 
 op_special_shifted_chebyshev_polynomial_w = _define(
     "aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
@@ -1702,7 +1738,10 @@ def special_shifted_chebyshev_polynomial_w(x, n, *, out=None):
             )
         return op_special_shifted_chebyshev_polynomial_w.table[key_set](key_set, x, n)
     except Exception as error:
-        _refuse(error, "special_shifted_chebyshev_polynomial_w", locals()); raise
+        return _refuse(
+            error, "special_shifted_chebyshev_polynomial_w", special_shifted_chebyshev_polynomial_w,
+            locals(),
+        )
 
 op_special_hermite_polynomial_h = _define(
     "aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor",
@@ -1753,7 +1792,10 @@ def special_hermite_polynomial_h(x, n, *, out=None):
             key_set |= _checked_out("special_hermite_polynomial_h", out)._keys & keep
             return op_special_hermite_polynomial_h_out.table[key_set](key_set, x, n, out)
         return op_special_hermite_polynomial_h.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_hermite_polynomial_h", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_hermite_polynomial_h", special_hermite_polynomial_h, locals(),
+        )
 
 op_special_hermite_polynomial_he = _define(
     "aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor",
@@ -1804,7 +1846,10 @@ def special_hermite_polynomial_he(x, n, *, out=None):
             key_set |= _checked_out("special_hermite_polynomial_he", out)._keys & keep
             return op_special_hermite_polynomial_he_out.table[key_set](key_set, x, n, out)
         return op_special_hermite_polynomial_he.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_hermite_polynomial_he", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_hermite_polynomial_he", special_hermite_polynomial_he, locals(),
+        )
 
 op_special_laguerre_polynomial_l = _define(
     "aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor",
@@ -1855,7 +1900,10 @@ def special_laguerre_polynomial_l(x, n, *, out=None):
             key_set |= _checked_out("special_laguerre_polynomial_l", out)._keys & keep
             return op_special_laguerre_polynomial_l_out.table[key_set](key_set, x, n, out)
         return op_special_laguerre_polynomial_l.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_laguerre_polynomial_l", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_laguerre_polynomial_l", special_laguerre_polynomial_l, locals(),
+        )
 
 op_special_legendre_polynomial_p = _define(
     "aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor",
@@ -1906,7 +1954,10 @@ def special_legendre_polynomial_p(x, n, *, out=None):
             key_set |= _checked_out("special_legendre_polynomial_p", out)._keys & keep
             return op_special_legendre_polynomial_p_out.table[key_set](key_set, x, n, out)
         return op_special_legendre_polynomial_p.table[key_set](key_set, x, n)
-    except Exception as error: _refuse(error, "special_legendre_polynomial_p", locals()); raise
+    except Exception as error:
+        return _refuse(
+            error, "special_legendre_polynomial_p", special_legendre_polynomial_p, locals(),
+        )
 
 op_mvlgamma = _define("aten::mvlgamma(Tensor self, int p) -> Tensor", ("pointwise",))
 op_mvlgamma_out = _define(
@@ -1927,7 +1978,7 @@ def mvlgamma(input, p, *, out=None):
             key_set |= _checked_out("mvlgamma", out)._keys & keep
             return op_mvlgamma_out.table[key_set](key_set, input, p, out)
         return op_mvlgamma.table[key_set](key_set, input, p)
-    except Exception as error: _refuse(error, "mvlgamma", locals()); raise
+    except Exception as error: return _refuse(error, "mvlgamma", mvlgamma, locals())
 
 def Tensor_mvlgamma(self, p):
     """Logarithm of the gamma function of p dimensions. See gt.mvlgamma."""
@@ -1935,7 +1986,7 @@ def Tensor_mvlgamma(self, p):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_mvlgamma.table[key_set](key_set, self, p)
-    except Exception as error: _refuse(error, "mvlgamma", locals()); raise
+    except Exception as error: return _refuse(error, "mvlgamma", Tensor_mvlgamma, locals())
 
 op_special_multigammaln = _define(
     "aten::special_multigammaln(Tensor self, int p) -> Tensor",
@@ -1958,7 +2009,7 @@ def Tensor_polygamma_(self, n):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_polygamma_.table[key_set](key_set, self, n)
-    except Exception as error: _refuse(error, "polygamma_", locals()); raise
+    except Exception as error: return _refuse(error, "polygamma_", Tensor_polygamma_, locals())
 
 op_mvlgamma_ = _define("aten::mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)", ("pointwise",))
 def Tensor_mvlgamma_(self, p):
@@ -1973,4 +2024,4 @@ def Tensor_mvlgamma_(self, p):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_mvlgamma_.table[key_set](key_set, self, p)
-    except Exception as error: _refuse(error, "mvlgamma_", locals()); raise
+    except Exception as error: return _refuse(error, "mvlgamma_", Tensor_mvlgamma_, locals())

@@ -45,7 +45,7 @@ def linalg_eig(input, *, out=None):
                 key_set, input, out[0], out[1],
             ))
         return Results_linalg_eig(op_linalg_eig.table[key_set](key_set, input))
-    except Exception as error: _refuse(error, "linalg_eig", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_eig", linalg_eig, locals())
 
 def call_linalg_eig(self):
     include, keep = _state.get()
@@ -85,7 +85,7 @@ def linalg_eigh(input, UPLO='L', *, out=None):
                 key_set, input, UPLO, out[0], out[1],
             ))
         return Results_linalg_eigh(op_linalg_eigh.table[key_set](key_set, input, UPLO))
-    except Exception as error: _refuse(error, "linalg_eigh", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_eigh", linalg_eigh, locals())
 
 op_linalg_eigvalsh = _define('aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor')
 op_linalg_eigvalsh_out = _define(
@@ -108,7 +108,7 @@ def linalg_eigvalsh(input, UPLO='L', *, out=None):
             key_set |= _checked_out("linalg_eigvalsh", out)._keys & keep
             return op_linalg_eigvalsh_out.table[key_set](key_set, input, UPLO, out)
         return op_linalg_eigvalsh.table[key_set](key_set, input, UPLO)
-    except Exception as error: _refuse(error, "linalg_eigvalsh", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_eigvalsh", linalg_eigvalsh, locals())
 
 op_linalg_eigvals = _define("aten::linalg_eigvals(Tensor self) -> Tensor")
 op_linalg_eigvals_out = _define(
@@ -127,7 +127,7 @@ def linalg_eigvals(input, *, out=None):
             key_set |= _checked_out("linalg_eigvals", out)._keys & keep
             return op_linalg_eigvals_out.table[key_set](key_set, input, out)
         return op_linalg_eigvals.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "linalg_eigvals", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_eigvals", linalg_eigvals, locals())
 
 op_linalg_svd = _define(
     "aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)")
@@ -155,7 +155,7 @@ def linalg_svd(A, full_matrices=True, *, driver=None, out=None):
         return Results_linalg_svd(op_linalg_svd.table[key_set](
             key_set, A, full_matrices, driver,
         ))
-    except Exception as error: _refuse(error, "linalg_svd", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_svd", linalg_svd, locals())
 
 op_linalg_svdvals = _define("aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor")
 op_linalg_svdvals_out = _define(
@@ -175,7 +175,7 @@ def linalg_svdvals(A, *, driver=None, out=None):
             key_set |= _checked_out("linalg_svdvals", out)._keys & keep
             return op_linalg_svdvals_out.table[key_set](key_set, A, driver, out)
         return op_linalg_svdvals.table[key_set](key_set, A, driver)
-    except Exception as error: _refuse(error, "linalg_svdvals", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_svdvals", linalg_svdvals, locals())
 
 op_svd = _define(
     "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)")
@@ -201,7 +201,7 @@ def svd(input, some=True, compute_uv=True, *, out=None):
                 key_set, input, some, compute_uv, out[0], out[1], out[2],
             ))
         return Results_svd(op_svd.table[key_set](key_set, input, some, compute_uv))
-    except Exception as error: _refuse(error, "svd", locals()); raise
+    except Exception as error: return _refuse(error, "svd", svd, locals())
 
 def Tensor_svd(self, some=True, compute_uv=True):
     """Singular values and vectors of a matrix, with the right singular vectors as columns.
@@ -210,7 +210,7 @@ def Tensor_svd(self, some=True, compute_uv=True):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_svd(op_svd.table[key_set](key_set, self, some, compute_uv))
-    except Exception as error: _refuse(error, "svd", locals()); raise
+    except Exception as error: return _refuse(error, "svd", Tensor_svd, locals())
 
 op_linalg_pinv_atol_rtol_tensor = _define(
     "aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor")
@@ -300,7 +300,7 @@ def linalg_pinv(input, rcond=None, hermitian=False, *, atol=None, rtol=None, out
         raise _errors.no_form(
             "linalg_pinv", "input, rcond, hermitian", "input, atol, rtol, hermitian",
         )
-    except Exception as error: _refuse(error, "linalg_pinv", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_pinv", linalg_pinv, locals())
 
 def call_linalg_pinv_atol_rtol_tensor(self, atol=None, rtol=None, hermitian=False):
     include, keep = _state.get()
@@ -326,7 +326,7 @@ def pinverse(input, rcond=1e-15):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_pinverse.table[key_set](key_set, input, rcond)
-    except Exception as error: _refuse(error, "pinverse", locals()); raise
+    except Exception as error: return _refuse(error, "pinverse", pinverse, locals())
 Tensor_pinverse = pinverse
 
 op_linalg_matrix_rank = _define(
@@ -417,7 +417,8 @@ def linalg_matrix_rank(input, tol=None, hermitian=False, *, atol=None, rtol=None
         raise _errors.no_form(
             "linalg_matrix_rank", "input, tol, hermitian", "input, atol, rtol, hermitian",
         )
-    except Exception as error: _refuse(error, "linalg_matrix_rank", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_matrix_rank", linalg_matrix_rank, locals())
 
 op_linalg_matrix_norm = _define(
     "aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
@@ -464,7 +465,8 @@ def linalg_matrix_norm(
                 key_set, input, ord, dim, keepdim, dtype,
             )
         return op_linalg_matrix_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "linalg_matrix_norm", locals()); raise
+    except Exception as error:
+        return _refuse(error, "linalg_matrix_norm", linalg_matrix_norm, locals())
 
 def call_linalg_matrix_norm_str_ord(
     self, ord='fro', dim=(-2, -1), keepdim=False, dtype=None,
@@ -530,7 +532,7 @@ def linalg_norm(
                 key_set, input, ord, dim, keepdim, dtype,
             )
         return op_linalg_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
-    except Exception as error: _refuse(error, "linalg_norm", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_norm", linalg_norm, locals())
 
 op_linalg_cond = _define("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
 op_linalg_cond_out = _define(
@@ -557,4 +559,4 @@ def linalg_cond(input, p=None, *, out=None):
         if type(p) is str:
             return op_linalg_cond_p_str.table[key_set](key_set, input, p)
         return op_linalg_cond.table[key_set](key_set, input, p)
-    except Exception as error: _refuse(error, "linalg_cond", locals()); raise
+    except Exception as error: return _refuse(error, "linalg_cond", linalg_cond, locals())

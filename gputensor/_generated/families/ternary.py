@@ -64,7 +64,7 @@ def addcmul(input, tensor1, tensor2, *, value=1, out=None):
             key_set |= _checked_out("addcmul", out)._keys & keep
             return op_addcmul_out.table[key_set](key_set, input, tensor1, tensor2, value, out)
         return op_addcmul.table[key_set](key_set, input, tensor1, tensor2, value)
-    except Exception as error: _refuse(error, "addcmul", locals()); raise
+    except Exception as error: return _refuse(error, "addcmul", addcmul, locals())
 
 def Tensor_addcmul(self, tensor1, tensor2, *, value=1):
     """self + value * tensor1 * tensor2 of each triple of elements. See gt.addcmul."""
@@ -76,7 +76,7 @@ def Tensor_addcmul(self, tensor1, tensor2, *, value=1):
         include, keep = _state.get()
         key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
         return op_addcmul.table[key_set](key_set, self, tensor1, tensor2, value)
-    except Exception as error: _refuse(error, "addcmul", locals()); raise
+    except Exception as error: return _refuse(error, "addcmul", Tensor_addcmul, locals())
 
 op_addcmul_ = _define(
     "aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
@@ -92,7 +92,7 @@ def Tensor_addcmul_(self, tensor1, tensor2, *, value=1):
         include, keep = _state.get()
         key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
         return op_addcmul_.table[key_set](key_set, self, tensor1, tensor2, value)
-    except Exception as error: _refuse(error, "addcmul_", locals()); raise
+    except Exception as error: return _refuse(error, "addcmul_", Tensor_addcmul_, locals())
 
 op_addcdiv = _define(
     "aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
@@ -126,7 +126,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
             key_set |= _checked_out("addcdiv", out)._keys & keep
             return op_addcdiv_out.table[key_set](key_set, input, tensor1, tensor2, value, out)
         return op_addcdiv.table[key_set](key_set, input, tensor1, tensor2, value)
-    except Exception as error: _refuse(error, "addcdiv", locals()); raise
+    except Exception as error: return _refuse(error, "addcdiv", addcdiv, locals())
 
 def Tensor_addcdiv(self, tensor1, tensor2, *, value=1):
     """self + value * tensor1 / tensor2 of each triple of elements. See gt.addcdiv."""
@@ -138,7 +138,7 @@ def Tensor_addcdiv(self, tensor1, tensor2, *, value=1):
         include, keep = _state.get()
         key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
         return op_addcdiv.table[key_set](key_set, self, tensor1, tensor2, value)
-    except Exception as error: _refuse(error, "addcdiv", locals()); raise
+    except Exception as error: return _refuse(error, "addcdiv", Tensor_addcdiv, locals())
 
 op_addcdiv_ = _define(
     "aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
@@ -154,7 +154,7 @@ def Tensor_addcdiv_(self, tensor1, tensor2, *, value=1):
         include, keep = _state.get()
         key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
         return op_addcdiv_.table[key_set](key_set, self, tensor1, tensor2, value)
-    except Exception as error: _refuse(error, "addcdiv_", locals()); raise
+    except Exception as error: return _refuse(error, "addcdiv_", Tensor_addcdiv_, locals())
 
 op_clamp = _define(
     "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
@@ -210,7 +210,7 @@ def clamp(input, min=None, max=None, *, out=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_clamp.table[key_set](key_set, input, min, max)
-    except Exception as error: _refuse(error, "clamp", locals()); raise
+    except Exception as error: return _refuse(error, "clamp", clamp, locals())
 
 def Tensor_clamp(self, min=None, max=None):
     """Each element limited to [min, max]; the bounds are numbers or tensors. NaN stays NaN.
@@ -230,7 +230,7 @@ def Tensor_clamp(self, min=None, max=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_clamp.table[key_set](key_set, self, min, max)
-    except Exception as error: _refuse(error, "clamp", locals()); raise
+    except Exception as error: return _refuse(error, "clamp", Tensor_clamp, locals())
 
 op_clamp_ = _define(
     "aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
@@ -264,7 +264,7 @@ def clamp_(input, min=None, max=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_clamp_.table[key_set](key_set, input, min, max)
-    except Exception as error: _refuse(error, "clamp_", locals()); raise
+    except Exception as error: return _refuse(error, "clamp_", clamp_, locals())
 Tensor_clamp_ = clamp_
 
 op_clip = _define(
@@ -326,7 +326,7 @@ def clamp_min(input, min, *, out=None):
             key_set |= _checked_out("clamp_min", out)._keys & keep
             return op_clamp_min_Tensor_out.table[key_set](key_set, input, min, out)
         return op_clamp_min_Tensor.table[key_set](key_set, input, min)
-    except Exception as error: _refuse(error, "clamp_min", locals()); raise
+    except Exception as error: return _refuse(error, "clamp_min", clamp_min, locals())
 
 def Tensor_clamp_min(self, min):
     """Each element, or min where the element is smaller. See gt.clamp_min."""
@@ -342,7 +342,7 @@ def Tensor_clamp_min(self, min):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_clamp_min_Tensor.table[key_set](key_set, self, min)
-    except Exception as error: _refuse(error, "clamp_min", locals()); raise
+    except Exception as error: return _refuse(error, "clamp_min", Tensor_clamp_min, locals())
 
 def call_clamp_min(self, min):
     include, keep = _state.get()
@@ -376,7 +376,7 @@ def clamp_min_(input, min):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_clamp_min__Tensor.table[key_set](key_set, input, min)
-    except Exception as error: _refuse(error, "clamp_min_", locals()); raise
+    except Exception as error: return _refuse(error, "clamp_min_", clamp_min_, locals())
 Tensor_clamp_min_ = clamp_min_
 
 op_clamp_max_Tensor = _define(
@@ -414,7 +414,7 @@ def clamp_max(input, max, *, out=None):
             key_set |= _checked_out("clamp_max", out)._keys & keep
             return op_clamp_max_Tensor_out.table[key_set](key_set, input, max, out)
         return op_clamp_max_Tensor.table[key_set](key_set, input, max)
-    except Exception as error: _refuse(error, "clamp_max", locals()); raise
+    except Exception as error: return _refuse(error, "clamp_max", clamp_max, locals())
 
 def Tensor_clamp_max(self, max):
     """Each element, or max where the element is larger. See gt.clamp_max."""
@@ -430,7 +430,7 @@ def Tensor_clamp_max(self, max):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_clamp_max_Tensor.table[key_set](key_set, self, max)
-    except Exception as error: _refuse(error, "clamp_max", locals()); raise
+    except Exception as error: return _refuse(error, "clamp_max", Tensor_clamp_max, locals())
 
 def call_clamp_max(self, max):
     include, keep = _state.get()
@@ -464,7 +464,7 @@ def clamp_max_(input, max):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_clamp_max__Tensor.table[key_set](key_set, input, max)
-    except Exception as error: _refuse(error, "clamp_max_", locals()); raise
+    except Exception as error: return _refuse(error, "clamp_max_", clamp_max_, locals())
 Tensor_clamp_max_ = clamp_max_
 
 op_nan_to_num = _define(
@@ -499,7 +499,7 @@ def nan_to_num(input, nan=None, posinf=None, neginf=None, *, out=None):
             key_set |= _checked_out("nan_to_num", out)._keys & keep
             return op_nan_to_num_out.table[key_set](key_set, input, nan, posinf, neginf, out)
         return op_nan_to_num.table[key_set](key_set, input, nan, posinf, neginf)
-    except Exception as error: _refuse(error, "nan_to_num", locals()); raise
+    except Exception as error: return _refuse(error, "nan_to_num", nan_to_num, locals())
 
 def Tensor_nan_to_num(self, nan=None, posinf=None, neginf=None):
     """Each element, with NaN replaced by nan (0) and infinities by posinf and neginf (the
@@ -511,7 +511,7 @@ def Tensor_nan_to_num(self, nan=None, posinf=None, neginf=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_nan_to_num.table[key_set](key_set, self, nan, posinf, neginf)
-    except Exception as error: _refuse(error, "nan_to_num", locals()); raise
+    except Exception as error: return _refuse(error, "nan_to_num", Tensor_nan_to_num, locals())
 
 op_nan_to_num_ = _define(
     "aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
@@ -535,7 +535,7 @@ def nan_to_num_(input, nan=None, posinf=None, neginf=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_nan_to_num_.table[key_set](key_set, input, nan, posinf, neginf)
-    except Exception as error: _refuse(error, "nan_to_num_", locals()); raise
+    except Exception as error: return _refuse(error, "nan_to_num_", nan_to_num_, locals())
 Tensor_nan_to_num_ = nan_to_num_
 
 op_lerp_Tensor = _define(
@@ -585,7 +585,7 @@ def lerp(input, end, weight, *, out=None):
             key_set |= _checked_out("lerp", out)._keys & keep
             return op_lerp_Tensor_out.table[key_set](key_set, input, end, weight, out)
         return op_lerp_Tensor.table[key_set](key_set, input, end, weight)
-    except Exception as error: _refuse(error, "lerp", locals()); raise
+    except Exception as error: return _refuse(error, "lerp", lerp, locals())
 
 def Tensor_lerp(self, end, weight):
     """self + weight * (end - self) of each triple of elements. See gt.lerp."""
@@ -604,7 +604,7 @@ def Tensor_lerp(self, end, weight):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_lerp_Tensor.table[key_set](key_set, self, end, weight)
-    except Exception as error: _refuse(error, "lerp", locals()); raise
+    except Exception as error: return _refuse(error, "lerp", Tensor_lerp, locals())
 
 def call_lerp_Tensor(self, end, weight):
     key = (
@@ -646,4 +646,4 @@ def Tensor_lerp_(self, end, weight):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_lerp__Tensor.table[key_set](key_set, self, end, weight)
-    except Exception as error: _refuse(error, "lerp_", locals()); raise
+    except Exception as error: return _refuse(error, "lerp_", Tensor_lerp_, locals())

@@ -36,7 +36,7 @@ def tril(input, diagonal=0, *, out=None):
             key_set |= _checked_out("tril", out)._keys & keep
             return op_tril_out.table[key_set](key_set, input, diagonal, out)
         return op_tril.table[key_set](key_set, input, diagonal)
-    except Exception as error: _refuse(error, "tril", locals()); raise
+    except Exception as error: return _refuse(error, "tril", tril, locals())
 
 def Tensor_tril(self, diagonal=0):
     """The elements of matrices on and below a diagonal, zeros elsewhere. See gt.tril."""
@@ -47,7 +47,7 @@ def Tensor_tril(self, diagonal=0):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tril.table[key_set](key_set, self, diagonal)
-    except Exception as error: _refuse(error, "tril", locals()); raise
+    except Exception as error: return _refuse(error, "tril", Tensor_tril, locals())
 
 def call_tril(self, diagonal=0):
     short = op_tril.table.short.get(self._geometry)
@@ -65,7 +65,7 @@ def Tensor_tril_(self, diagonal=0):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tril_.table[key_set](key_set, self, diagonal)
-    except Exception as error: _refuse(error, "tril_", locals()); raise
+    except Exception as error: return _refuse(error, "tril_", Tensor_tril_, locals())
 
 op_triu = _define("aten::triu(Tensor self, SymInt diagonal=0) -> Tensor")
 op_triu_out = _define(
@@ -90,7 +90,7 @@ def triu(input, diagonal=0, *, out=None):
             key_set |= _checked_out("triu", out)._keys & keep
             return op_triu_out.table[key_set](key_set, input, diagonal, out)
         return op_triu.table[key_set](key_set, input, diagonal)
-    except Exception as error: _refuse(error, "triu", locals()); raise
+    except Exception as error: return _refuse(error, "triu", triu, locals())
 
 def Tensor_triu(self, diagonal=0):
     """The elements of matrices on and above a diagonal, zeros elsewhere. See gt.triu."""
@@ -101,7 +101,7 @@ def Tensor_triu(self, diagonal=0):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_triu.table[key_set](key_set, self, diagonal)
-    except Exception as error: _refuse(error, "triu", locals()); raise
+    except Exception as error: return _refuse(error, "triu", Tensor_triu, locals())
 
 def call_triu(self, diagonal=0):
     short = op_triu.table.short.get(self._geometry)
@@ -119,7 +119,7 @@ def Tensor_triu_(self, diagonal=0):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_triu_.table[key_set](key_set, self, diagonal)
-    except Exception as error: _refuse(error, "triu_", locals()); raise
+    except Exception as error: return _refuse(error, "triu_", Tensor_triu_, locals())
 
 op_tril_indices = _define(
     "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -154,7 +154,7 @@ def tril_indices(
             key_set, row, col, offset, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "tril_indices", locals()); raise
+    except Exception as error: return _refuse(error, "tril_indices", tril_indices, locals())
 
 op_triu_indices = _define(
     "aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -186,7 +186,7 @@ def triu_indices(
             key_set, row, col, offset, dtype, layout, device, pin_memory,
         )
         return result.requires_grad_() if requires_grad else result
-    except Exception as error: _refuse(error, "triu_indices", locals()); raise
+    except Exception as error: return _refuse(error, "triu_indices", triu_indices, locals())
 
 op_diag = _define("aten::diag(Tensor self, int diagonal=0) -> Tensor")
 op_diag_out = _define(
@@ -209,7 +209,7 @@ def diag(input, diagonal=0, *, out=None):
             key_set |= _checked_out("diag", out)._keys & keep
             return op_diag_out.table[key_set](key_set, input, diagonal, out)
         return op_diag.table[key_set](key_set, input, diagonal)
-    except Exception as error: _refuse(error, "diag", locals()); raise
+    except Exception as error: return _refuse(error, "diag", diag, locals())
 
 def Tensor_diag(self, diagonal=0):
     """A copy of the diagonal of a matrix, or a matrix with this diagonal. See gt.diag."""
@@ -217,7 +217,7 @@ def Tensor_diag(self, diagonal=0):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_diag.table[key_set](key_set, self, diagonal)
-    except Exception as error: _refuse(error, "diag", locals()); raise
+    except Exception as error: return _refuse(error, "diag", Tensor_diag, locals())
 
 op_diag_embed = _define(
     "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor")
@@ -241,7 +241,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1, *, out=None):
             key_set |= _checked_out("diag_embed", out)._keys & keep
             return op_diag_embed_out.table[key_set](key_set, input, offset, dim1, dim2, out)
         return op_diag_embed.table[key_set](key_set, input, offset, dim1, dim2)
-    except Exception as error: _refuse(error, "diag_embed", locals()); raise
+    except Exception as error: return _refuse(error, "diag_embed", diag_embed, locals())
 
 def Tensor_diag_embed(self, offset=0, dim1=-2, dim2=-1):
     """Zeros with the last dimension of self as a diagonal of two new dimensions. See
@@ -250,7 +250,7 @@ def Tensor_diag_embed(self, offset=0, dim1=-2, dim2=-1):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_diag_embed.table[key_set](key_set, self, offset, dim1, dim2)
-    except Exception as error: _refuse(error, "diag_embed", locals()); raise
+    except Exception as error: return _refuse(error, "diag_embed", Tensor_diag_embed, locals())
 
 def call_diag_embed(self, offset=0, dim1=-2, dim2=-1):
     include, keep = _state.get()
@@ -269,7 +269,7 @@ def diagflat(input, offset=0):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_diagflat.table[key_set](key_set, input, offset)
-    except Exception as error: _refuse(error, "diagflat", locals()); raise
+    except Exception as error: return _refuse(error, "diagflat", diagflat, locals())
 Tensor_diagflat = diagflat
 
 op_vander = _define("aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor")
@@ -285,4 +285,4 @@ def vander(x, N=None, increasing=False):
         include, keep = _state.get()
         key_set = (x._keys | include) & keep
         return op_vander.table[key_set](key_set, x, N, increasing)
-    except Exception as error: _refuse(error, "vander", locals()); raise
+    except Exception as error: return _refuse(error, "vander", vander, locals())

@@ -32,7 +32,7 @@ def neg(input, *, out=None):
                 return made
             return op_neg_out.table[key_set](key_set, input, out)
         return op_neg.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "neg", locals()); raise
+    except Exception as error: return _refuse(error, "neg", neg, locals())
 
 def Tensor_neg(self):
     """Minus each element. See gt.neg."""
@@ -43,7 +43,7 @@ def Tensor_neg(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_neg.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "neg", locals()); raise
+    except Exception as error: return _refuse(error, "neg", Tensor_neg, locals())
 Tensor___neg__ = Tensor_neg
 
 def call_neg(self):
@@ -70,7 +70,7 @@ def neg_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_neg_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "neg_", locals()); raise
+    except Exception as error: return _refuse(error, "neg_", neg_, locals())
 Tensor_neg_ = neg_
 
 op_negative = _define("aten::negative(Tensor self) -> Tensor", ("pointwise",))
@@ -109,7 +109,7 @@ def conj_physical(input, *, out=None):
                 return made
             return op_conj_physical_out.table[key_set](key_set, input, out)
         return op_conj_physical.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "conj_physical", locals()); raise
+    except Exception as error: return _refuse(error, "conj_physical", conj_physical, locals())
 
 def Tensor_conj_physical(self):
     """The complex conjugate of each element, written to memory; self if it is real. See
@@ -118,7 +118,8 @@ def Tensor_conj_physical(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_conj_physical.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "conj_physical", locals()); raise
+    except Exception as error:
+        return _refuse(error, "conj_physical", Tensor_conj_physical, locals())
 
 op_conj_physical_ = _define("aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def conj_physical_(input):
@@ -137,7 +138,7 @@ def conj_physical_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_conj_physical_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "conj_physical_", locals()); raise
+    except Exception as error: return _refuse(error, "conj_physical_", conj_physical_, locals())
 Tensor_conj_physical_ = conj_physical_
 
 op__conj_physical = _define(
@@ -173,7 +174,7 @@ def abs(input, *, out=None):
                 return made
             return op_abs_out.table[key_set](key_set, input, out)
         return op_abs.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "abs", locals()); raise
+    except Exception as error: return _refuse(error, "abs", abs, locals())
 
 def Tensor_abs(self):
     """Absolute value of each element. See gt.abs."""
@@ -184,7 +185,7 @@ def Tensor_abs(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_abs.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "abs", locals()); raise
+    except Exception as error: return _refuse(error, "abs", Tensor_abs, locals())
 Tensor___abs__ = Tensor_abs
 
 def call_abs(self):
@@ -211,7 +212,7 @@ def abs_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_abs_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "abs_", locals()); raise
+    except Exception as error: return _refuse(error, "abs_", abs_, locals())
 Tensor_abs_ = abs_
 
 op_absolute = _define("aten::absolute(Tensor self) -> Tensor", ("pointwise",))
@@ -250,7 +251,7 @@ def exp(input, *, out=None):
                 return made
             return op_exp_out.table[key_set](key_set, input, out)
         return op_exp.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "exp", locals()); raise
+    except Exception as error: return _refuse(error, "exp", exp, locals())
 
 def Tensor_exp(self):
     """e to the power of each element. See gt.exp."""
@@ -261,7 +262,7 @@ def Tensor_exp(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_exp.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "exp", locals()); raise
+    except Exception as error: return _refuse(error, "exp", Tensor_exp, locals())
 
 def call_exp(self):
     short = op_exp.table.short.get(self._geometry)
@@ -287,7 +288,7 @@ def exp_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_exp_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "exp_", locals()); raise
+    except Exception as error: return _refuse(error, "exp_", exp_, locals())
 Tensor_exp_ = exp_
 
 op_relu = _define("aten::relu(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -320,7 +321,7 @@ def relu(input, *, out=None):
                 return made
             return op_relu_out.table[key_set](key_set, input, out)
         return op_relu.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "relu", locals()); raise
+    except Exception as error: return _refuse(error, "relu", relu, locals())
 
 def Tensor_relu(self):
     """Each element; zero where it is negative. NaN stays NaN. See gt.relu."""
@@ -331,7 +332,7 @@ def Tensor_relu(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_relu.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "relu", locals()); raise
+    except Exception as error: return _refuse(error, "relu", Tensor_relu, locals())
 
 def call_relu(self):
     short = op_relu.table.short.get(self._geometry)
@@ -357,7 +358,7 @@ def relu_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_relu_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "relu_", locals()); raise
+    except Exception as error: return _refuse(error, "relu_", relu_, locals())
 Tensor_relu_ = relu_
 
 def call_relu_(self):
@@ -395,7 +396,7 @@ def acos(input, *, out=None):
                 return made
             return op_acos_out.table[key_set](key_set, input, out)
         return op_acos.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "acos", locals()); raise
+    except Exception as error: return _refuse(error, "acos", acos, locals())
 
 def Tensor_acos(self):
     """Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1, 1]. See
@@ -407,7 +408,7 @@ def Tensor_acos(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_acos.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "acos", locals()); raise
+    except Exception as error: return _refuse(error, "acos", Tensor_acos, locals())
 
 op_acos_ = _define("aten::acos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def acos_(input):
@@ -426,7 +427,7 @@ def acos_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_acos_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "acos_", locals()); raise
+    except Exception as error: return _refuse(error, "acos_", acos_, locals())
 Tensor_acos_ = acos_
 
 op_arccos = _define("aten::arccos(Tensor self) -> Tensor", ("pointwise",))
@@ -467,7 +468,7 @@ def acosh(input, *, out=None):
                 return made
             return op_acosh_out.table[key_set](key_set, input, out)
         return op_acosh.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "acosh", locals()); raise
+    except Exception as error: return _refuse(error, "acosh", acosh, locals())
 
 def Tensor_acosh(self):
     """Inverse hyperbolic cosine of each element; NaN below 1. See gt.acosh."""
@@ -478,7 +479,7 @@ def Tensor_acosh(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_acosh.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "acosh", locals()); raise
+    except Exception as error: return _refuse(error, "acosh", Tensor_acosh, locals())
 
 op_acosh_ = _define("aten::acosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def acosh_(input):
@@ -496,7 +497,7 @@ def acosh_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_acosh_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "acosh_", locals()); raise
+    except Exception as error: return _refuse(error, "acosh_", acosh_, locals())
 Tensor_acosh_ = acosh_
 
 op_arccosh = _define("aten::arccosh(Tensor self) -> Tensor", ("pointwise",))
@@ -533,7 +534,7 @@ def angle(input, *, out=None):
             key_set |= _checked_out("angle", out)._keys & keep
             return op_angle_out.table[key_set](key_set, input, out)
         return op_angle.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "angle", locals()); raise
+    except Exception as error: return _refuse(error, "angle", angle, locals())
 
 def Tensor_angle(self):
     """Angle of each element in the complex plane; 0 or pi for real numbers. See
@@ -545,7 +546,7 @@ def Tensor_angle(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_angle.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "angle", locals()); raise
+    except Exception as error: return _refuse(error, "angle", Tensor_angle, locals())
 
 op_asin = _define("aten::asin(Tensor self) -> Tensor", ("core", "pointwise",))
 op_asin_out = _define(
@@ -574,7 +575,7 @@ def asin(input, *, out=None):
                 return made
             return op_asin_out.table[key_set](key_set, input, out)
         return op_asin.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "asin", locals()); raise
+    except Exception as error: return _refuse(error, "asin", asin, locals())
 
 def Tensor_asin(self):
     """Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of [-1, 1]. See
@@ -586,7 +587,7 @@ def Tensor_asin(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_asin.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "asin", locals()); raise
+    except Exception as error: return _refuse(error, "asin", Tensor_asin, locals())
 
 op_asin_ = _define("aten::asin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def asin_(input):
@@ -605,7 +606,7 @@ def asin_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_asin_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "asin_", locals()); raise
+    except Exception as error: return _refuse(error, "asin_", asin_, locals())
 Tensor_asin_ = asin_
 
 op_arcsin = _define("aten::arcsin(Tensor self) -> Tensor", ("pointwise",))
@@ -646,7 +647,7 @@ def asinh(input, *, out=None):
                 return made
             return op_asinh_out.table[key_set](key_set, input, out)
         return op_asinh.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "asinh", locals()); raise
+    except Exception as error: return _refuse(error, "asinh", asinh, locals())
 
 def Tensor_asinh(self):
     """Inverse hyperbolic sine of each element. See gt.asinh."""
@@ -657,7 +658,7 @@ def Tensor_asinh(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_asinh.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "asinh", locals()); raise
+    except Exception as error: return _refuse(error, "asinh", Tensor_asinh, locals())
 
 op_asinh_ = _define("aten::asinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def asinh_(input):
@@ -675,7 +676,7 @@ def asinh_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_asinh_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "asinh_", locals()); raise
+    except Exception as error: return _refuse(error, "asinh_", asinh_, locals())
 Tensor_asinh_ = asinh_
 
 op_arcsinh = _define("aten::arcsinh(Tensor self) -> Tensor", ("pointwise",))
@@ -716,7 +717,7 @@ def atan(input, *, out=None):
                 return made
             return op_atan_out.table[key_set](key_set, input, out)
         return op_atan.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "atan", locals()); raise
+    except Exception as error: return _refuse(error, "atan", atan, locals())
 
 def Tensor_atan(self):
     """Inverse tangent of each element, an angle in [-pi/2, pi/2]. See gt.atan."""
@@ -727,7 +728,7 @@ def Tensor_atan(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_atan.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "atan", locals()); raise
+    except Exception as error: return _refuse(error, "atan", Tensor_atan, locals())
 
 op_atan_ = _define("aten::atan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def atan_(input):
@@ -745,7 +746,7 @@ def atan_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_atan_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "atan_", locals()); raise
+    except Exception as error: return _refuse(error, "atan_", atan_, locals())
 Tensor_atan_ = atan_
 
 op_arctan = _define("aten::arctan(Tensor self) -> Tensor", ("pointwise",))
@@ -786,7 +787,7 @@ def atanh(input, *, out=None):
                 return made
             return op_atanh_out.table[key_set](key_set, input, out)
         return op_atanh.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "atanh", locals()); raise
+    except Exception as error: return _refuse(error, "atanh", atanh, locals())
 
 def Tensor_atanh(self):
     """Inverse hyperbolic tangent of each element; NaN outside of [-1, 1]. See gt.atanh."""
@@ -797,7 +798,7 @@ def Tensor_atanh(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_atanh.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "atanh", locals()); raise
+    except Exception as error: return _refuse(error, "atanh", Tensor_atanh, locals())
 
 op_atanh_ = _define("aten::atanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def atanh_(input):
@@ -815,7 +816,7 @@ def atanh_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_atanh_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "atanh_", locals()); raise
+    except Exception as error: return _refuse(error, "atanh_", atanh_, locals())
 Tensor_atanh_ = atanh_
 
 op_arctanh = _define("aten::arctanh(Tensor self) -> Tensor", ("pointwise",))
@@ -851,7 +852,7 @@ def bitwise_not(input, *, out=None):
             key_set |= _checked_out("bitwise_not", out)._keys & keep
             return op_bitwise_not_out.table[key_set](key_set, input, out)
         return op_bitwise_not.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "bitwise_not", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_not", bitwise_not, locals())
 
 def Tensor_bitwise_not(self):
     """Each bit inverted; logical not for bool. See gt.bitwise_not."""
@@ -862,7 +863,7 @@ def Tensor_bitwise_not(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_bitwise_not.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "bitwise_not", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_not", Tensor_bitwise_not, locals())
 Tensor___invert__ = Tensor_bitwise_not
 
 op_bitwise_not_ = _define("aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
@@ -875,7 +876,7 @@ def Tensor_bitwise_not_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_bitwise_not_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "bitwise_not_", locals()); raise
+    except Exception as error: return _refuse(error, "bitwise_not_", Tensor_bitwise_not_, locals())
 
 op_ceil = _define("aten::ceil(Tensor self) -> Tensor", ("core", "pointwise",))
 op_ceil_out = _define(
@@ -904,7 +905,7 @@ def ceil(input, *, out=None):
                 return made
             return op_ceil_out.table[key_set](key_set, input, out)
         return op_ceil.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "ceil", locals()); raise
+    except Exception as error: return _refuse(error, "ceil", ceil, locals())
 
 def Tensor_ceil(self):
     """Each element rounded up to a whole number. See gt.ceil."""
@@ -915,7 +916,7 @@ def Tensor_ceil(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_ceil.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "ceil", locals()); raise
+    except Exception as error: return _refuse(error, "ceil", Tensor_ceil, locals())
 
 def call_ceil(self):
     short = op_ceil.table.short.get(self._geometry)
@@ -941,7 +942,7 @@ def ceil_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_ceil_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "ceil_", locals()); raise
+    except Exception as error: return _refuse(error, "ceil_", ceil_, locals())
 Tensor_ceil_ = ceil_
 
 op_cos = _define("aten::cos(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -969,7 +970,7 @@ def cos(input, *, out=None):
                 return made
             return op_cos_out.table[key_set](key_set, input, out)
         return op_cos.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "cos", locals()); raise
+    except Exception as error: return _refuse(error, "cos", cos, locals())
 
 def Tensor_cos(self):
     """Cosine of each element. See gt.cos."""
@@ -980,7 +981,7 @@ def Tensor_cos(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cos.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "cos", locals()); raise
+    except Exception as error: return _refuse(error, "cos", Tensor_cos, locals())
 
 def call_cos(self):
     short = op_cos.table.short.get(self._geometry)
@@ -1006,7 +1007,7 @@ def cos_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_cos_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "cos_", locals()); raise
+    except Exception as error: return _refuse(error, "cos_", cos_, locals())
 Tensor_cos_ = cos_
 
 op_cosh = _define("aten::cosh(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -1036,7 +1037,7 @@ def cosh(input, *, out=None):
                 return made
             return op_cosh_out.table[key_set](key_set, input, out)
         return op_cosh.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "cosh", locals()); raise
+    except Exception as error: return _refuse(error, "cosh", cosh, locals())
 
 def Tensor_cosh(self):
     """Hyperbolic cosine of each element. See gt.cosh."""
@@ -1047,7 +1048,7 @@ def Tensor_cosh(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_cosh.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "cosh", locals()); raise
+    except Exception as error: return _refuse(error, "cosh", Tensor_cosh, locals())
 
 op_cosh_ = _define("aten::cosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def cosh_(input):
@@ -1065,7 +1066,7 @@ def cosh_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_cosh_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "cosh_", locals()); raise
+    except Exception as error: return _refuse(error, "cosh_", cosh_, locals())
 Tensor_cosh_ = cosh_
 
 op_erf = _define("aten::erf(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -1096,7 +1097,7 @@ def erf(input, *, out=None):
                 return made
             return op_erf_out.table[key_set](key_set, input, out)
         return op_erf.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "erf", locals()); raise
+    except Exception as error: return _refuse(error, "erf", erf, locals())
 
 def Tensor_erf(self):
     """Error function of each element. See gt.erf."""
@@ -1107,7 +1108,7 @@ def Tensor_erf(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_erf.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "erf", locals()); raise
+    except Exception as error: return _refuse(error, "erf", Tensor_erf, locals())
 
 op_erf_ = _define("aten::erf_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def erf_(input):
@@ -1125,7 +1126,7 @@ def erf_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_erf_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "erf_", locals()); raise
+    except Exception as error: return _refuse(error, "erf_", erf_, locals())
 Tensor_erf_ = erf_
 
 op_special_erf = _define("aten::special_erf(Tensor self) -> Tensor", ("pointwise",))
@@ -1161,7 +1162,7 @@ def erfc(input, *, out=None):
                 return made
             return op_erfc_out.table[key_set](key_set, input, out)
         return op_erfc.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "erfc", locals()); raise
+    except Exception as error: return _refuse(error, "erfc", erfc, locals())
 
 def Tensor_erfc(self):
     """One minus the error function of each element. See gt.erfc."""
@@ -1172,7 +1173,7 @@ def Tensor_erfc(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_erfc.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "erfc", locals()); raise
+    except Exception as error: return _refuse(error, "erfc", Tensor_erfc, locals())
 
 op_erfc_ = _define("aten::erfc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def erfc_(input):
@@ -1190,7 +1191,7 @@ def erfc_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_erfc_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "erfc_", locals()); raise
+    except Exception as error: return _refuse(error, "erfc_", erfc_, locals())
 Tensor_erfc_ = erfc_
 
 op_special_erfc = _define("aten::special_erfc(Tensor self) -> Tensor", ("pointwise",))
@@ -1226,7 +1227,7 @@ def exp2(input, *, out=None):
                 return made
             return op_exp2_out.table[key_set](key_set, input, out)
         return op_exp2.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "exp2", locals()); raise
+    except Exception as error: return _refuse(error, "exp2", exp2, locals())
 
 def Tensor_exp2(self):
     """2 to the power of each element. See gt.exp2."""
@@ -1237,7 +1238,7 @@ def Tensor_exp2(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_exp2.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "exp2", locals()); raise
+    except Exception as error: return _refuse(error, "exp2", Tensor_exp2, locals())
 
 op_exp2_ = _define("aten::exp2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def exp2_(input):
@@ -1255,7 +1256,7 @@ def exp2_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_exp2_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "exp2_", locals()); raise
+    except Exception as error: return _refuse(error, "exp2_", exp2_, locals())
 Tensor_exp2_ = exp2_
 
 op_special_exp2 = _define("aten::special_exp2(Tensor self) -> Tensor", ("pointwise",))
@@ -1291,7 +1292,7 @@ def expm1(input, *, out=None):
                 return made
             return op_expm1_out.table[key_set](key_set, input, out)
         return op_expm1.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "expm1", locals()); raise
+    except Exception as error: return _refuse(error, "expm1", expm1, locals())
 
 def Tensor_expm1(self):
     """e to the power of each element, minus 1; exact near 0. See gt.expm1."""
@@ -1302,7 +1303,7 @@ def Tensor_expm1(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_expm1.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "expm1", locals()); raise
+    except Exception as error: return _refuse(error, "expm1", Tensor_expm1, locals())
 
 op_expm1_ = _define("aten::expm1_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def expm1_(input):
@@ -1320,7 +1321,7 @@ def expm1_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_expm1_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "expm1_", locals()); raise
+    except Exception as error: return _refuse(error, "expm1_", expm1_, locals())
 Tensor_expm1_ = expm1_
 
 op_special_expm1 = _define("aten::special_expm1(Tensor self) -> Tensor", ("pointwise",))
@@ -1356,7 +1357,7 @@ def floor(input, *, out=None):
                 return made
             return op_floor_out.table[key_set](key_set, input, out)
         return op_floor.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "floor", locals()); raise
+    except Exception as error: return _refuse(error, "floor", floor, locals())
 
 def Tensor_floor(self):
     """Each element rounded down to a whole number. See gt.floor."""
@@ -1367,7 +1368,7 @@ def Tensor_floor(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_floor.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "floor", locals()); raise
+    except Exception as error: return _refuse(error, "floor", Tensor_floor, locals())
 
 def call_floor(self):
     short = op_floor.table.short.get(self._geometry)
@@ -1393,7 +1394,7 @@ def floor_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_floor_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "floor_", locals()); raise
+    except Exception as error: return _refuse(error, "floor_", floor_, locals())
 Tensor_floor_ = floor_
 
 op_frac = _define("aten::frac(Tensor self) -> Tensor", ("pointwise",))
@@ -1423,7 +1424,7 @@ def frac(input, *, out=None):
                 return made
             return op_frac_out.table[key_set](key_set, input, out)
         return op_frac.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "frac", locals()); raise
+    except Exception as error: return _refuse(error, "frac", frac, locals())
 
 def Tensor_frac(self):
     """The fractional part of each element, with its sign. See gt.frac."""
@@ -1434,7 +1435,7 @@ def Tensor_frac(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_frac.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "frac", locals()); raise
+    except Exception as error: return _refuse(error, "frac", Tensor_frac, locals())
 
 op_frac_ = _define("aten::frac_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def frac_(input):
@@ -1452,7 +1453,7 @@ def frac_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_frac_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "frac_", locals()); raise
+    except Exception as error: return _refuse(error, "frac_", frac_, locals())
 Tensor_frac_ = frac_
 
 op_isfinite = _define("aten::isfinite(Tensor self) -> Tensor", ("pointwise",))
@@ -1469,7 +1470,7 @@ def isfinite(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_isfinite.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "isfinite", locals()); raise
+    except Exception as error: return _refuse(error, "isfinite", isfinite, locals())
 Tensor_isfinite = isfinite
 
 op_isinf = _define("aten::isinf(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -1486,7 +1487,7 @@ def isinf(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_isinf.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "isinf", locals()); raise
+    except Exception as error: return _refuse(error, "isinf", isinf, locals())
 Tensor_isinf = isinf
 
 op_isnan = _define("aten::isnan(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -1503,7 +1504,7 @@ def isnan(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_isnan.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "isnan", locals()); raise
+    except Exception as error: return _refuse(error, "isnan", isnan, locals())
 Tensor_isnan = isnan
 
 op_isneginf = _define("aten::isneginf(Tensor self) -> Tensor", ("pointwise",))
@@ -1532,7 +1533,7 @@ def isneginf(input, *, out=None):
                 return made
             return op_isneginf_out.table[key_set](key_set, input, out)
         return op_isneginf.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "isneginf", locals()); raise
+    except Exception as error: return _refuse(error, "isneginf", isneginf, locals())
 
 def Tensor_isneginf(self):
     """True where an element is minus infinity. See gt.isneginf."""
@@ -1543,7 +1544,7 @@ def Tensor_isneginf(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_isneginf.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "isneginf", locals()); raise
+    except Exception as error: return _refuse(error, "isneginf", Tensor_isneginf, locals())
 
 op_isposinf = _define("aten::isposinf(Tensor self) -> Tensor", ("pointwise",))
 op_isposinf_out = _define(
@@ -1571,7 +1572,7 @@ def isposinf(input, *, out=None):
                 return made
             return op_isposinf_out.table[key_set](key_set, input, out)
         return op_isposinf.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "isposinf", locals()); raise
+    except Exception as error: return _refuse(error, "isposinf", isposinf, locals())
 
 def Tensor_isposinf(self):
     """True where an element is plus infinity. See gt.isposinf."""
@@ -1582,7 +1583,7 @@ def Tensor_isposinf(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_isposinf.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "isposinf", locals()); raise
+    except Exception as error: return _refuse(error, "isposinf", Tensor_isposinf, locals())
 
 op_log = _define("aten::log(Tensor self) -> Tensor", ("core", "pointwise",))
 op_log_out = _define("aten::log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -1612,7 +1613,7 @@ def log(input, *, out=None):
                 return made
             return op_log_out.table[key_set](key_set, input, out)
         return op_log.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "log", locals()); raise
+    except Exception as error: return _refuse(error, "log", log, locals())
 
 def Tensor_log(self):
     """Natural logarithm of each element. See gt.log."""
@@ -1623,7 +1624,7 @@ def Tensor_log(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "log", locals()); raise
+    except Exception as error: return _refuse(error, "log", Tensor_log, locals())
 
 def call_log(self):
     short = op_log.table.short.get(self._geometry)
@@ -1649,7 +1650,7 @@ def log_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "log_", locals()); raise
+    except Exception as error: return _refuse(error, "log_", log_, locals())
 Tensor_log_ = log_
 
 op_log10 = _define("aten::log10(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -1679,7 +1680,7 @@ def log10(input, *, out=None):
                 return made
             return op_log10_out.table[key_set](key_set, input, out)
         return op_log10.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "log10", locals()); raise
+    except Exception as error: return _refuse(error, "log10", log10, locals())
 
 def Tensor_log10(self):
     """Logarithm of each element to the base 10. See gt.log10."""
@@ -1690,7 +1691,7 @@ def Tensor_log10(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log10.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "log10", locals()); raise
+    except Exception as error: return _refuse(error, "log10", Tensor_log10, locals())
 
 op_log10_ = _define("aten::log10_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def log10_(input):
@@ -1708,7 +1709,7 @@ def log10_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log10_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "log10_", locals()); raise
+    except Exception as error: return _refuse(error, "log10_", log10_, locals())
 Tensor_log10_ = log10_
 
 op_log1p = _define("aten::log1p(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -1738,7 +1739,7 @@ def log1p(input, *, out=None):
                 return made
             return op_log1p_out.table[key_set](key_set, input, out)
         return op_log1p.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "log1p", locals()); raise
+    except Exception as error: return _refuse(error, "log1p", log1p, locals())
 
 def Tensor_log1p(self):
     """Natural logarithm of 1 plus each element; exact near 0. See gt.log1p."""
@@ -1749,7 +1750,7 @@ def Tensor_log1p(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log1p.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "log1p", locals()); raise
+    except Exception as error: return _refuse(error, "log1p", Tensor_log1p, locals())
 
 def call_log1p(self):
     short = op_log1p.table.short.get(self._geometry)
@@ -1775,7 +1776,7 @@ def log1p_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log1p_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "log1p_", locals()); raise
+    except Exception as error: return _refuse(error, "log1p_", log1p_, locals())
 Tensor_log1p_ = log1p_
 
 op_special_log1p = _define("aten::special_log1p(Tensor self) -> Tensor", ("pointwise",))
@@ -1811,7 +1812,7 @@ def log2(input, *, out=None):
                 return made
             return op_log2_out.table[key_set](key_set, input, out)
         return op_log2.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "log2", locals()); raise
+    except Exception as error: return _refuse(error, "log2", log2, locals())
 
 def Tensor_log2(self):
     """Logarithm of each element to the base 2. See gt.log2."""
@@ -1822,7 +1823,7 @@ def Tensor_log2(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_log2.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "log2", locals()); raise
+    except Exception as error: return _refuse(error, "log2", Tensor_log2, locals())
 
 op_log2_ = _define("aten::log2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def log2_(input):
@@ -1840,7 +1841,7 @@ def log2_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_log2_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "log2_", locals()); raise
+    except Exception as error: return _refuse(error, "log2_", log2_, locals())
 Tensor_log2_ = log2_
 
 op_logical_not = _define("aten::logical_not(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -1869,7 +1870,7 @@ def logical_not(input, *, out=None):
                 return made
             return op_logical_not_out.table[key_set](key_set, input, out)
         return op_logical_not.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "logical_not", locals()); raise
+    except Exception as error: return _refuse(error, "logical_not", logical_not, locals())
 
 def Tensor_logical_not(self):
     """True where an element is zero. See gt.logical_not."""
@@ -1880,7 +1881,7 @@ def Tensor_logical_not(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logical_not.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "logical_not", locals()); raise
+    except Exception as error: return _refuse(error, "logical_not", Tensor_logical_not, locals())
 
 op_logical_not_ = _define("aten::logical_not_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_logical_not_(self):
@@ -1892,7 +1893,7 @@ def Tensor_logical_not_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logical_not_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "logical_not_", locals()); raise
+    except Exception as error: return _refuse(error, "logical_not_", Tensor_logical_not_, locals())
 
 op_reciprocal = _define("aten::reciprocal(Tensor self) -> Tensor", ("core", "pointwise",))
 op_reciprocal_out = _define(
@@ -1921,7 +1922,7 @@ def reciprocal(input, *, out=None):
                 return made
             return op_reciprocal_out.table[key_set](key_set, input, out)
         return op_reciprocal.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "reciprocal", locals()); raise
+    except Exception as error: return _refuse(error, "reciprocal", reciprocal, locals())
 
 def Tensor_reciprocal(self):
     """1 divided by each element. See gt.reciprocal."""
@@ -1932,7 +1933,7 @@ def Tensor_reciprocal(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_reciprocal.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "reciprocal", locals()); raise
+    except Exception as error: return _refuse(error, "reciprocal", Tensor_reciprocal, locals())
 
 def call_reciprocal(self):
     short = op_reciprocal.table.short.get(self._geometry)
@@ -1958,7 +1959,7 @@ def reciprocal_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_reciprocal_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "reciprocal_", locals()); raise
+    except Exception as error: return _refuse(error, "reciprocal_", reciprocal_, locals())
 Tensor_reciprocal_ = reciprocal_
 
 op_round = _define("aten::round(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -2004,7 +2005,7 @@ def round(input, *, decimals=None, out=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_round_decimals.table[key_set](key_set, input, decimals)
-    except Exception as error: _refuse(error, "round", locals()); raise
+    except Exception as error: return _refuse(error, "round", round, locals())
 
 def Tensor_round(self, *, decimals=None):
     """Each element rounded to the nearest whole number; halves round to the even number.
@@ -2020,7 +2021,7 @@ def Tensor_round(self, *, decimals=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_round_decimals.table[key_set](key_set, self, decimals)
-    except Exception as error: _refuse(error, "round", locals()); raise
+    except Exception as error: return _refuse(error, "round", Tensor_round, locals())
 
 def call_round(self):
     short = op_round.table.short.get(self._geometry)
@@ -2055,7 +2056,7 @@ def round_(input, *, decimals=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_round__decimals.table[key_set](key_set, input, decimals)
-    except Exception as error: _refuse(error, "round_", locals()); raise
+    except Exception as error: return _refuse(error, "round_", round_, locals())
 Tensor_round_ = round_
 
 op_rsqrt = _define("aten::rsqrt(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -2085,7 +2086,7 @@ def rsqrt(input, *, out=None):
                 return made
             return op_rsqrt_out.table[key_set](key_set, input, out)
         return op_rsqrt.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "rsqrt", locals()); raise
+    except Exception as error: return _refuse(error, "rsqrt", rsqrt, locals())
 
 def Tensor_rsqrt(self):
     """1 divided by the square root of each element. See gt.rsqrt."""
@@ -2096,7 +2097,7 @@ def Tensor_rsqrt(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_rsqrt.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "rsqrt", locals()); raise
+    except Exception as error: return _refuse(error, "rsqrt", Tensor_rsqrt, locals())
 
 op_rsqrt_ = _define("aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def rsqrt_(input):
@@ -2114,7 +2115,7 @@ def rsqrt_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_rsqrt_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "rsqrt_", locals()); raise
+    except Exception as error: return _refuse(error, "rsqrt_", rsqrt_, locals())
 Tensor_rsqrt_ = rsqrt_
 
 op_sgn = _define("aten::sgn(Tensor self) -> Tensor", ("pointwise",))
@@ -2142,7 +2143,7 @@ def sgn(input, *, out=None):
                 return made
             return op_sgn_out.table[key_set](key_set, input, out)
         return op_sgn.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sgn", locals()); raise
+    except Exception as error: return _refuse(error, "sgn", sgn, locals())
 
 def Tensor_sgn(self):
     """Sign of each element; for a complex number, the number divided by its absolute value.
@@ -2154,7 +2155,7 @@ def Tensor_sgn(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sgn.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sgn", locals()); raise
+    except Exception as error: return _refuse(error, "sgn", Tensor_sgn, locals())
 
 op_sgn_ = _define("aten::sgn_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sgn_(self):
@@ -2167,7 +2168,7 @@ def Tensor_sgn_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sgn_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sgn_", locals()); raise
+    except Exception as error: return _refuse(error, "sgn_", Tensor_sgn_, locals())
 
 op_sigmoid = _define("aten::sigmoid(Tensor self) -> Tensor", ("core", "pointwise",))
 op_sigmoid_out = _define(
@@ -2199,7 +2200,7 @@ def sigmoid(input, *, out=None):
                 return made
             return op_sigmoid_out.table[key_set](key_set, input, out)
         return op_sigmoid.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sigmoid", locals()); raise
+    except Exception as error: return _refuse(error, "sigmoid", sigmoid, locals())
 
 def Tensor_sigmoid(self):
     """Logistic function, 1 / (1 + exp(-x)), of each element. See gt.sigmoid."""
@@ -2210,7 +2211,7 @@ def Tensor_sigmoid(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sigmoid.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sigmoid", locals()); raise
+    except Exception as error: return _refuse(error, "sigmoid", Tensor_sigmoid, locals())
 
 def call_sigmoid(self):
     short = op_sigmoid.table.short.get(self._geometry)
@@ -2236,7 +2237,7 @@ def sigmoid_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sigmoid_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sigmoid_", locals()); raise
+    except Exception as error: return _refuse(error, "sigmoid_", sigmoid_, locals())
 Tensor_sigmoid_ = sigmoid_
 
 op_special_expit = _define("aten::special_expit(Tensor self) -> Tensor", ("pointwise",))
@@ -2272,7 +2273,7 @@ def sign(input, *, out=None):
                 return made
             return op_sign_out.table[key_set](key_set, input, out)
         return op_sign.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sign", locals()); raise
+    except Exception as error: return _refuse(error, "sign", sign, locals())
 
 def Tensor_sign(self):
     """-1, 0 or 1 by the sign of each element; 0 for NaN. See gt.sign."""
@@ -2283,7 +2284,7 @@ def Tensor_sign(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sign.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sign", locals()); raise
+    except Exception as error: return _refuse(error, "sign", Tensor_sign, locals())
 
 def call_sign(self):
     short = op_sign.table.short.get(self._geometry)
@@ -2303,7 +2304,7 @@ def Tensor_sign_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sign_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sign_", locals()); raise
+    except Exception as error: return _refuse(error, "sign_", Tensor_sign_, locals())
 
 op_signbit = _define("aten::signbit(Tensor self) -> Tensor", ("pointwise",))
 op_signbit_out = _define(
@@ -2331,7 +2332,7 @@ def signbit(input, *, out=None):
                 return made
             return op_signbit_out.table[key_set](key_set, input, out)
         return op_signbit.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "signbit", locals()); raise
+    except Exception as error: return _refuse(error, "signbit", signbit, locals())
 
 def Tensor_signbit(self):
     """True where an element's sign bit is set, also for -0.0. See gt.signbit."""
@@ -2342,7 +2343,7 @@ def Tensor_signbit(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_signbit.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "signbit", locals()); raise
+    except Exception as error: return _refuse(error, "signbit", Tensor_signbit, locals())
 
 op_sin = _define("aten::sin(Tensor self) -> Tensor", ("core", "pointwise",))
 op_sin_out = _define("aten::sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
@@ -2369,7 +2370,7 @@ def sin(input, *, out=None):
                 return made
             return op_sin_out.table[key_set](key_set, input, out)
         return op_sin.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sin", locals()); raise
+    except Exception as error: return _refuse(error, "sin", sin, locals())
 
 def Tensor_sin(self):
     """Sine of each element. See gt.sin."""
@@ -2380,7 +2381,7 @@ def Tensor_sin(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sin.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sin", locals()); raise
+    except Exception as error: return _refuse(error, "sin", Tensor_sin, locals())
 
 def call_sin(self):
     short = op_sin.table.short.get(self._geometry)
@@ -2406,7 +2407,7 @@ def sin_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sin_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sin_", locals()); raise
+    except Exception as error: return _refuse(error, "sin_", sin_, locals())
 Tensor_sin_ = sin_
 
 op_sinc = _define("aten::sinc(Tensor self) -> Tensor", ("pointwise",))
@@ -2436,7 +2437,7 @@ def sinc(input, *, out=None):
                 return made
             return op_sinc_out.table[key_set](key_set, input, out)
         return op_sinc.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sinc", locals()); raise
+    except Exception as error: return _refuse(error, "sinc", sinc, locals())
 
 def Tensor_sinc(self):
     """sin(pi x) / (pi x) of each element; 1 at 0. See gt.sinc."""
@@ -2447,7 +2448,7 @@ def Tensor_sinc(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sinc.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sinc", locals()); raise
+    except Exception as error: return _refuse(error, "sinc", Tensor_sinc, locals())
 
 op_sinc_ = _define("aten::sinc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sinc_(input):
@@ -2465,7 +2466,7 @@ def sinc_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sinc_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sinc_", locals()); raise
+    except Exception as error: return _refuse(error, "sinc_", sinc_, locals())
 Tensor_sinc_ = sinc_
 
 op_special_sinc = _define("aten::special_sinc(Tensor self) -> Tensor", ("pointwise",))
@@ -2501,7 +2502,7 @@ def sinh(input, *, out=None):
                 return made
             return op_sinh_out.table[key_set](key_set, input, out)
         return op_sinh.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sinh", locals()); raise
+    except Exception as error: return _refuse(error, "sinh", sinh, locals())
 
 def Tensor_sinh(self):
     """Hyperbolic sine of each element. See gt.sinh."""
@@ -2512,7 +2513,7 @@ def Tensor_sinh(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sinh.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sinh", locals()); raise
+    except Exception as error: return _refuse(error, "sinh", Tensor_sinh, locals())
 
 op_sinh_ = _define("aten::sinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sinh_(input):
@@ -2530,7 +2531,7 @@ def sinh_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sinh_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sinh_", locals()); raise
+    except Exception as error: return _refuse(error, "sinh_", sinh_, locals())
 Tensor_sinh_ = sinh_
 
 op_tan = _define("aten::tan(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -2558,7 +2559,7 @@ def tan(input, *, out=None):
                 return made
             return op_tan_out.table[key_set](key_set, input, out)
         return op_tan.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "tan", locals()); raise
+    except Exception as error: return _refuse(error, "tan", tan, locals())
 
 def Tensor_tan(self):
     """Tangent of each element. See gt.tan."""
@@ -2569,7 +2570,7 @@ def Tensor_tan(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tan.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "tan", locals()); raise
+    except Exception as error: return _refuse(error, "tan", Tensor_tan, locals())
 
 op_tan_ = _define("aten::tan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def tan_(input):
@@ -2587,7 +2588,7 @@ def tan_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_tan_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "tan_", locals()); raise
+    except Exception as error: return _refuse(error, "tan_", tan_, locals())
 Tensor_tan_ = tan_
 
 op_tanh = _define("aten::tanh(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -2617,7 +2618,7 @@ def tanh(input, *, out=None):
                 return made
             return op_tanh_out.table[key_set](key_set, input, out)
         return op_tanh.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "tanh", locals()); raise
+    except Exception as error: return _refuse(error, "tanh", tanh, locals())
 
 def Tensor_tanh(self):
     """Hyperbolic tangent of each element. See gt.tanh."""
@@ -2628,7 +2629,7 @@ def Tensor_tanh(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tanh.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "tanh", locals()); raise
+    except Exception as error: return _refuse(error, "tanh", Tensor_tanh, locals())
 
 def call_tanh(self):
     short = op_tanh.table.short.get(self._geometry)
@@ -2654,7 +2655,7 @@ def tanh_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_tanh_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "tanh_", locals()); raise
+    except Exception as error: return _refuse(error, "tanh_", tanh_, locals())
 Tensor_tanh_ = tanh_
 
 op_trunc = _define("aten::trunc(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -2684,7 +2685,7 @@ def trunc(input, *, out=None):
                 return made
             return op_trunc_out.table[key_set](key_set, input, out)
         return op_trunc.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "trunc", locals()); raise
+    except Exception as error: return _refuse(error, "trunc", trunc, locals())
 
 def Tensor_trunc(self):
     """The whole part of each element. See gt.trunc."""
@@ -2695,7 +2696,7 @@ def Tensor_trunc(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_trunc.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "trunc", locals()); raise
+    except Exception as error: return _refuse(error, "trunc", Tensor_trunc, locals())
 
 op_trunc_ = _define("aten::trunc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def trunc_(input):
@@ -2713,7 +2714,7 @@ def trunc_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_trunc_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "trunc_", locals()); raise
+    except Exception as error: return _refuse(error, "trunc_", trunc_, locals())
 Tensor_trunc_ = trunc_
 
 op_fix = _define("aten::fix(Tensor self) -> Tensor", ("pointwise",))
@@ -2736,7 +2737,7 @@ def isreal(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_isreal.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "isreal", locals()); raise
+    except Exception as error: return _refuse(error, "isreal", isreal, locals())
 Tensor_isreal = isreal
 
 op_positive = _define("aten::positive(Tensor(a) self) -> Tensor(a)", ("pointwise",))
@@ -2750,7 +2751,7 @@ def positive(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_positive.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "positive", locals()); raise
+    except Exception as error: return _refuse(error, "positive", positive, locals())
 Tensor_positive = positive
 Tensor___pos__ = Tensor_positive
 
@@ -2772,7 +2773,7 @@ def square(input, *, out=None):
             key_set |= _checked_out("square", out)._keys & keep
             return op_square_out.table[key_set](key_set, input, out)
         return op_square.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "square", locals()); raise
+    except Exception as error: return _refuse(error, "square", square, locals())
 
 def Tensor_square(self):
     """Each element times itself. See gt.square."""
@@ -2780,7 +2781,7 @@ def Tensor_square(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_square.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "square", locals()); raise
+    except Exception as error: return _refuse(error, "square", Tensor_square, locals())
 
 op_square_ = _define("aten::square_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def square_(input):
@@ -2794,7 +2795,7 @@ def square_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_square_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "square_", locals()); raise
+    except Exception as error: return _refuse(error, "square_", square_, locals())
 Tensor_square_ = square_
 
 op_deg2rad = _define("aten::deg2rad(Tensor self) -> Tensor", ("pointwise",))
@@ -2824,7 +2825,7 @@ def deg2rad(input, *, out=None):
                 return made
             return op_deg2rad_out.table[key_set](key_set, input, out)
         return op_deg2rad.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "deg2rad", locals()); raise
+    except Exception as error: return _refuse(error, "deg2rad", deg2rad, locals())
 
 def Tensor_deg2rad(self):
     """Each angle in degrees, in radians. See gt.deg2rad."""
@@ -2835,7 +2836,7 @@ def Tensor_deg2rad(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_deg2rad.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "deg2rad", locals()); raise
+    except Exception as error: return _refuse(error, "deg2rad", Tensor_deg2rad, locals())
 
 op_deg2rad_ = _define("aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def deg2rad_(input):
@@ -2853,7 +2854,7 @@ def deg2rad_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_deg2rad_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "deg2rad_", locals()); raise
+    except Exception as error: return _refuse(error, "deg2rad_", deg2rad_, locals())
 Tensor_deg2rad_ = deg2rad_
 
 op_rad2deg = _define("aten::rad2deg(Tensor self) -> Tensor", ("pointwise",))
@@ -2883,7 +2884,7 @@ def rad2deg(input, *, out=None):
                 return made
             return op_rad2deg_out.table[key_set](key_set, input, out)
         return op_rad2deg.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "rad2deg", locals()); raise
+    except Exception as error: return _refuse(error, "rad2deg", rad2deg, locals())
 
 def Tensor_rad2deg(self):
     """Each angle in radians, in degrees. See gt.rad2deg."""
@@ -2894,7 +2895,7 @@ def Tensor_rad2deg(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_rad2deg.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "rad2deg", locals()); raise
+    except Exception as error: return _refuse(error, "rad2deg", Tensor_rad2deg, locals())
 
 op_rad2deg_ = _define("aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def rad2deg_(input):
@@ -2912,7 +2913,7 @@ def rad2deg_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_rad2deg_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "rad2deg_", locals()); raise
+    except Exception as error: return _refuse(error, "rad2deg_", rad2deg_, locals())
 Tensor_rad2deg_ = rad2deg_
 
 op_sqrt = _define("aten::sqrt(Tensor self) -> Tensor", ("core", "pointwise",))
@@ -2942,7 +2943,7 @@ def sqrt(input, *, out=None):
                 return made
             return op_sqrt_out.table[key_set](key_set, input, out)
         return op_sqrt.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sqrt", locals()); raise
+    except Exception as error: return _refuse(error, "sqrt", sqrt, locals())
 
 def Tensor_sqrt(self):
     """Square root of each element. See gt.sqrt."""
@@ -2953,7 +2954,7 @@ def Tensor_sqrt(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sqrt.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "sqrt", locals()); raise
+    except Exception as error: return _refuse(error, "sqrt", Tensor_sqrt, locals())
 
 def call_sqrt(self):
     short = op_sqrt.table.short.get(self._geometry)
@@ -2979,5 +2980,5 @@ def sqrt_(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_sqrt_.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "sqrt_", locals()); raise
+    except Exception as error: return _refuse(error, "sqrt_", sqrt_, locals())
 Tensor_sqrt_ = sqrt_

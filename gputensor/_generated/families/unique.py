@@ -44,7 +44,7 @@ def unique_dim(
         return op_unique_dim.table[key_set](
             key_set, input, dim, sorted, return_inverse, return_counts,
         )
-    except Exception as error: _refuse(error, "unique_dim", locals()); raise
+    except Exception as error: return _refuse(error, "unique_dim", unique_dim, locals())
 
 def call_unique_dim(self, dim, sorted=True, return_inverse=False, return_counts=False):
     include, keep = _state.get()

@@ -2,6 +2,7 @@
 """What is called of family view; gputensor/dispatch/families.py tells what is what."""
 
 from ...core import errors as _errors
+from ...core.arguments import DTYPES as _DTYPES
 from ...core.arguments import axis as _axis
 from ...core.arguments import checked_out as _checked_out
 from ...core.arguments import element_type as _element_type
@@ -30,7 +31,7 @@ def Tensor_view(self, *args, size=None, dtype=None):
             (size,) = args
             if type(size) is int:
                 size = args
-            elif type(size) is _dtype:
+            elif type(size) in _DTYPES:
                 dtype, size = size, None
             elif type(size) is not tuple:
                 size = _sequence(size)
@@ -55,7 +56,7 @@ def Tensor_view(self, *args, size=None, dtype=None):
             key_set = (self._keys | include) & keep
             return op_view_dtype.table[key_set](key_set, self, dtype)
         raise _errors.no_form("view", "size", "dtype")
-    except Exception as error: _refuse(error, "view", locals()); raise
+    except Exception as error: return _refuse(error, "view", Tensor_view, locals())
 
 def call_view(self, size):
     try:
@@ -95,7 +96,7 @@ def view_copy(input, size=None, *, dtype=None, out=None):
     Gradient: grad.reshape(input.shape)
     Native: native/view.py. Matches torch.view_copy."""
     try:
-        if type(size) is _dtype:
+        if type(size) in _DTYPES:
             size, dtype = None, size
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("view_copy", dtype)
@@ -112,7 +113,7 @@ def view_copy(input, size=None, *, dtype=None, out=None):
         if size is None:
             return op_view_copy_dtype.table[key_set](key_set, input, dtype)
         raise _errors.no_form("view_copy", "input, size", "input, dtype")
-    except Exception as error: _refuse(error, "view_copy", locals()); raise
+    except Exception as error: return _refuse(error, "view_copy", view_copy, locals())
 
 op_reshape = _define("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)")
 def reshape(input, shape):
@@ -135,7 +136,7 @@ def reshape(input, shape):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_reshape.table[key_set](key_set, input, shape)
-    except Exception as error: _refuse(error, "reshape", locals()); raise
+    except Exception as error: return _refuse(error, "reshape", reshape, locals())
 
 def Tensor_reshape(self, *args, shape=None):
     """The same elements with another shape; a view where the strides allow it, else a copy.
@@ -160,7 +161,7 @@ def Tensor_reshape(self, *args, shape=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_reshape.table[key_set](key_set, self, shape)
-    except Exception as error: _refuse(error, "reshape", locals()); raise
+    except Exception as error: return _refuse(error, "reshape", Tensor_reshape, locals())
 
 def call_reshape(self, shape):
     try:
@@ -210,7 +211,7 @@ def permute(input, dims):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_permute.table[key_set](key_set, input, dims)
-    except Exception as error: _refuse(error, "permute", locals()); raise
+    except Exception as error: return _refuse(error, "permute", permute, locals())
 
 def Tensor_permute(self, *args, dims=None):
     """The dimensions in another order. See gt.permute."""
@@ -234,7 +235,7 @@ def Tensor_permute(self, *args, dims=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_permute.table[key_set](key_set, self, dims)
-    except Exception as error: _refuse(error, "permute", locals()); raise
+    except Exception as error: return _refuse(error, "permute", Tensor_permute, locals())
 
 def call_permute(self, dims):
     try:
@@ -267,7 +268,7 @@ def permute_copy(input, dims, *, out=None):
             key_set |= _checked_out("permute_copy", out)._keys & keep
             return op_permute_copy_out.table[key_set](key_set, input, dims, out)
         return op_permute_copy.table[key_set](key_set, input, dims)
-    except Exception as error: _refuse(error, "permute_copy", locals()); raise
+    except Exception as error: return _refuse(error, "permute_copy", permute_copy, locals())
 
 op_transpose_int = _define("aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
 def transpose(input, dim0, dim1):
@@ -288,7 +289,7 @@ def transpose(input, dim0, dim1):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_transpose_int.table[key_set](key_set, input, dim0, dim1)
-    except Exception as error: _refuse(error, "transpose", locals()); raise
+    except Exception as error: return _refuse(error, "transpose", transpose, locals())
 Tensor_transpose = transpose
 
 def call_transpose_int(self, dim0, dim1):
@@ -323,7 +324,7 @@ def transpose_copy(input, dim0, dim1, *, out=None):
             key_set |= _checked_out("transpose_copy", out)._keys & keep
             return op_transpose_copy_int_out.table[key_set](key_set, input, dim0, dim1, out)
         return op_transpose_copy_int.table[key_set](key_set, input, dim0, dim1)
-    except Exception as error: _refuse(error, "transpose_copy", locals()); raise
+    except Exception as error: return _refuse(error, "transpose_copy", transpose_copy, locals())
 
 op_transpose_ = _define(
     "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
@@ -342,7 +343,7 @@ def Tensor_transpose_(self, dim0, dim1):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_transpose_.table[key_set](key_set, self, dim0, dim1)
-    except Exception as error: _refuse(error, "transpose_", locals()); raise
+    except Exception as error: return _refuse(error, "transpose_", Tensor_transpose_, locals())
 
 def call_transpose_(self, dim0, dim1):
     include, keep = _state.get()
@@ -362,7 +363,7 @@ def swapaxes(input, axis0, axis1):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_swapaxes.table[key_set](key_set, input, axis0, axis1)
-    except Exception as error: _refuse(error, "swapaxes", locals()); raise
+    except Exception as error: return _refuse(error, "swapaxes", swapaxes, locals())
 Tensor_swapaxes = swapaxes
 
 op_t = _define("aten::t(Tensor(a) self) -> Tensor(a)")
@@ -381,7 +382,7 @@ def t(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_t.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "t", locals()); raise
+    except Exception as error: return _refuse(error, "t", t, locals())
 Tensor_t = t
 
 def call_t(self):
@@ -411,7 +412,7 @@ def t_copy(input, *, out=None):
             key_set |= _checked_out("t_copy", out)._keys & keep
             return op_t_copy_out.table[key_set](key_set, input, out)
         return op_t_copy.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "t_copy", locals()); raise
+    except Exception as error: return _refuse(error, "t_copy", t_copy, locals())
 
 op_t_ = _define("aten::t_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 def Tensor_t_(self):
@@ -426,7 +427,7 @@ def Tensor_t_(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_t_.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "t_", locals()); raise
+    except Exception as error: return _refuse(error, "t_", Tensor_t_, locals())
 
 op_mT = _define("aten::mT(Tensor(a) self) -> Tensor(a)")
 @property
@@ -440,7 +441,7 @@ def Tensor_mT(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_mT.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "mT", locals()); raise
+    except Exception as error: return _refuse(error, "mT", Tensor_mT, locals())
 
 def call_mT(self):
     include, keep = _state.get()
@@ -481,7 +482,7 @@ def Tensor_expand(self, *args, size=None, implicit=False):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_expand.table[key_set](key_set, self, size, implicit)
-    except Exception as error: _refuse(error, "expand", locals()); raise
+    except Exception as error: return _refuse(error, "expand", Tensor_expand, locals())
 
 def call_expand(self, size, implicit=False):
     if type(implicit) is bool:
@@ -518,7 +519,7 @@ def expand_copy(input, size, *, implicit=False, out=None):
             key_set |= _checked_out("expand_copy", out)._keys & keep
             return op_expand_copy_out.table[key_set](key_set, input, size, implicit, out)
         return op_expand_copy.table[key_set](key_set, input, size, implicit)
-    except Exception as error: _refuse(error, "expand_copy", locals()); raise
+    except Exception as error: return _refuse(error, "expand_copy", expand_copy, locals())
 
 op_expand_as = _define("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_expand_as(self, other):
@@ -532,7 +533,7 @@ def Tensor_expand_as(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_expand_as.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "expand_as", locals()); raise
+    except Exception as error: return _refuse(error, "expand_as", Tensor_expand_as, locals())
 
 op_reshape_as = _define("aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_reshape_as(self, other):
@@ -546,7 +547,7 @@ def Tensor_reshape_as(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_reshape_as.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "reshape_as", locals()); raise
+    except Exception as error: return _refuse(error, "reshape_as", Tensor_reshape_as, locals())
 
 op_sum_to_size = _define("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor")
 def Tensor_sum_to_size(self, *args, size=None):
@@ -570,7 +571,7 @@ def Tensor_sum_to_size(self, *args, size=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_sum_to_size.table[key_set](key_set, self, size)
-    except Exception as error: _refuse(error, "sum_to_size", locals()); raise
+    except Exception as error: return _refuse(error, "sum_to_size", Tensor_sum_to_size, locals())
 
 op_view_as = _define("aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_view_as(self, other):
@@ -584,7 +585,7 @@ def Tensor_view_as(self, other):
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_view_as.table[key_set](key_set, self, other)
-    except Exception as error: _refuse(error, "view_as", locals()); raise
+    except Exception as error: return _refuse(error, "view_as", Tensor_view_as, locals())
 
 op_squeeze = _define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
 op_squeeze_dim = _define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", ("core",))
@@ -625,7 +626,7 @@ def squeeze(input, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_squeeze_dim.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "squeeze", locals()); raise
+    except Exception as error: return _refuse(error, "squeeze", squeeze, locals())
 Tensor_squeeze = squeeze
 
 def call_squeeze(self):
@@ -699,7 +700,7 @@ def squeeze_copy(input, dim=None, *, out=None, axis=None):
         if isinstance(dim, (tuple, list)):
             return op_squeeze_copy_dims.table[key_set](key_set, input, dim)
         return op_squeeze_copy_dim.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "squeeze_copy", locals()); raise
+    except Exception as error: return _refuse(error, "squeeze_copy", squeeze_copy, locals())
 
 op_squeeze_ = _define("aten::squeeze_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 op_squeeze__dim = _define(
@@ -727,7 +728,7 @@ def Tensor_squeeze_(self, dim=None, *, axis=None):
         if isinstance(dim, (tuple, list)):
             return op_squeeze__dims.table[key_set](key_set, self, dim)
         return op_squeeze__dim.table[key_set](key_set, self, dim)
-    except Exception as error: _refuse(error, "squeeze_", locals()); raise
+    except Exception as error: return _refuse(error, "squeeze_", Tensor_squeeze_, locals())
 
 op_unsqueeze = _define("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", ("core",))
 def unsqueeze(input, dim=None, *, axis=None):
@@ -751,7 +752,7 @@ def unsqueeze(input, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsqueeze.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "unsqueeze", locals()); raise
+    except Exception as error: return _refuse(error, "unsqueeze", unsqueeze, locals())
 Tensor_unsqueeze = unsqueeze
 
 def call_unsqueeze(self, dim):
@@ -787,7 +788,7 @@ def unsqueeze_copy(input, dim=None, *, out=None, axis=None):
             key_set |= _checked_out("unsqueeze_copy", out)._keys & keep
             return op_unsqueeze_copy_out.table[key_set](key_set, input, dim, out)
         return op_unsqueeze_copy.table[key_set](key_set, input, dim)
-    except Exception as error: _refuse(error, "unsqueeze_copy", locals()); raise
+    except Exception as error: return _refuse(error, "unsqueeze_copy", unsqueeze_copy, locals())
 
 op_unsqueeze_ = _define(
     "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
@@ -809,7 +810,7 @@ def Tensor_unsqueeze_(self, dim=None, *, axis=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_unsqueeze_.table[key_set](key_set, self, dim)
-    except Exception as error: _refuse(error, "unsqueeze_", locals()); raise
+    except Exception as error: return _refuse(error, "unsqueeze_", Tensor_unsqueeze_, locals())
 
 op_flatten_using_ints = _define(
     "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)")
@@ -829,7 +830,7 @@ def flatten(input, start_dim=0, end_dim=-1):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_flatten_using_ints.table[key_set](key_set, input, start_dim, end_dim)
-    except Exception as error: _refuse(error, "flatten", locals()); raise
+    except Exception as error: return _refuse(error, "flatten", flatten, locals())
 Tensor_flatten = flatten
 
 def call_flatten_using_ints(self, start_dim=0, end_dim=-1):
@@ -855,7 +856,7 @@ def unflatten(input, dim, sizes):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unflatten_int.table[key_set](key_set, input, dim, sizes)
-    except Exception as error: _refuse(error, "unflatten", locals()); raise
+    except Exception as error: return _refuse(error, "unflatten", unflatten, locals())
 Tensor_unflatten = unflatten
 
 def call_unflatten_int(self, dim, sizes):
@@ -882,7 +883,7 @@ def movedim(input, source, destination):
         if isinstance(source, (tuple, list)):
             return op_movedim_intlist.table[key_set](key_set, input, source, destination)
         return op_movedim_int.table[key_set](key_set, input, source, destination)
-    except Exception as error: _refuse(error, "movedim", locals()); raise
+    except Exception as error: return _refuse(error, "movedim", movedim, locals())
 Tensor_movedim = movedim
 
 def call_movedim_int(self, source, destination):
@@ -903,7 +904,7 @@ def alias(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_alias.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "alias", locals()); raise
+    except Exception as error: return _refuse(error, "alias", alias, locals())
 Tensor_alias = alias
 
 def call_alias(self):
@@ -930,7 +931,7 @@ def alias_copy(input, *, out=None):
             key_set |= _checked_out("alias_copy", out)._keys & keep
             return op_alias_copy_out.table[key_set](key_set, input, out)
         return op_alias_copy.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "alias_copy", locals()); raise
+    except Exception as error: return _refuse(error, "alias_copy", alias_copy, locals())
 
 op_detach = _define("aten::detach(Tensor(a) self) -> Tensor(a)")
 def detach(input):
@@ -944,7 +945,7 @@ def detach(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_detach.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "detach", locals()); raise
+    except Exception as error: return _refuse(error, "detach", detach, locals())
 Tensor_detach = detach
 
 def call_detach(self):
@@ -970,7 +971,7 @@ def detach_copy(input, *, out=None):
             key_set |= _checked_out("detach_copy", out)._keys & keep
             return op_detach_copy_out.table[key_set](key_set, input, out)
         return op_detach_copy.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "detach_copy", locals()); raise
+    except Exception as error: return _refuse(error, "detach_copy", detach_copy, locals())
 
 op_moveaxis_intlist = _define(
     "aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)")
@@ -990,7 +991,7 @@ def moveaxis(input, source, destination):
         if isinstance(source, (tuple, list)):
             return op_moveaxis_intlist.table[key_set](key_set, input, source, destination)
         return op_moveaxis_int.table[key_set](key_set, input, source, destination)
-    except Exception as error: _refuse(error, "moveaxis", locals()); raise
+    except Exception as error: return _refuse(error, "moveaxis", moveaxis, locals())
 Tensor_moveaxis = moveaxis
 
 op_swapdims = _define("aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
@@ -1006,7 +1007,7 @@ def swapdims(input, dim0, dim1):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_swapdims.table[key_set](key_set, input, dim0, dim1)
-    except Exception as error: _refuse(error, "swapdims", locals()); raise
+    except Exception as error: return _refuse(error, "swapdims", swapdims, locals())
 Tensor_swapdims = swapdims
 
 op_swapdims_ = _define(
@@ -1025,7 +1026,7 @@ def Tensor_swapdims_(self, dim0, dim1):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_swapdims_.table[key_set](key_set, self, dim0, dim1)
-    except Exception as error: _refuse(error, "swapdims_", locals()); raise
+    except Exception as error: return _refuse(error, "swapdims_", Tensor_swapdims_, locals())
 
 op_swapaxes_ = _define(
     "aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
@@ -1043,7 +1044,7 @@ def Tensor_swapaxes_(self, axis0, axis1):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_swapaxes_.table[key_set](key_set, self, axis0, axis1)
-    except Exception as error: _refuse(error, "swapaxes_", locals()); raise
+    except Exception as error: return _refuse(error, "swapaxes_", Tensor_swapaxes_, locals())
 
 op_adjoint = _define("aten::adjoint(Tensor(a) self) -> Tensor(a)")
 def adjoint(input):
@@ -1056,7 +1057,7 @@ def adjoint(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_adjoint.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "adjoint", locals()); raise
+    except Exception as error: return _refuse(error, "adjoint", adjoint, locals())
 Tensor_adjoint = adjoint
 
 op_mH = _define("aten::mH(Tensor(a) self) -> Tensor(a)")
@@ -1071,7 +1072,7 @@ def Tensor_mH(self):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_mH.table[key_set](key_set, self)
-    except Exception as error: _refuse(error, "mH", locals()); raise
+    except Exception as error: return _refuse(error, "mH", Tensor_mH, locals())
 
 op_ravel = _define("aten::ravel(Tensor(a) self) -> Tensor(a)")
 def ravel(input):
@@ -1085,7 +1086,7 @@ def ravel(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_ravel.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "ravel", locals()); raise
+    except Exception as error: return _refuse(error, "ravel", ravel, locals())
 Tensor_ravel = ravel
 
 op_broadcast_to = _define("aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)")
@@ -1100,7 +1101,7 @@ def broadcast_to(input, size):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_broadcast_to.table[key_set](key_set, input, size)
-    except Exception as error: _refuse(error, "broadcast_to", locals()); raise
+    except Exception as error: return _refuse(error, "broadcast_to", broadcast_to, locals())
 
 def Tensor_broadcast_to(self, *args, size=None):
     """expand, as a function. See gt.broadcast_to."""
@@ -1118,7 +1119,7 @@ def Tensor_broadcast_to(self, *args, size=None):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_broadcast_to.table[key_set](key_set, self, size)
-    except Exception as error: _refuse(error, "broadcast_to", locals()); raise
+    except Exception as error: return _refuse(error, "broadcast_to", Tensor_broadcast_to, locals())
 
 op_atleast_1d = _define("aten::atleast_1d(Tensor self) -> Tensor", ("maybe_aliasing_or_mutating",))
 op_atleast_1d_Sequence = _define("aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]")
@@ -1141,7 +1142,7 @@ def atleast_1d(input=None, *, tensors=None):
             key_set = (_keys_of_list(tensors) | include) & keep
             return op_atleast_1d_Sequence.table[key_set](key_set, tensors)
         raise _errors.no_form("atleast_1d", "input", "tensors")
-    except Exception as error: _refuse(error, "atleast_1d", locals()); raise
+    except Exception as error: return _refuse(error, "atleast_1d", atleast_1d, locals())
 
 def call_atleast_1d(self):
     include, keep = _state.get()
@@ -1174,7 +1175,7 @@ def atleast_2d(input=None, *, tensors=None):
             key_set = (_keys_of_list(tensors) | include) & keep
             return op_atleast_2d_Sequence.table[key_set](key_set, tensors)
         raise _errors.no_form("atleast_2d", "input", "tensors")
-    except Exception as error: _refuse(error, "atleast_2d", locals()); raise
+    except Exception as error: return _refuse(error, "atleast_2d", atleast_2d, locals())
 
 def call_atleast_2d(self):
     include, keep = _state.get()
@@ -1207,7 +1208,7 @@ def atleast_3d(input=None, *, tensors=None):
             key_set = (_keys_of_list(tensors) | include) & keep
             return op_atleast_3d_Sequence.table[key_set](key_set, tensors)
         raise _errors.no_form("atleast_3d", "input", "tensors")
-    except Exception as error: _refuse(error, "atleast_3d", locals()); raise
+    except Exception as error: return _refuse(error, "atleast_3d", atleast_3d, locals())
 
 def call_atleast_3d(self):
     include, keep = _state.get()
@@ -1234,4 +1235,4 @@ def lift_fresh(input):
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_lift_fresh.table[key_set](key_set, input)
-    except Exception as error: _refuse(error, "lift_fresh", locals()); raise
+    except Exception as error: return _refuse(error, "lift_fresh", lift_fresh, locals())

@@ -74,7 +74,7 @@ def where(condition, input=None, other=None, *, out=None):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_where_self.table[key_set](key_set, condition, input, other)
-    except Exception as error: _refuse(error, "where", locals()); raise
+    except Exception as error: return _refuse(error, "where", where, locals())
 
 def Tensor_where(self, condition, other):
     """self where condition is true, other elsewhere. See gt.where."""
@@ -97,7 +97,7 @@ def Tensor_where(self, condition, other):
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_where_self.table[key_set](key_set, condition, self, other)
-    except Exception as error: _refuse(error, "where", locals()); raise
+    except Exception as error: return _refuse(error, "where", Tensor_where, locals())
 
 def call_where_self(condition, self, other):
     key = (

@@ -47,7 +47,7 @@ def hann_window(
         return op_hann_window_periodic.table[key_set](
             key_set, window_length, periodic, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "hann_window", locals()); raise
+    except Exception as error: return _refuse(error, "hann_window", hann_window, locals())
 
 op_hamming_window = _define(
     "aten::hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -102,7 +102,7 @@ def hamming_window(
             key_set, window_length, periodic, alpha, beta, dtype, layout, device,
             pin_memory,
         )
-    except Exception as error: _refuse(error, "hamming_window", locals()); raise
+    except Exception as error: return _refuse(error, "hamming_window", hamming_window, locals())
 
 op_blackman_window = _define(
     "aten::blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -142,7 +142,7 @@ def blackman_window(
         return op_blackman_window_periodic.table[key_set](
             key_set, window_length, periodic, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "blackman_window", locals()); raise
+    except Exception as error: return _refuse(error, "blackman_window", blackman_window, locals())
 
 op_bartlett_window = _define(
     "aten::bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -182,7 +182,7 @@ def bartlett_window(
         return op_bartlett_window_periodic.table[key_set](
             key_set, window_length, periodic, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "bartlett_window", locals()); raise
+    except Exception as error: return _refuse(error, "bartlett_window", bartlett_window, locals())
 
 op_kaiser_window = _define(
     "aten::kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
@@ -230,7 +230,7 @@ def kaiser_window(
         return op_kaiser_window_beta.table[key_set](
             key_set, window_length, periodic, beta, dtype, layout, device, pin_memory,
         )
-    except Exception as error: _refuse(error, "kaiser_window", locals()); raise
+    except Exception as error: return _refuse(error, "kaiser_window", kaiser_window, locals())
 
 op_stft = _define(
     "aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor")
@@ -272,5 +272,5 @@ def istft(
             key_set, input, n_fft, hop_length, win_length, window, center, normalized,
             onesided, length, return_complex,
         )
-    except Exception as error: _refuse(error, "istft", locals()); raise
+    except Exception as error: return _refuse(error, "istft", istft, locals())
 Tensor_istft = istft

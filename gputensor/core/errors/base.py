@@ -45,6 +45,10 @@ class DtypeError(GpuTensorError, RuntimeError):
     """A dtype that the operator cannot take or produce."""
 
 
+class NotComputedError(DtypeError, TypeError):
+    """Elements of a dtype that no kernel reads."""
+
+
 class DeviceError(GpuTensorError, RuntimeError):
     """An absent device, or operands of different devices."""
 
@@ -134,10 +138,14 @@ wrong_shape: partial[GpuTensorError] = partial(must, kind=ShapeError)
 wrong_index: partial[GpuTensorError] = partial(must, kind=IndexRangeError)
 
 
-def not_in_complex32(op: str, arg: str, got: Any) -> GpuTensorError:
-    """For operators that do not support complex32: all but copies and elementwise ones."""
-    rule, remedy = "not be complex32, which it does not compute in", "use complex64"
-    return must(op, arg, rule, got, kind=DtypeError, remedy=remedy)
+def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
+    """For operators that neither move elements nor, of complex32, compute them one by one.
+
+    of: the dtype.
+    """
+    rule = f"not be {of.name}, which it does not compute in"
+    remedy = f"use {'complex64' if of.is_complex else 'float32'}"
+    return must(op, arg, rule, got, kind=NotComputedError, remedy=remedy)
 
 
 def plainly(function: Callable[..., R], *args: Any) -> R:

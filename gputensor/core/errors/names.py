@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..._generated import index
+from . import absent
 
 _PACKAGE = __name__.partition(".")[0]
 _LISTS = Path(__file__).with_name("names.txt")
@@ -22,12 +23,17 @@ def no_name(module: str, missing: str) -> str:
     place = f".{exported}" if exported else place
     places = [f"{library}{place}" for library in _LIBRARIES]
     text = f"module '{_PACKAGE}{place}' has no attribute {missing!r}"
+    if why := absent.why(f"torch{place}", missing):
+        return f"{text}: {why}"
     return text + _more(missing, dir(sys.modules[module]), places)
 
 
 def no_attribute(missing: str, known: list[str]) -> str:
     """Error for an attribute that other libraries' tensors have. known: attributes of our class."""
-    return f"'Tensor' object has no attribute {missing!r}" + _more(missing, known, _TENSORS)
+    text = f"'Tensor' object has no attribute {missing!r}"
+    if why := absent.why("torch.Tensor", missing):
+        return f"{text}: {why}"
+    return text + _more(missing, known, _TENSORS)
 
 
 def _more(missing: str, known: list[str], places: Iterable[str]) -> str:

@@ -126,12 +126,9 @@ def _is_long(got: Any) -> bool:
 
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
-    names = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-    name = names.get(got) if isinstance(got, type) else None
-    tail = f"; use gputensor.{name}" if name else ""
     what = got.__name__ if isinstance(got, type) else describe(got)
     what = str(got) if what.endswith("DType") else what  # NumPy's
-    return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what}){tail}")
+    return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what})")
 
 
 def not_given(op: str, arg: str) -> ArgumentTypeError:
@@ -195,10 +192,9 @@ def refused_in_file(op: str, name: Any, what: str) -> FileFormatError:
 
 
 def no_promotion(op: str, a: Any, b: Any) -> DtypeError:
-    return DtypeError(
-        f"{op}: no dtype holds uint64 and negative integers "
-        f"(got {a.name} and {b.name}); cast one of them"
-    )
+    has_float8 = a.name.startswith("float8") or b.name.startswith("float8")
+    what = "float8 and another dtype" if has_float8 else "uint64 and negative integers"
+    return DtypeError(f"{op}: no dtype holds {what} (got {a.name} and {b.name}); cast one of them")
 
 
 def no_operands(op: str) -> ArgumentValueError:

@@ -18,7 +18,6 @@ from ...core.device import CPU
 from ...core.dtype import float32, float64, int32, int64
 from ...core.geometry import Geometry
 from ...kernels.cpu import quiet
-from ...tensor.make import numpy_allocates
 from ..cpu import programs
 from ..chain import Chain, Instruction
 from .trace import Step, Trace
@@ -39,7 +38,7 @@ def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
         if (
             chain is None
             or chain.device is not CPU
-            or not all([numpy_allocates(x.what.geometry) for x in chain.instructions])
+            or not all([x.what.geometry.in_numpy for x in chain.instructions])
         ):
             return None
         lines += _Writer(chain, step, f"{number}_", names, trace.drawn(step)).lines()

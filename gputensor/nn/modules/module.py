@@ -12,6 +12,7 @@ from typing import Any, Self
 from ... import autograd
 from ...autograd.node import HookDict, RemovableHandle
 from ...core import errors
+from ...core.arguments import element_type
 from ...core.device import device as _device
 from ...core.dtype import FLOATING, dtype as _dtype
 from ...dispatch.refusal import declare_constructor, read
@@ -294,15 +295,17 @@ class Module:
         for given in args:
             if isinstance(given, Tensor):
                 device, dtype = given.device, given.dtype
-            elif isinstance(given, _dtype):
-                dtype = given
+            elif isinstance(given, (_dtype, type)):
+                dtype = element_type("to", given)
             elif isinstance(given, bool):
                 non_blocking = given
             elif given is not None:
                 device = given
         place = None if device is None else _device(device)
-        if dtype is not None and (not isinstance(dtype, _dtype) or dtype.category < FLOATING):
-            raise errors.wrong_type("to", "dtype", "be a floating or complex dtype", dtype)
+        if dtype is not None:
+            dtype = element_type("to", dtype)
+            if dtype.category < FLOATING:
+                raise errors.wrong_type("to", "dtype", "be a floating or complex dtype", dtype)
 
         def moved(x: Tensor) -> Tensor:
             kwargs: dict[str, Any] = {} if place is None else {"device": place}

@@ -141,7 +141,10 @@ def current_stream(index: int) -> Stream:
 
 def external_stream(index: int, ptr: int) -> Stream:
     """The stream with that number; 0 and 1 are the default stream."""
-    return default_stream(index) if ptr in (0, 1) else _by_number[ptr]
+    found = default_stream(index) if ptr in (0, 1) else _by_number.get(ptr)
+    if found is None:
+        raise errors.wrong_value("ExternalStream", "stream_ptr", "be that of a stream", ptr)
+    return found
 
 
 def set_stream(stream: Stream) -> Stream:

@@ -374,6 +374,9 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
     )  # fmt: skip
     if rule.check is not None:
         rule.check(op, plan, inputs)
+    for name, x in zip(rule.config.arg_names, inputs):
+        if type(x) not in NUMBERS and x._geometry.dtype.is_float8:
+            raise errors.not_computed(op, name, x._geometry.dtype, x)
     return plan
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..._generated.loops import LOOPS
 from ...core import errors, number_range
-from ...core.arguments import number
+from ...core.arguments import number_in
 from ...core.device import CPU
 from ...core.dtype import dtype
 from ...core.dtype_rules import RULES
@@ -51,7 +51,7 @@ def _checked(operator: Operator, common: dtype, name: str, value: Any) -> Any:
     if type(value) in pointwise.NUMBERS:
         found = value
     else:
-        found = number(value)
+        found = number_in(value)
         if found is None:
             raise errors.wrong_type(op, name, "be a number", value)
     number_range.check(op, name, found, common)

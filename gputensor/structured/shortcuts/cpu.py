@@ -25,7 +25,7 @@ from ...core.device import CPU
 from ...core.dtype import FLOATING, dtype
 from ...core.geometry import Geometry
 from ...kernels.cpu.quiet import run
-from ...tensor.make import CPU_KEYS, is_plain, numpy_allocates
+from ...tensor.make import CPU_KEYS, is_plain
 
 _now = state.get
 
@@ -70,7 +70,7 @@ def fits(entry: Any) -> bool:
     """True if NumPy allocates a plan's result in the planned layout."""
     geometry = entry.geometry
     return entry.numpy_allocates or not (
-        entry.block or not geometry.numel or not numpy_allocates(geometry)
+        entry.block or not geometry.numel or not geometry.in_numpy
     )  # fmt: skip
 
 
@@ -325,7 +325,7 @@ def _learn_made(
     if table.learners.get("cpu") is not kernel or made._device is not CPU:
         return
     shape = made._geometry
-    if not shape.nbytes or not numpy_allocates(shape):
+    if not shape.nbytes or not shape.in_numpy:
         return
     if _comes_again(table, kernel, args):
         learn_beside(table, kernel, args, make, unsaid)

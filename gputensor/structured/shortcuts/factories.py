@@ -19,7 +19,7 @@ from ...dispatch import defaults, shortcuts
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import ShortCut
 from ...dispatch.tls import PLAIN, state
-from ...tensor.make import CPU_KEYS, allocate, numpy_allocates
+from ...tensor.make import CPU_KEYS, allocate
 from ...tensor.tensor import Tensor
 
 _now = state.get
@@ -60,7 +60,7 @@ def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
 
 def empty_like(geometry: Geometry) -> ShortCut:
     """self -> an uninitialised tensor of a geometry. Autograd has nothing to say of it."""
-    if numpy_allocates(geometry):
+    if geometry.in_numpy:
         return forms.empty_like(geometry)
 
     def large(self: Any) -> Any:

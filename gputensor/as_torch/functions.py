@@ -1,0 +1,154 @@
+"""Functions of PyTorch's that ours have under another name, or that are made of ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import gputensor as gt
+from gputensor.autograd import anomaly
+from gputensor.core import errors
+from gputensor.distributions import sampling
+
+
+def _plain_generator(op: str, generator: Any) -> None:
+    if generator is not None:
+        rule = "be left out: gt.manual_seed seeds what is drawn"
+        raise errors.must(op, "generator", rule, generator)
+
+
+def poisson(input: Any, generator: Any = None) -> Any:
+    """Numbers drawn from the Poisson distributions of these rates."""
+    _plain_generator("poisson", generator)
+    return sampling.poisson(input).to(input.dtype)
+
+
+def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
+    """How many of `count` trials succeed, each with probability `prob`."""
+    _plain_generator("binomial", generator)
+    return sampling.binomial(*gt.broadcast_tensors(count, prob)).to(prob.dtype)
+
+
+def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
+    """`conv1d` of (time, batch, channels), with a weight (time, channels in, channels out)."""
+    made = gt.nn.functional.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)
+    return made.permute(2, 0, 1)
+
+
+def frobenius_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """Root of the sum of squares of matrices, or of the dimensions."""
+    return gt.linalg.vector_norm(input, 2, dim or None, keepdim)
+
+
+def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
+    """Sum of the singular values of matrices."""
+    return gt.linalg.matrix_norm(input, "nuc", dim, keepdim)
+
+
+def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
+    """Norms over all dimensions but one; over all of them where dim is -1."""
+    others = None if dim == -1 else [n for n in range(v.ndim) if n != dim % v.ndim]
+    return gt.linalg.vector_norm(v, pow, others, keepdim=dim != -1)
+
+
+def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> Any:
+    """The q greatest singular values of matrices with their vectors, found from random ones.
+
+    Source: Halko, Martinsson, Tropp, Finding structure with randomness, 2009, algorithm 4.4.
+    """
+    x = A if M is None else A - M
+    back = x.mH
+    base = gt.linalg.qr(x @ gt.randn(x.shape[-1], q, dtype=x.dtype, device=x.device))[0]
+    for _ in range(niter):
+        base = gt.linalg.qr(back @ base)[0]
+        base = gt.linalg.qr(x @ base)[0]
+    u, s, vh = gt.linalg.svd(base.mH @ x, full_matrices=False)
+    return base @ u, s, vh.mH
+
+
+def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
+    """`svd_lowrank` of matrices whose columns have the mean 0. q: 6, or what sizes allow."""
+    count = min(6, *A.shape[-2:]) if q is None else q
+    return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, count, niter)
+
+
+def from_file(
+    filename: Any, shared: bool = False, size: int = 0, *, dtype: Any = None, **options: Any
+) -> Any:
+    """The first elements of a file, mapped into memory; written to in the file where shared."""
+    element = gt.get_default_dtype() if dtype is None else dtype
+    nbytes = (size * element.itemsize,)
+    mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=nbytes)
+    return gt.from_numpy(mapped).view(element)
+
+
+def get_device_module(device: Any = None) -> Any:
+    """`torch.cuda` of a CUDA device, `torch.cpu` of the CPU."""
+    from importlib import import_module
+
+    kind = gt.get_default_device().type if device is None else gt.device(device).type
+    return import_module(f"torch.{kind}")
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """`autograd.set_detect_anomaly`."""
+    gt.autograd.set_detect_anomaly(mode, check_nan)
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly mode looks for NaN."""
+    return anomaly.checks_nan
+
+
+def cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any],
+    operands: Sequence[Any] = (),
+) -> Any:  # fmt: skip
+    """What one of two functions makes of the operands; waits for the device."""
+    return (true_fn if pred else false_fn)(*operands)
+
+
+def while_loop(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]
+) -> Any:
+    """The inputs after as many runs of `body_fn` as `cond_fn` allows; waits before each."""
+    carried = tuple(carried_inputs)
+    while cond_fn(*carried):
+        made = body_fn(*carried)
+        carried = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    return carried
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """t where b holds, else f."""
+    return t if b else f
+
+
+# Names of torch that are functions of the same meaning.
+OF_TORCH: dict[str, Any] = {
+    "binomial": binomial, "poisson": poisson, "conv_tbc": conv_tbc, "from_file": from_file,
+    "frobenius_norm": frobenius_norm, "nuclear_norm": nuclear_norm,
+    "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank,
+    "lu": lambda A, *args, **kwargs: A.lu(*args, **kwargs), "detach_": lambda x: x.detach_(),
+    "is_inference": lambda x: x.is_inference(), "get_device": lambda x: x.get_device(),
+    "is_distributed": lambda x: x.is_distributed(), "to_dlpack": lambda x: x.__dlpack__(),
+    "embedding_bag": gt.ops.aten.embedding_bag, "rrelu_": gt.nn.functional.rrelu_,
+    "embedding_renorm_": gt.ops.aten.embedding_renorm_, "get_device_module": get_device_module,
+    "get_autocast_cpu_dtype": lambda: gt.get_autocast_dtype("cpu"),
+    "get_autocast_gpu_dtype": lambda: gt.get_autocast_dtype("cuda"),
+    "set_autocast_cpu_dtype": lambda dtype: gt.set_autocast_dtype("cpu", dtype),
+    "set_autocast_gpu_dtype": lambda dtype: gt.set_autocast_dtype("cuda", dtype),
+    "is_autocast_cpu_enabled": lambda: gt.is_autocast_enabled("cpu"),
+    "set_autocast_cpu_enabled": lambda enabled: gt.set_autocast_enabled("cpu", enabled),
+    "set_anomaly_enabled": set_anomaly_enabled, "is_anomaly_enabled": anomaly.is_anomaly_enabled,
+    "is_anomaly_check_nan_enabled": is_anomaly_check_nan_enabled, "cond": cond,
+    "while_loop": while_loop, "sym_float": float, "sym_int": int, "sym_max": max, "sym_min": min,
+    "sym_not": lambda x: not x, "sym_sqrt": math.sqrt, "sym_sum": sum, "sym_ite": sym_ite,
+}  # fmt: skip
+OF_SPECIAL: dict[str, Any] = {
+    "softmax": gt.softmax, "log_softmax": gt.log_softmax, "logsumexp": gt.logsumexp,
+    "round": gt.round,
+}  # fmt: skip

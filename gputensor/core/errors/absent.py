@@ -1,0 +1,236 @@
+"""What PyTorch has and gputensor leaves out, with the reason: the one table of such names.
+
+A module of ours, Tensor and the modules of as_torch refuse a name by the sentence found here. A
+name that is neither there nor here is one that nobody has written yet.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import NamedTuple
+
+
+class _Family(NamedTuple):
+    """why: what is said. names: patterns of names by the module that has them. modules: those of
+    which every name is left out, also below."""
+
+    why: str
+    names: dict[str, str]
+    modules: str = ""
+
+
+_FAMILIES = (
+    _Family(
+        "there are no sparse tensors; use dense ones, with index_select, scatter_add or a mask",
+        {
+            "torch": "sparse_* hsmm hspmm dsmm smm spmm sspaddmm saddmm resize_as_sparse_ "
+            "*_indices_copy indices_copy values_copy",
+            "torch.Tensor": "to_sparse* sparse_* coalesce is_coalesced indices values col_indices "
+            "crow_indices ccol_indices row_indices dense_dim resize_as_sparse_ smm sspaddmm",
+            "torch.cuda": "sparse",
+        },
+        "torch.sparse torch.cuda.sparse torch.backends.cusparselt",
+    ),
+    _Family(
+        "there are no nested tensors; pad the rows, as nn.utils.rnn.pad_sequence does",
+        {"torch": "jagged", "torch.Tensor": "to_padded_tensor"},
+        "torch.nested",
+    ),
+    _Family(
+        "there are no masked tensors; use a mask beside the tensor, with masked_fill or where",
+        {}, "torch.masked",
+    ),
+    _Family(
+        "there are no quantised tensors; use an integer dtype, with scales beside it",
+        {
+            "torch": "q_* quantize* qint* quint* qscheme int_repr dequantize empty_quantized "
+            "fake_quantize* fused_moving_avg_obs* choose_qparams* fbgemm_* per_* QInt* QUInt* "
+            "int[1-7] uint[1-7] bit bits* float4_* float8_e8m0fnu",
+            "torch.Tensor": "q_* qscheme int_repr dequantize",
+        },
+        "torch.ao torch.quantization torch.nn.quantized torch.nn.qat torch.nn.intrinsic "
+        "torch.nn.quantizable torch.backends.quantized",
+    ),
+    _Family(
+        "programs are not compiled to TorchScript; call the function as it is",
+        {
+            "torch": "Script* *Type AliasDb Argument* Block CallStack Code CompilationUnit "
+            "CompleteArgumentSpec ConcreteModule* ErrorReport ExecutionPlan FileCheck "
+            "FunctionSchema Future Gradient Graph* IODescriptor JITException LiteScriptModule "
+            "ModuleDict BufferDict ParameterDict Node OperatorInfo StaticModule TracingState Type "
+            "Use Value DeepCopyMemoTable import_ir_module* parse_* merge_type_from_type_comment "
+            "unify_type_list fork wait get_file_path Capsule",
+            "torch.nn.functional": "BroadcastingList* assert_int_or_pair",
+            "torch.jit": "trace* load save fork wait",
+        },
+    ),
+    _Family(
+        "programs are not traced into graphs; call the function as it is, or give it to gt.fuse",
+        {"torch": "sym_fresh_size sym_constrain_range*"},
+        "torch._dynamo torch._inductor torch.fx torch.export torch._export "
+        "torch._higher_order_ops torch._prims_common torch._functorch",
+    ),
+    _Family(
+        "it belongs to a device that gputensor has no backend for; use cpu or cuda",
+        {
+            "torch": "*_ipu_* *_xla_* mkldnn_* miopen_* is_vulkan_available",
+            "torch.Tensor": "ipu mtia xpu to_mkldnn",
+        },
+        "torch.backends.kleidiai torch.backends.miopen torch.backends.nnpack",
+    ),
+    _Family(
+        "it is a part of another operator; call that, such as conv2d, batch_norm or nn.LSTM",
+        {
+            "torch": "cudnn_* batch_norm_* native_norm slice_inverse autocast_*crement_nesting "
+            "lstm lstm_cell gru gru_cell rnn_tanh* rnn_relu*",
+            "torch.Tensor": "slice_inverse",
+            "torch.nn.functional": "*grouped_mm scaled_mm ScalingType SwizzleType",
+        },
+    ),
+    _Family(
+        "it is the inside of PyTorch",
+        {
+            "torch": "AVG SUM AggregationType Benchmark* ThroughputBenchmark DisableTorchFunction* "
+            "*erializationStorageContext DispatchKey* ExcludeDispatchKeyGuard *Logger LoggerBase "
+            "PyTorchFile* StreamObjType DeviceObjType FatalError Tag init_num_threads cpp "
+            "classproperty prepare_multiprocessing_environment profiler_allow_* "
+            "thread_safe_generator compiled_with_cxx11_abi legacy_contiguous_format",
+            "torch.autograd": "DeviceType NestedIOFunction SavedTensor enforce_grad_layout_policy "
+            "has_torch_function is_view_replay_enabled *_multithreading_enabled",
+            "torch.cuda": "CudaError DeferredCudaCallError check_error cudaStatus cudart "
+            "current_*_handle get_gencode_flags",
+            "torch.fft": "Tensor",
+            "torch.nn": "factory_kwargs LinearCrossEntropyOptions",
+            "torch.nn.functional": "has_torch_function*",
+            "torch.optim": "swap_in_optimizer_params_and_state",
+            "torch.random": "thread_safe_generator",
+        },
+        "torch._subclasses",
+    ),
+    _Family(
+        "the profiler of gputensor is gt.profiler.profile",
+        {"torch.autograd": "Profiler* kineto_available", "torch.cuda": "profiler"},
+    ),
+    _Family(
+        "storages have no classes by dtype; ask the tensor for its dtype",
+        {
+            "torch": "?*Storage StorageBase", "torch.cuda": "*Storage",
+            "torch.Tensor": "storage_type",
+        },
+    ),
+    _Family(
+        "it is removed from PyTorch, or about to be; use the function of gt.linalg",
+        {
+            "torch": "eig symeig solve lstsq matrix_rank lobpcg",
+            "torch.Tensor": "eig symeig solve lstsq",
+        },
+    ),
+    _Family(
+        "it is deprecated in PyTorch; use arange, reshape, or the new_ methods",
+        {"torch": "range", "torch.Tensor": "new resize resize_as reinforce"},
+    ),
+    _Family(
+        "it is deprecated in PyTorch; use the name that ends in _",
+        {
+            "torch.nn.init": "constant dirac eye kaiming_normal kaiming_uniform normal orthogonal "
+            "sparse uniform xavier_normal xavier_uniform",
+            "torch.nn.utils": "clip_grad_norm",
+        },
+    ),
+    _Family(
+        "it is deprecated in PyTorch; use nn.Sequential, or nn.LocalResponseNorm",
+        {"torch.nn": "Container CrossMapLRN2d"},
+    ),
+    _Family(
+        "modules take their weights by load_state_dict, in place",
+        {"torch.Tensor": "module_load"},
+    ),
+    _Family(
+        "the allocator of gputensor cannot be replaced; gt.cuda.set_memory_limit bounds it",
+        {
+            "torch.cuda": "CUDAPluggableAllocator MemPool use_mem_pool caching_allocator_* "
+            "change_current_allocator host_memory_* reset_*host_memory_stats ipc_collect",
+        },
+    ),
+    _Family(
+        "gputensor asks no management library; nvidia-smi has these numbers",
+        {
+            "torch.cuda": "utilization temperature power_draw clock_rate memory_usage "
+            "device_memory_used list_gpu_processes",
+        },
+    ),
+    _Family(
+        "it belongs to PyTorch's own kernels; gt.cuda.Kernel runs yours",
+        {"torch.cuda": "jiterator tunable GreenContext nccl"},
+        "torch.cuda.jiterator torch.cuda.tunable torch.cuda.gds torch.cuda.green_contexts "
+        "torch.cuda.nccl torch.utils.cpp_extension",
+    ),
+    _Family(
+        "nothing warns of synchronisation; gt.audit_copies reports copies between devices",
+        {"torch.cuda": "*_sync_debug_mode"},
+    ),
+    _Family(
+        "there are no data pipes; use Dataset and IterableDataset",
+        {
+            "torch.utils.data": "*DataPipe DataChunk argument_validation functional_datapipe "
+            "*_datapipes_determinism non_deterministic runtime_validation*",
+        },
+        "torch.utils.data.datapipes torch.utils.data.graph torch.utils.data.graph_settings",
+    ),
+    _Family(
+        "parameters are not spread over devices; gt.distributed has data parallel training",
+        {},
+        "torch.distributed.tensor torch.distributed.fsdp torch.distributed._composable "
+        "torch.distributed.algorithms torch.distributed._functional_collectives "
+        "torch.distributed.device_mesh torch.distributed.checkpoint torch.distributed.pipelining "
+        "torch.distributed.elastic torch.distributed._tensor torch.distributed.nn",
+    ),
+    _Family("models are not written as ONNX", {}, "torch.onnx"),
+    _Family(
+        "attention has no scores of a program's own; give it a mask",
+        {}, "torch.nn.attention.flex_attention",
+    ),
+    _Family("there are no packages of code; use Python's own", {}, "torch.package"),
+    _Family(
+        "nothing is downloaded; fetch the file, and give it to load",
+        {"torch.hub": "load* download_url_to_file list help"},
+        "torch.utils.model_zoo",
+    ),
+    _Family(
+        "curves are not written for TensorBoard; the package tensorboardX writes them",
+        {}, "torch.utils.tensorboard",
+    ),
+    _Family(
+        "no class takes over functions of tensors; override __gputensor_dispatch__",
+        {"torch.overrides": "handle_torch_function"},
+    ),
+)  # fmt: skip
+_MODULES = {name: family.why for family in _FAMILIES for name in family.modules.split()}
+
+
+def modules() -> list[str]:
+    """PyTorch's modules that are left out."""
+    return [*_MODULES]
+
+
+def patterns() -> list[tuple[str, str]]:
+    """Each pattern of names, behind its module."""
+    return [(module, form) for family in _FAMILIES
+            for module, forms in family.names.items() for form in forms.split()]  # fmt: skip
+
+
+@cache
+def why(module: str, name: str = "") -> str:
+    """Why PyTorch's module, or a name in it, is left out; "" where it is not.
+
+    module: by PyTorch's name, `torch.Tensor` for its class.
+    """
+    parts = f"{module}.{name}".rstrip(".").split(".")
+    for n in range(len(parts), 1, -1):
+        if found := _MODULES.get(".".join(parts[:n])):
+            return found
+    for family in _FAMILIES:
+        if name and any(fnmatchcase(name, form) for form in family.names.get(module, "").split()):
+            return family.why
+    return ""

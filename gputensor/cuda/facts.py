@@ -1,0 +1,200 @@
+"""What a CUDA device is, how much memory is held on it, and the generators of all of them.
+
+Names are PyTorch's, as far as the runtime knows an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from contextlib import nullcontext
+from typing import Any
+
+from .. import runtime
+from ..core import errors
+from ..core.arguments import flag, real
+from ..core.device import device as _device
+from ..dispatch.refusal import declares
+from ..runtime.current import CurrentStream
+from ..structured.arguments import integer
+from ..structured.generator import Generator, default_generator, seed_devices
+from ..tensor.tensor import Tensor
+from . import (
+    _index, current_device, device, device_count, get_device_capability, get_device_name,
+    is_available, mem_get_info, memory_stats, set_memory_limit,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What `get_device_properties` tells of a device; memory in bytes, clocks in kHz."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    max_threads_per_multi_processor: int
+    regs_per_multiprocessor: int
+    shared_memory_per_multiprocessor: int
+    shared_memory_per_block_optin: int
+    L2_cache_size: int
+    clock_rate: int
+    memory_clock_rate: int
+    memory_bus_width: int
+    warp_size: int = 32
+
+
+def get_device_properties(device: Any = None) -> DeviceProperties:
+    """What the driver says of a device, of the current one by default."""
+    index = _index(device, "get_device_properties")
+    limits = runtime.cuda().limits(index)
+    return DeviceProperties(
+        get_device_name(index), *get_device_capability(index), mem_get_info(index)[1],
+        limits.multiprocessors, limits.threads, limits.registers, limits.shared_bytes,
+        limits.block_shared_bytes, limits.l2_bytes, limits.clock_khz, limits.memory_clock_khz,
+        limits.memory_bits,
+    )  # fmt: skip
+
+
+def get_arch_list() -> list[str]:
+    """The architectures that kernels are compiled for here: those of the devices there are."""
+    found = [get_device_capability(n) for n in range(device_count())]
+    return sorted({f"sm_{major}{minor}" for major, minor in found})
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether there is a device; kernels compute bfloat16 on all of them.
+
+    including_emulation: False asks for hardware that does, of compute capability 8 and more.
+    """
+    is_enough = flag("is_bf16_supported", "including_emulation", including_emulation)
+    return is_available() and (is_enough or get_device_capability()[0] >= 8)
+
+
+def is_tf32_supported() -> bool:
+    """False: products of float32 are computed in float32."""
+    return False
+
+
+def is_initialized() -> bool:
+    """Whether this process uses CUDA by now."""
+    return runtime._chosen is not None and is_available()
+
+
+def init() -> None:
+    """Use CUDA from now on, which the first tensor on a device does too.
+
+    Raises: DeviceError with the reason where there is no device.
+    """
+    current_device()
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether kernels of one device reach the memory of another one."""
+    op = "can_device_access_peer"
+    return bool(runtime.cuda().can_access_peer(_index(device, op), _index(peer_device, op)))
+
+
+@declares(obj="Tensor")
+def device_of(obj: Tensor) -> Any:
+    """`with device_of(x):` makes the device of a tensor current; a CPU tensor changes nothing."""
+    return device(obj.device) if obj.is_cuda else nullcontext()
+
+
+def set_stream(stream: Any) -> None:
+    """Let this thread's work on the stream's device go to it; None changes nothing."""
+    if stream is not None:
+        chosen = CurrentStream(runtime.cuda(), stream)  # refuses what is no stream
+        runtime.cuda().set_stream(chosen.stream)
+
+
+def ExternalStream(stream_ptr: int, device: Any = None) -> Any:
+    """A stream that another library made. stream_ptr: its address."""
+    index = _index(device, "ExternalStream")
+    address = integer("ExternalStream", "stream_ptr", stream_ptr)
+    return runtime.cuda().external_stream(index, address)
+
+
+def get_stream_from_external(data_ptr: int, device: Any = None) -> Any:
+    """`ExternalStream`, by PyTorch's other name."""
+    return ExternalStream(data_ptr, device)
+
+
+# --- memory, in bytes -----------------------------------------------------------------------------
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes that tensors held since the start, or `reset_peak_memory_stats`."""
+    return memory_stats(device)["allocated_bytes.all.peak"]
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes that the allocator held since the start, or `reset_peak_memory_stats`."""
+    return memory_stats(device)["reserved_bytes.all.peak"]
+
+
+def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
+    """`memory_stats`, with a dict for each part of a name."""
+    found: dict[str, Any] = {}
+    for name, value in memory_stats(device).items():
+        *parts, last = name.split(".")
+        at = found
+        for part in parts:
+            at = at.setdefault(part, {})
+        at[last] = value
+    return found
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """The figures of `memory_stats` as lines. abbreviated: without those that are 0."""
+    stats = memory_stats(device)
+    is_short = flag("memory_summary", "abbreviated", abbreviated)
+    rows = [(name, n) for name, n in stats.items() if n or not is_short]
+    wide = max(len(name) for name in stats)
+    head = f"memory of {_device('cuda', _index(device, 'memory_summary'))}"
+    return "\n".join([head, *(f"  {name:{wide}} {n:>15,}" for name, n in rows)])
+
+
+_fractions: dict[int, float] = {}
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Let the allocator hold at most so much of the device's memory, in (0, 1]."""
+    op = "set_per_process_memory_fraction"
+    index, part = _index(device, op), real(op, "fraction", fraction)
+    if not 0 < part <= 1:
+        raise errors.must(op, "fraction", "be in (0, 1]", fraction)
+    set_memory_limit(int(mem_get_info(index)[1] * part), index)
+    _fractions[index] = part
+
+
+def get_per_process_memory_fraction(device: Any = None) -> float:
+    """What `set_per_process_memory_fraction` was given; 1 at first."""
+    return _fractions.get(_index(device, "get_per_process_memory_fraction"), 1.0)
+
+
+# --- generators -----------------------------------------------------------------------------------
+
+
+def seed() -> None:
+    """Seed the current device's generator with what nobody chose."""
+    if is_available():
+        default_generator(_device("cuda", current_device())).seed()
+
+
+def seed_all() -> None:
+    """Seed the generators of all devices with one that nobody chose."""
+    seed_devices("cuda", range(device_count()), Generator().initial_seed())
+
+
+def get_rng_state_all() -> list[tuple[int, int]]:
+    """The state of each device's generator."""
+    return [default_generator(_device("cuda", n)).get_state() for n in range(device_count())]
+
+
+@declares(new_states="Iterable")
+def set_rng_state_all(new_states: Iterable[tuple[int, int]]) -> None:
+    """Let the devices' generators go on where `get_rng_state_all` was called."""
+    for index, state in enumerate(new_states):
+        default_generator(_device("cuda", index)).set_state(state)

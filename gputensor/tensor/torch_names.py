@@ -1,0 +1,156 @@
+"""What PyTorch's tensors have that is no operator: kinds that ours never are, memory, old names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from .._generated import calls
+from ..core import errors
+from ..core.arguments import flag
+from ..core.device import CPU
+from ..core.dtype import dtype as _dtype
+from ..dispatch.refusal import declares
+from .base import TensorBase, materialised
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+    from .typed_storage import TypedStorage
+
+
+class TorchNames(TensorBase):
+    """The third base of Tensor."""
+
+    __slots__ = ()
+    is_ipu = is_maia = is_mkldnn = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
+    is_nested = is_quantized = is_sparse = is_sparse_csr = volatile = False
+    name: None = None
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether its memory is page-locked. device: has no meaning any more, as in PyTorch."""
+        from . import host_memory
+
+        return host_memory.is_pinned(self)
+
+    def pin_memory(self, device: Any = None) -> Tensor:
+        """A copy of this CPU tensor in page-locked memory; the tensor itself if it is there.
+
+        Raises: DeviceError without CUDA, which locks the pages.
+        """
+        from . import host_memory
+
+        made: Tensor = host_memory.pinned("pin_memory", self)
+        return made
+
+    def is_shared(self) -> bool:
+        """Whether its memory is shared with processes that are given it; True on CUDA."""
+        from . import host_memory
+
+        return host_memory.is_shared(self)
+
+    def share_memory_(self) -> Self:
+        """Move this CPU tensor's storage to memory that stays shared with processes it is sent to
+        by `multiprocessing`, and with those that are forked."""
+        from . import host_memory
+
+        host_memory.share(self)
+        return self
+
+    def storage(self) -> TypedStorage:
+        """The storage as elements of this tensor's dtype; `untyped_storage()` has its bytes."""
+        from .typed_storage import TypedStorage
+
+        return TypedStorage(self._get_storage(), self._geometry.dtype)
+
+    def const_data_ptr(self) -> int:
+        """Address of the first element, for a reader."""
+        return self.data_ptr()
+
+    def dim_order(self, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+        """The dimensions, from the one with the greatest stride to the one with the least.
+
+        ambiguity_check: raise where more than one order fits; the strides of a dimension of size 1
+        say nothing. Source: torch/_tensor.py, Tensor.dim_order.
+        """
+        sizes, strides = self._geometry.sizes, self._geometry.strides
+        order = tuple(sorted(range(len(sizes)), key=lambda dim: -strides[dim]))
+        if flag("dim_order", "ambiguity_check", ambiguity_check):
+            told = [strides[dim] for dim in order if sizes[dim] > 1]
+            if len(told) < len(sizes) or len(set(told)) < len(told):
+                raise errors.must("dim_order", "self", "have one order of its dimensions", self)
+        return order
+
+    def to_dense(self, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
+        """The tensor itself, which is dense, or a copy of another dtype."""
+        tensor: Any = self
+        return tensor if dtype is None else calls.to_dtype(tensor, dtype, False, False, None)
+
+    def is_distributed(self) -> bool:
+        """False: no tensor is spread over processes."""
+        return False
+
+    @property
+    def grad_dtype(self) -> _dtype:
+        """The dtype of its gradient: its own."""
+        return self._geometry.dtype
+
+    # --- elements by Python's functions -----------------------------------------------------------
+
+    @declares(callable="Callable")
+    def apply_(self, callable: Callable[[Any], Any]) -> Self:
+        """Replace each element of this tensor, which is on the CPU, by callable(element)."""
+        return self._mapped("apply_", callable)
+
+    @declares(tensor="Tensor", callable="Callable")
+    def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Self:
+        """Replace each element of this CPU tensor by callable(element, tensor's element)."""
+        return self._mapped("map_", callable, tensor)
+
+    @declares(x="Tensor", y="Tensor", callable="Callable")
+    def map2_(self, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Self:
+        """Replace each element of this CPU tensor by callable(element, x's, y's)."""
+        return self._mapped("map2_", callable, x, y)
+
+    def _mapped(self, op: str, function: Callable[..., Any], *others: Any) -> Self:
+        tensor: Any = self
+        for arg, x in zip(("self", "tensor", "y"), (tensor, *others)):
+            if x._device is not CPU:
+                raise errors.must(op, arg, "be on the CPU", x)
+        wide = [calls.expand(x, self._geometry.sizes, False) for x in others]
+        lists = [materialised(calls.reshape(x, (-1,))).tolist() for x in (tensor, *wide)]
+        made = calls.empty_like(tensor)
+        values = [function(*elements) for elements in zip(*lists)]
+        made._get_array()[...] = np.reshape(values, self._geometry.sizes)
+        calls.copy_(tensor, made, False)
+        return self
+
+    # --- signals ----------------------------------------------------------------------------------
+
+    def stft(
+        self, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+        window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
+        normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
+        align_to_window: bool | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Fourier transforms of parts of this signal that overlap. See gt.stft."""
+        from importlib import import_module
+
+        if align_to_window is not None:
+            rule = "be left out: parts begin where gt.stft says"
+            raise errors.must("stft", "align_to_window", rule, align_to_window)
+        made: Tensor = import_module("gputensor.functional").stft(
+            self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
+            return_complex,
+        )  # fmt: skip
+        return made
+
+    def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
+        """`gt.linalg.lu_factor`, by PyTorch's old name; with the infos of its `_ex` form."""
+        tensor: Any = self
+        pivots, infos = flag("lu", "pivot", pivot), flag("lu", "get_infos", get_infos)
+        found = calls.linalg_lu_factor_ex(tensor, pivot=pivots, check_errors=not infos)
+        return tuple(found) if infos else tuple(found[:2])

@@ -1,0 +1,87 @@
+"""TypedStorage: the bytes of a storage as numbers of one dtype, for PyTorch's older programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.geometry import contiguous_geometry
+from ..dispatch.backend_select import TENSOR_KEYS
+from ..dispatch.tls import keys_now
+from .base import TensorBase
+from .storage import Storage
+
+
+class TypedStorage:
+    """What `Tensor.storage()` gives: the elements of a storage, whatever tensors look at it."""
+
+    __slots__ = ("_untyped", "dtype")
+
+    def __init__(self, untyped: Storage, dtype: dtype) -> None:
+        self._untyped, self.dtype = untyped, dtype
+
+    def untyped(self) -> Storage:
+        """The bytes."""
+        return self._untyped
+
+    @property
+    def device(self) -> device:
+        """Where the bytes are."""
+        return self._untyped.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether they are on a CUDA device."""
+        return self._untyped.device.type == "cuda"
+
+    def _tensor(self) -> Any:
+        shape = contiguous_geometry((self.size(),), self.dtype)
+        keys = keys_now(TENSOR_KEYS[self._untyped.device.type])
+        return TensorBase._kind._over(self._untyped, 0, shape, keys)
+
+    def __len__(self) -> int:
+        return self._untyped._nbytes // self.dtype.itemsize
+
+    def size(self) -> int:
+        """How many elements there are."""
+        return len(self)
+
+    def nbytes(self) -> int:
+        """How many bytes they have."""
+        return self._untyped._nbytes
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """Address of the first one."""
+        return self._untyped.data_ptr()
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python's numbers."""
+        found: list[Any] = self._tensor().tolist()
+        return found
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self._tensor()[index].clone().storage()
+        return self._tensor()[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._tensor()[index] = value
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def is_pinned(self) -> bool:
+        """Whether the memory is page-locked."""
+        return bool(self._tensor().is_pinned())
+
+    def is_shared(self) -> bool:
+        """Whether the memory is shared with other processes."""
+        return bool(self._tensor().is_shared())
+
+    def __repr__(self) -> str:
+        return f"<TypedStorage of {self.size()} {self.dtype.name} on {self.device}>"

@@ -1,0 +1,63 @@
+"""A 0-d tensor stands for a number where only a number is declared, as in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+import gputensor.nn.functional as F
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "a keyword": lambda n: gt.add(gt.ones(2), gt.ones(2), alpha=n),
+    "a method": lambda n: gt.ones(2).add(gt.ones(2), alpha=n),
+    "in place": lambda n: gt.ones(2).add_(gt.ones(2), alpha=n),
+    "out": lambda n: gt.sub(gt.ones(2), gt.ones(2), alpha=n, out=gt.empty(2)),
+    "value": lambda n: gt.addcmul(gt.ones(2), gt.ones(2), gt.ones(2), value=n),
+    "in place, beside a history": lambda n: (
+        gt.ones(2, requires_grad=True).clone().addcdiv_(gt.ones(2), gt.ones(2), value=n)
+    ),
+    "a bound": lambda n: gt.arange(n),
+    "by position": lambda n: F.leaky_relu(-gt.ones(2), n),
+    "the function's own name": lambda n: F.threshold(gt.ones(2), n, n),
+    "a parameter of a loop": lambda n: F.softplus(gt.ones(2), beta=n),
+    "a product": lambda n: gt.addmm(gt.ones(2, 2), gt.ones(2, 2), gt.ones(2, 2), alpha=n),
+    "a dimension": lambda n: gt.ones(2, 2, 3).sum(n),
+    "a dimension by NumPy's name": lambda n: gt.sum(gt.ones(2, 2, 3), axis=n, keepdims=True),
+    "a count": lambda n: gt.ones(3).repeat_interleave(n),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_is_what_the_number_is(name: str) -> None:
+    call = CALLS[name]
+    made, wanted = call(gt.tensor(2)), call(2)
+    assert made.tolist() == wanted.tolist() and made.dtype is wanted.dtype
+
+
+def test_gradients_are_those_of_the_number() -> None:
+    x, y = gt.ones(2, requires_grad=True), gt.ones(2, requires_grad=True)
+    gt.add(x, y, alpha=gt.tensor(3.0)).sum().backward()
+    assert y.grad is not None and y.grad.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("wrong", [
+    gt.tensor([2.0]), gt.tensor(2.0, requires_grad=True), gt.empty((), device="meta"),
+], ids=["a dimension", "a gradient", "no elements"])  # fmt: skip
+def test_what_a_number_would_lose_is_refused(wrong: Any) -> None:
+    x = gt.zeros(2)
+    with pytest.raises(TypeError, match="add_: 'alpha' must be a number"):
+        x.add_(gt.ones(2), alpha=wrong)
+    assert x.tolist() == [0, 0]
+
+
+def test_a_dimension_is_no_float() -> None:
+    with pytest.raises(TypeError, match="sum: 'dim' must be a tuple of ints"):
+        gt.ones(2, 2).sum(gt.tensor(1.0))
+
+
+def test_an_error_of_anything_else_goes_on_as_it_was() -> None:
+    with pytest.raises(gt.GpuTensorError, match="must broadcast"):
+        gt.add(gt.ones(2), gt.ones(3), alpha=gt.tensor(2))

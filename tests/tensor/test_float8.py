@@ -1,0 +1,150 @@
+"""float8 dtypes are stored, cast, copied, printed, saved and loaded; nothing computes in them."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.core.dtype import FLOAT8
+
+DEVICES = ["cpu", "cuda"]
+dtypes = pytest.mark.parametrize("of", FLOAT8, ids=lambda d: d.name)
+
+
+def numbers() -> np.ndarray[Any, Any]:
+    """Numbers of all magnitudes, and everything halfway between two of a float8 and beside it."""
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, 1 << 32, 40_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    found = [np.array([np.inf, -np.inf, np.nan, -0.0]), drawn]
+    found += [(rng.standard_normal(20_000) * 10.0 ** rng.integers(-6, 5, 20_000))]
+    for of in FLOAT8:
+        codes = np.arange(256, dtype=np.uint8).view(of.np).astype(np.float64)
+        exact = np.unique(codes[np.isfinite(codes)])
+        half = ((exact[1:] + exact[:-1]) / 2).astype(np.float32)
+        found += [exact, half, np.nextafter(half, np.float32(np.inf)), np.nextafter(half, -half)]
+    return np.concatenate([x.astype(np.float32) for x in found])
+
+
+@dtypes
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("device", DEVICES)
+def test_casts_are_pytorchs(of: gt.dtype, device: str) -> None:
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not gt.cuda.is_available():
+        pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
+    theirs, x = getattr(torch, of.name), numbers()
+    ours = gt.from_numpy(x).to(device).to(of).view(gt.uint8).cpu().numpy()
+    wanted = torch.from_numpy(x).to(theirs).view(torch.uint8).numpy()
+    assert np.array_equal(ours, wanted)
+    codes = np.arange(256, dtype=np.uint8)
+    ours = gt.from_numpy(codes).to(device).view(of).float().cpu().numpy()
+    wanted = torch.from_numpy(codes).view(theirs).float().numpy()
+    assert np.array_equal(ours, wanted, equal_nan=True)
+    for other in ("float64", "float16", "bfloat16", "int32", "uint8", "bool", "complex64"):
+        values = [0, 1, 2, 3, 100, 200, 17]
+        first = gt.tensor(values).to(getattr(gt, other)).to(device).to(of)
+        second = torch.tensor(values).to(getattr(torch, other)).to(theirs)
+        assert first.float().tolist() == second.float().tolist()
+        back = second.to(getattr(torch, other))
+        assert first.to(getattr(gt, other)).tolist() == back.tolist()
+
+
+@dtypes
+@pytest.mark.oracle
+def test_files_and_texts_are_pytorchs(of: gt.dtype) -> None:
+    torch = pytest.importorskip("torch")
+    data = [[1.5, -2.0, 100.0], [0.0, 1e-3, float("nan")]]
+    ours, theirs = gt.tensor(data, dtype=of), torch.tensor(data, dtype=getattr(torch, of.name))
+    assert repr(ours).replace("gputensor.", "torch.") == repr(theirs)
+    file = io.BytesIO()
+    gt.save({"x": ours}, file)
+    file.seek(0)
+    read = torch.load(file, weights_only=True)["x"]
+    assert read.dtype is theirs.dtype and repr(read) == repr(theirs)
+    file = io.BytesIO()
+    torch.save({"x": theirs}, file)
+    file.seek(0)
+    assert repr(gt.load(file)["x"]) == repr(ours)
+
+
+@dtypes
+@pytest.mark.parametrize("device", DEVICES)
+def test_they_are_copied_and_filled(of: gt.dtype, device: str) -> None:
+    if device == "cuda" and not gt.cuda.is_available():
+        pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
+    x = gt.tensor([[1.5, -2.0, 3.0], [0.0, 4.0, 0.5]], dtype=of, device=device)
+    wanted = [[1.5, -2.0, 3.0], [0.0, 4.0, 0.5]]
+    assert (x.dtype, x.element_size(), x.is_floating_point()) == (of, 1, True)
+    for _ in range(4):  # the later ones may take a short cut
+        for made in (x.clone(), x.t().contiguous().t(), x.cpu(), copy.deepcopy(x), x.repeat(1, 1),
+                     pickle.loads(pickle.dumps(x)), x.to(gt.float16).to(of)):  # fmt: skip
+            assert made.dtype is of and made.tolist() == wanted
+        assert gt.zeros(3, dtype=of, device=device).tolist() == [0, 0, 0]
+        assert gt.full((2,), 3, dtype=of, device=device).tolist() == [3, 3]
+        assert gt.ones_like(x).fill_(2).tolist() == [[2, 2, 2], [2, 2, 2]]
+        y = x.clone()
+        y[0, 1] = 8
+        y[1] = x[0]
+        assert y.tolist() == [[1.5, 8, 3], [1.5, -2, 3]] and y[0, 1].item() == 8
+    assert gt.ones(300, 300, dtype=of, device=device).float().sum().item() == 90_000
+    assert gt.empty(0, dtype=of, device=device).tolist() == []
+    leaf = gt.ones(2, device=device, requires_grad=True)
+    leaf.to(of).float().sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [1, 1]
+
+
+@dtypes
+def test_numpy_has_them_by_ml_dtypes(of: gt.dtype) -> None:
+    array = gt.tensor([1.5, -2.0], dtype=of).numpy()
+    assert array.dtype == of.np == of and array.astype(np.float32).tolist() == [1.5, -2]
+    for made in (gt.from_numpy(array), gt.tensor(array), gt.asarray(array)):
+        assert made.dtype is of and made.tolist() == [1.5, -2]
+    shared = gt.from_numpy(array)
+    array[0] = 3
+    assert shared.tolist() == [3, -2] and gt.finfo(of).bits == 8
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "add": lambda x: x + x,
+    "mul": lambda x: x * 2,
+    "neg": lambda x: -x,
+    "eq": lambda x: x == x,
+    "sum": lambda x: x.sum(),
+    "amax": lambda x: x.amax(),
+    "sort": lambda x: x.sort(),
+    "mm": lambda x: x @ x,
+    "softmax": lambda x: x.softmax(0),
+    "var_mean": lambda x: gt.var_mean(x),
+    "cumsum": lambda x: x.cumsum(0),
+    "nonzero": lambda x: x.nonzero(),
+    "uniform_": lambda x: x.clone().uniform_(),
+    "conv1d": lambda x: gt.nn.functional.conv1d(x[None], x[:, :, None]),
+    "linear": lambda x: gt.nn.functional.linear(x, x),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_operator_computes_in_them(name: str, device: str) -> None:
+    if device == "cuda" and not gt.cuda.is_available():
+        pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
+    x = gt.tensor([[1.5, -2.0], [0.5, 1.0]], dtype=gt.float8_e5m2, device=device)
+    with pytest.raises(gt.GpuTensorError, match="float8_e5m2"):
+        REFUSED[name](x)
+    assert x.tolist() == [[1.5, -2.0], [0.5, 1.0]]
+
+
+def test_they_meet_no_other_dtype() -> None:
+    with pytest.raises(gt.GpuTensorError, match="no dtype holds float8 and another dtype"):
+        gt.promote_types(gt.float8_e5m2, gt.float32)
+    with pytest.raises(gt.GpuTensorError, match="no dtype holds float8 and another dtype"):
+        gt.ones(2) + gt.ones(2, dtype=gt.float8_e5m2)
+    assert gt.promote_types(gt.float8_e5m2, gt.float8_e5m2) is gt.float8_e5m2
