@@ -50,7 +50,7 @@ LOOPS_DOC = """The loops of every family, and what their rows say of dtypes (cor
 
 Which operands native code takes, and which variants of a kernel are compiled, follow from it."""
 
-BATCHING_DOC = """The batch rules of rows whose family has another one (func/batch_rules.py)."""
+BATCHING_DOC = """The batch rules of rows whose family has another one (func/rules/)."""
 
 INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
     """Name -> family, of a text that has each family, with a colon, before its names."""

@@ -87,7 +87,7 @@ class Op:
     node: name of its derivative's class, where the rule of numbering does not give PyTorch's.
     replay: a view that reads its elements in another way, which as_strided cannot make again.
     activation: an operand that often is an activation's result, computed again where it is large.
-    batch: its batch rule in func/batch_rules.py, where that is not its family's.
+    batch: its batch rule in func/rules/, where that is not its family's.
     source: the entry that named this one in `autogen`.
     follows: identifier of the operator whose results this one copies or gives, by
     structured/forms.py.

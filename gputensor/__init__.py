@@ -148,7 +148,7 @@ def __getattr__(name: str) -> _typing.Any:
         found = getattr(import_module(f"{__name__}._generated.functions"), name)
     else:
         backend = import_module(f"{__name__}.devices.backend")
-        if name[0] != "_" and backend.load(name):
+        if name[:1] != "_" and backend.load(name):
             return backend.get(name).module
         raise _lazy.missing(__name__, name)
     globals()[name] = found

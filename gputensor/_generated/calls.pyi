@@ -90,6 +90,11 @@ def new_empty(
     layout: layout | None = None, device: device | str | int | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor: ...
+def new_empty_strided(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], dtype: dtype | None = None,
+    layout: layout | None = None, device: device | str | int | None = None,
+    pin_memory: bool | None = None,
+) -> Tensor: ...
 def zeros(
     size: Sequence[int], dtype: dtype | None = None, layout: layout | None = None,
     device: device | str | int | None = None, pin_memory: bool | None = None,

@@ -124,26 +124,26 @@ squeeze_dim squeeze_dims t transpose_ transpose_int unflatten_int unsqueeze view
 as_strided diagonal diagonal_copy narrow select_int slice_Tensor split_Tensor split_with_sizes
 unbind_int unfold unsafe_split_Tensor unsafe_split_with_sizes complex_view: _conj _neg_view complex
 conj imag real view_as_real factory: empty_like empty_memory_format empty_strided full full_like
-new_empty new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange
-arange_start arange_start_step eye linspace logspace random: bernoulli__float exponential_ uniform_
-random_factory: rand dropout: dropout native_dropout native_dropout_backward copy:
-_local_scalar_dense _to_copy clone contiguous copy_ flip item to_device to_dtype to_other rearrange:
-channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed tril triu pad:
-constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
-reflection_pad2d_backward reflection_pad3d reflection_pad3d_backward replication_pad1d
-replication_pad1d_backward replication_pad2d replication_pad2d_backward replication_pad3d
-replication_pad3d_backward sort: sort sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor
-searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
-fill__Scalar zero_ join: block_diag broadcast_tensors cat stack repeat: cartesian_prod
-meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int binary: add_Tensor
-add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor div__Tensor
-floor_divide maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar remainder_Tensor
-sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_ elu_backward gelu
-gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward
-hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_
-leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward
-prelu relu6 relu6_ rrelu selu selu_ sigmoid_backward silu silu_ silu_backward softplus
-softplus_backward softshrink softshrink_backward tanh_backward threshold threshold_ unary:
+new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
+zeros_like range: arange arange_start arange_start_step eye linspace logspace random:
+bernoulli__float exponential_ uniform_ random_factory: rand dropout: dropout native_dropout
+native_dropout_backward copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item
+to_device to_dtype to_other rearrange: channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle
+roll triangle: diag_embed tril triu pad: constant_pad_nd pad reflection_pad1d
+reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
+reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
+replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable topk
+search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
+unique_dim resize: resize_ fill: fill__Scalar zero_ join: block_diag broadcast_tensors cat stack
+repeat: cartesian_prod meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int
+binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor
+div__Tensor floor_divide maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar
+remainder_Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_
+elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
+hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
+leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
+mish_ mish_backward prelu relu6 relu6_ rrelu selu selu_ sigmoid_backward silu silu_ silu_backward
+softplus softplus_backward softshrink softshrink_backward tanh_backward threshold threshold_ unary:
 _conj_physical abs ceil cos exp floor log log1p neg reciprocal relu relu_ round sigmoid sign sin
 sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e special_xlog1py xlogy_Tensor
 comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where:

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from .._generated import calls
 from ..core import errors
 from ..core.dtype import FLOATING
+from ..dispatch.keys import BATCHED, DUAL
 from ..tensor.tensor import Tensor
 from . import inplace_or_view, variable
 from .history import gradient_edge, meta_of, requires_grad, view_of, with_edge
 from .modes import DEFAULT, IN_CUSTOM_FUNCTION, NO_GRAD_MODE, grad_mode, left, no_grad, set_mode
 from .node import FREED, Node, add_output
 from .saved import save, save_result
+
+
+_TRANSFORMED = BATCHED | DUAL
+# What a Function does with tensors of the levels of gt.func, which puts it here.
+transform: list[Callable[..., Any]] = []
 
 
 class Context:
@@ -36,6 +42,9 @@ class Context:
     _not_differentiable: tuple[Tensor, ...] = ()
     _materializes = True
     _saved: Any = ()
+    _for_forward: tuple[Any, ...] = ()
+    # What `saved_tensors` are while no node has them: within `jvp`, and in a rule made for vmap.
+    _at_hand: tuple[Any, ...] | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep arguments or results of forward for backward, where they are `saved_tensors`."""
@@ -43,6 +52,13 @@ class Context:
             if x is not None and not isinstance(x, Tensor):
                 raise errors.wrong_type("save_for_backward", "tensors", "be Tensors or None", x)
         self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Keep arguments or results of forward for jvp, where they are `saved_tensors`."""
+        for x in tensors:
+            if x is not None and not isinstance(x, Tensor):
+                raise errors.wrong_type("save_for_forward", "tensors", "be Tensors or None", x)
+        self._for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Name the arguments that forward writes to; it must return them. Writes are counted."""
@@ -62,6 +78,8 @@ class Context:
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """What was saved, checked for writes. Raises: AutogradError if written to or freed."""
+        if self._at_hand is not None:
+            return self._at_hand
         if self._saved is FREED:
             FREED.unpack(self._node)
         return tuple([None if s is None else s.unpack(self._node) for s in self._saved])
@@ -116,8 +134,13 @@ class Function:
 
     A subclass defines static methods `forward(ctx, *args)`, or `forward(*args)` and
     `setup_context(ctx, inputs, output)`; and `backward(ctx, *grads)`, which returns a gradient, or
-    None, for each argument of forward.
+    None, for each argument of forward. For `gt.func` it may define `jvp` and `vmap`.
+
+    generate_vmap_rule: True lets vmap make a rule of forward, setup_context, backward and jvp,
+        which must work on tensors within vmap; there is no static method vmap then.
     """
+
+    generate_vmap_rule: ClassVar[bool] = False
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -131,9 +154,31 @@ class Function:
     def backward(*args: Any, **kwargs: Any) -> Any:
         raise errors.wrong_function("a subclass must define the static method backward")
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """The tangent of each output, or None, of the tangents of forward's arguments."""
+        raise errors.wrong_function("a subclass must define the static method jvp")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        """(output, out_dims) for whole batches; in_dims has each argument's dimension, or None.
+
+        info: has batch_size and randomness.
+        """
+        raise errors.wrong_function(
+            "a subclass must define the static method vmap, or have generate_vmap_rule=True"
+        )
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run forward with nothing recorded, and record this function in its place."""
+        if any([x._keys & _TRANSFORMED for x in args if isinstance(x, Tensor)]):
+            return transform[0](cls, args)
+        return cls._run(args)[0]
+
+    @classmethod
+    def _run(cls, args: Sequence[Any]) -> tuple[Any, Context]:
+        """The results, and the context that they were made with."""
         context = Context()
         places = [n for n, x in enumerate(args) if isinstance(x, Tensor)]
         inputs = [args[n] for n in places]
@@ -149,7 +194,7 @@ class Function:
                 output = cls.forward(context, *args)
             else:
                 output = cls.forward(*args)
-                cls.setup_context(context, args, output)
+                cls.setup_context(context, tuple(args), output)
         finally:
             left(grad_mode.set(mode))
         outputs = output if isinstance(output, tuple) else (output,)
@@ -157,7 +202,7 @@ class Function:
         outputs = tuple([_wrap(context, x, inputs, node) for x in outputs])
         context._dirty = context._not_differentiable = ()
         _save(context, outputs, node)
-        return outputs if isinstance(output, tuple) else outputs[0]
+        return (outputs if isinstance(output, tuple) else outputs[0]), context
 
 
 def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...]) -> None:

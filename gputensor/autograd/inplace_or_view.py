@@ -145,7 +145,8 @@ class CopySlices(Node):
 
     def backward(node, grad: Any) -> Any:
         (base, start), (view, offset) = node.base, node.view
-        whole = calls.empty_strided(base.sizes, base.strides, grad.dtype, None, grad.device, None)
+        # As one of the gradient's, so that it has the batch that the gradient may have.
+        whole = calls.new_empty_strided(grad, base.sizes, base.strides, None, None, None, None)
         calls.copy_(whole, grad, False)
         if node.replay is None:
             part = calls.as_strided(whole, view.sizes, view.strides, offset - start)

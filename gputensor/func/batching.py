@@ -11,7 +11,7 @@ from ..core import errors
 from ..dispatch.refusal import declares
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from . import operators
+from . import custom_function
 from .levels import batched, physical
 from .vmap_level import VmapLevel
 
@@ -42,7 +42,7 @@ def vmap(
         raise errors.wrong_value("vmap", "randomness", f"be one of {_RANDOMNESS}", randomness)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise errors.wrong_value("vmap", "chunk_size", "be None or at least 1", chunk_size)
-    operators.install()
+    custom_function.install()
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:

@@ -16,37 +16,94 @@ from .._generated import functions
 from ..autograd.modes import enable_grad
 from ..core import errors
 from ..core.dtype import FLOATING
-from ..dispatch.dispatcher import find
 from ..structured.facts import broadcast_shapes
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from . import operators
-from .batch_rules import pointwise
+from . import custom_function
+from .rules.batches import pointwise
 from .batching import vmap
 from .levels import around as levels_around
-from .levels import Level, dual, held, parts_of, rebuilt
-from .operators import Entry, call, functional_name
+from .levels import (
+    BatchedTensor, DualTensor, Level, Wrapper, batched, dual, held, parts_of, physical, rebuilt,
+)  # fmt: skip
+from .operators import Entry, call, draws, functional_of, outside
 from .reverse import (
     Levels, alias, chosen, is_recorded, is_tracked_outside, jacrev, pull, settled, unit_vectors,
 )  # fmt: skip
-from .rule_table import rule_of
+from .rules.table import rule_of
 
 Function = Callable[..., Any]
 
 
 class DualLevel(Level):
-    """A block of forward differentiation."""
+    """A block of forward differentiation.
+
+    written: by the id of a storage, the storage and a tangent of all its elements; of tensors that
+    have no wrapper, where something with a tangent was written into them. So every view of them
+    has its tangent too, those that were made before included.
+    """
+
+    written: dict[int, tuple[Any, Tensor]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = {}
+
+    def has_written(self, x: Any) -> bool:
+        return bool(self.written) and self.tangent_of(x) is not None
+
+    def tangent_of(self, x: Any) -> Any:
+        """The tangent of what was written into a tensor that is not this level's own."""
+        if not self.written or not isinstance(x, Tensor) or self.owns(x):
+            return None
+        if isinstance(x, BatchedTensor):
+            held = self.tangent_of(x.value)
+            return None if held is None else batched(x.level, held)
+        if isinstance(x, DualTensor):
+            p, t = self.tangent_of(x.value), self.tangent_of(x.tangent)
+            if p is None and t is None:
+                return None
+            return dual(x.level, functions.zeros_like(x.value) if p is None else p, t)
+        found = self.written.get(id(x._storage))
+        if found is None or found[1].dtype is not x.dtype:
+            return None
+        shape = x._geometry
+        return found[1].as_strided(shape.sizes, shape.strides, x._offset)
+
+    def _begin(self, x: Any, tangent: Any) -> None:
+        """Let what a tensor views have a tangent, zeros that may hold such a tangent."""
+        if isinstance(x, BatchedTensor):
+            self._begin(x.value, physical(x.level, tangent))
+        elif isinstance(x, DualTensor):
+            p, t = parts_of(x.level, tangent)
+            self._begin(x.value, p)
+            if t is not None:
+                self._begin(x.tangent, t)
+        elif id(storage := x._get_storage()) not in self.written:
+            count = storage.nbytes() // x.dtype.itemsize
+            self.written[id(storage)] = storage, tangent.new_zeros((count,), dtype=x.dtype)
+
+    def _entered(self, value: Any) -> Any:
+        """An argument, as one of this level where it was written to."""
+        if isinstance(value, (list, tuple)):
+            return tuple([self._entered(x) for x in value])
+        t = self.tangent_of(value)
+        return value if t is None else dual(self, value, t)
 
     def has_rule(self, entry: Entry) -> bool:
         """Composite operators run as they stand."""
         return False
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
+        given = [self._entered(x) for x in args] if self.written else args
+        if entry.kind == "inplace":
+            return outside(self, self._inplace, entry, given, args[0])
+        return outside(self, self._compute, entry, given)
+
+    def _compute(self, entry: Entry, args: Sequence[Any]) -> Any:
         if entry.kind == "out":
             rule = "not be given where an operand has a tangent"
             raise errors.must(entry.operator.short_name, "out", rule, args[-1])
-        if entry.kind == "inplace":
-            return self._inplace(entry, args)
         primals = [self._primal(value) for value in args]
         if entry.operator.overload == "dtype":  # other numbers, of the same bytes
             return call(entry.operator, *primals)
@@ -74,6 +131,8 @@ class DualLevel(Level):
         primal = call(entry.operator, x.value, *rest)
         if x.tangent._geometry.strides != x.value._geometry.strides:
             x.tangent = _laid_out_as(x.value, x.tangent)
+        if entry.operator.short_name == "_reshape_alias":  # whose strides may be no tangent's
+            return self._paired(primal, x.tangent.reshape(rest[0]))
         return self._paired(primal, call(entry.operator, x.tangent, *rest))
 
     def _paired(self, primal: Any, tangent: Any) -> Any:
@@ -82,26 +141,36 @@ class DualLevel(Level):
         parts = [self._paired(p, t) for p, t in zip(primal, tangent)]
         return rebuilt(primal, parts)
 
-    def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """What the functional form gives, written into the primal and the tangent."""
+    def _inplace(self, entry: Entry, args: Sequence[Any], target: Any) -> Any:
+        """What the functional form gives, written into the primal and the tangent of `target`."""
         operator, x = entry.operator, args[0]
+        if "inplace_view" in operator.tags and not self.owns(target):
+            return call(operator, target, *args[1:])
+        functional = functional_of(operator)
         if operator.short_name == "copy_":
             primal, tangent = parts_of(self, args[1])
+        elif operator.short_name == "zero_" or functional is None and draws(operator):
+            call(operator, *[self._primal(value) for value in args])
+            if self.owns(x):  # what was written depends on no operand
+                x.tangent.zero_()
+            return target
+        elif functional is None:
+            rule = "not be called where an operand has a tangent"
+            raise errors.must(operator.short_name, "call", rule, x)
         else:
-            functional = find(functional_name(operator))
             primal, tangent = parts_of(self, call(functional, *args))
-        if not self.owns(x):
-            rule = "have a tangent, as what is written into it has one"
-            raise errors.must(operator.short_name, "self", rule, x)
         if "inplace_view" in operator.tags:
             x.value, x.tangent, x._geometry = primal, tangent, primal._geometry
             return x
-        x.value.copy_(primal)
-        if tangent is None:
-            x.tangent.zero_()
-        else:
+        if not self.owns(x) and tangent is not None:
+            self._begin(x, tangent)
+            x = self._entered(x)
+        held(self, x).copy_(primal)
+        if tangent is not None:
             x.tangent.copy_(tangent)
-        return x
+        elif self.owns(x):
+            x.tangent.zero_()
+        return target
 
     def _elementwise(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
         """The sum over the operands of the gradient formula, given the operand's tangent."""
@@ -127,7 +196,20 @@ class DualLevel(Level):
                 total = found if total is None else total + found
         if total is not None and total.dtype is not result.dtype:
             total = total.to(result.dtype)
-        return dual(self, settled(result, tracked), total)
+        return dual(self, self._settled(entry, result, tracked, primals), total)
+
+    def _settled(self, entry: Entry, y: Any, is_tracked: bool, primals: list[Any]) -> Any:
+        """A primal result: without the aliases' history where it has no other one, and without the
+        batch of a vmap around that only the aliases had, so that it can be written into what has
+        none."""
+        y = settled(y, is_tracked)
+        if draws(entry.operator):
+            return y
+        operands = [x for p in primals for x in (p if isinstance(p, (list, tuple)) else (p,))]
+        for level in reversed(levels_around(self)):
+            if level.is_vmap:
+                y = _unmapped(level, y, operands)
+        return y
 
     def _by_transposing(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
         """The gradient, with respect to the gradient that arrives, of the operator's gradient."""
@@ -161,19 +243,39 @@ class DualLevel(Level):
         parts = []
         for y in listed:
             t = next(made) if any(y is other for other in ys) else None
-            parts.append(dual(self, settled(y, tracked), t))
+            parts.append(dual(self, self._settled(entry, y, tracked, primals), t))
         return parts[0] if isinstance(result, Tensor) else rebuilt(result, parts)
 
 
 def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
     """The tangent in the primal's layout, so that what views one views the other."""
     shape = primal._geometry
-    if not shape.is_non_overlapping_and_dense:
+    if any(n > 1 and not s for n, s in zip(shape.sizes, shape.strides)):  # elements share memory
         return tangent.contiguous()
-    made = functions.empty_strided(
-        shape.sizes, shape.strides, dtype=tangent.dtype, device=tangent.device
-    )
-    return made.copy_(tangent)
+    # As one of the tangent's, so that it has the batch that the tangent may have.
+    return tangent.new_empty_strided(shape.sizes, shape.strides).copy_(tangent)
+
+
+def _unmapped(level: Any, y: Any, operands: list[Any]) -> Any:
+    """A result without the batch of a vmap, where none of the operands has it."""
+    if not isinstance(y, Wrapper) or y.level.number < level.number:
+        return y
+    if y.level is level:
+        is_new = level.size and not any(_is_of(level, x) for x in operands)
+        return y.value.select(0, 0) if is_new else y
+    if isinstance(y, BatchedTensor):
+        return batched(y.level, _unmapped(level, y.value, [held(y.level, x) for x in operands]))
+    primals = [parts_of(y.level, x)[0] if isinstance(x, Tensor) else x for x in operands]
+    return dual(y.level, _unmapped(level, y.value, primals), parts_of(y.level, y)[1])
+
+
+def _is_of(level: Level, x: Any) -> bool:
+    """Whether a tensor, or what it holds, is of the level."""
+    while isinstance(x, Wrapper):
+        if x.level is level or isinstance(x, DualTensor) and _is_of(level, x.tangent):
+            return True
+        x = x.value
+    return False
 
 
 def _is_real(values: Sequence[Any]) -> bool:
@@ -199,7 +301,7 @@ def jvp(
     >>> gt.func.jvp(gt.sin, (gt.zeros(2),), (gt.ones(2),))
     (tensor([0., 0.]), tensor([1., 1.]))
     """
-    operators.install()
+    custom_function.install()
     if not isinstance(primals, tuple) or not primals:
         raise errors.wrong_type("jvp", "primals", "be a tuple that is not empty", primals)
     given, tree = pytree.tree_flatten(primals)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import errors, lazy
 from ..tensor.tensor import Tensor
-from . import forward as _forward, levels as _levels, operators as _operators
+from . import custom_function as _custom_function, forward as _forward, levels as _levels
 
 
 __all__ = [
@@ -36,7 +36,7 @@ class dual_level:
         if _current() is not None:
             rule = "be entered once at a time; nest gt.func.jvp"
             raise errors.must("dual_level", "block", rule, errors.Got("a block within a block"))
-        _operators.install()
+        _custom_function.install()
         self._level = _Block()
         self._level.__enter__()
         return self._level

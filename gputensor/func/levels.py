@@ -25,6 +25,7 @@ from ..autograd.history import AutogradMeta, Own, requires_grad
 from ..core import errors
 from ..core.geometry import Geometry, geometry
 from ..core.guard import Guard
+from ..dispatch import tls
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import BATCHED, DUAL
 from ..tensor.storage import Storage
@@ -43,9 +44,15 @@ class Level(Guard):
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
+    # The key that operators without an operand of a level come to it by, while it runs.
+    bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)
+
+    def has_written(self, x: Any) -> bool:
+        """Whether a tensor that is of no level further in has parts at this one all the same."""
+        return False
 
     def owns(self, x: Any) -> bool:
         """Whether x is a wrapper of this level."""
@@ -60,6 +67,8 @@ class Level(Guard):
 
     def _enter(self) -> None:
         _stack.set((*_stack.get(), self))
+        include, keep = tls.state.get()
+        tls.state.set((include | self.bit, keep))
 
     def _found(self) -> Any:
         found = _stack.get()
@@ -68,6 +77,9 @@ class Level(Guard):
     def _put_back(self, found: Any) -> None:
         _stack.set(found)
         self.is_alive = False
+        if not any(x.bit == self.bit for x in found):
+            include, keep = tls.state.get()
+            tls.state.set(tls.same((include & ~self.bit, keep)))
 
 
 def levels() -> tuple[Level, ...]:
@@ -100,7 +112,7 @@ class Wrapper(Tensor):
         place = value._device
         self.value = value
         self._geometry, self._device, self._offset = shape, place, value._offset
-        self._keys = TENSOR_KEYS[place.type] | bit
+        self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
         # Asked by code that computes more where a gradient may be wanted; no edge leads from here.
@@ -215,6 +227,7 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     made = _new(DualTensor)
     made.level, made.tangent = level, tangent
     made.hold(primal, primal._geometry, DUAL)
+    made._keys |= tangent._keys & BATCHED  # so that all see that its results have a batch
     return made
 
 
@@ -224,7 +237,7 @@ def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
     if number == level.number:
         return x.value, x.tangent
     if number < level.number:
-        return x, None
+        return x, level.tangent_of(x)
     p, t = parts_of(level, x.value)
     if isinstance(x, BatchedTensor):
         return batched(x.level, p), None if t is None else batched(x.level, t)
@@ -232,8 +245,8 @@ def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
     return dual(x.level, p, dp), None if t is None else dual(x.level, t, dt)
 
 
-def check_alive(x: Wrapper, operator: Any) -> None:
+def check_alive(x: Wrapper, op: str) -> None:
     """Raise where a wrapper has outlived its transform."""
     if not x.level.is_alive:
         rule = "not be used after the transform that made it has returned"
-        raise errors.must(operator.short_name, "a tensor of gt.func", rule, errors.Got(repr(x)))
+        raise errors.must(op, "a tensor of gt.func", rule, errors.Got(repr(x)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..dispatch.boxing import adapters
 from ..dispatch import dispatcher, keys, tls
-from ..dispatch.keys import BATCHED, CompositeImplicitAutograd
+from ..dispatch.keys import BATCHED, DUAL, CompositeImplicitAutograd
 from ..dispatch.operator import Operator, Table
 from .levels import Level, Wrapper, around, check_alive, levels, set_levels
 
@@ -57,13 +57,15 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     operator, places = entry.operator, entry.places
 
     def transformed(key_set: int, *args: Any) -> Any:
-        innermost = _innermost(args, places)
-        if innermost is None:  # within a vmap, which looks for random numbers
+        level = _innermost(args, places, operator)
+        if level is None:  # within a vmap, which looks for random numbers
             return _plain(entry, key_set, args)
-        check_alive(innermost, operator)
-        level = innermost.level
         if entry.composite is not None and not level.has_rule(entry):
             return entry.composite(key_set, *args)
+        if not level.is_vmap and draws(operator):  # each entry of a vmap within draws its own
+            mapped: list[Any] = [v for v in levels() if v.is_vmap and v.number > level.number]
+            if mapped:
+                return mapped[-1].draw(entry, args)
         return level.compute(entry, args)
 
     return transformed
@@ -84,14 +86,22 @@ def draws(operator: Operator) -> bool:
     return "nondeterministic_seeded" in operator.tags
 
 
-def _innermost(args: Sequence[Any], places: Sequence[int]) -> Any:
-    """The operand of the level furthest in."""
+def _innermost(args: Sequence[Any], places: Sequence[int], operator: Operator) -> Any:
+    """The level furthest in that an operand is of."""
     found: Any = None
+    tensors: list[Any] = []
     for place in places:
         value = args[place]
-        for x in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(x, Wrapper) and (found is None or x.level.number > found.level.number):
-                found = x
+        tensors += value if isinstance(value, (list, tuple)) else (value,)
+    for x in tensors:
+        if isinstance(x, Wrapper) and (found is None or x.level.number > found.number):
+            check_alive(x, operator.short_name)
+            found = x.level
+    for level in levels()[::-1]:
+        if found is not None and level.number <= found.number:
+            break
+        if any(level.has_written(x) for x in tensors):
+            return level
     return found
 
 
@@ -99,6 +109,20 @@ def functional_name(operator: Operator) -> str:
     """The name of the form that an in-place operator writes the result of."""
     name = operator.name.removesuffix("_")
     return f"{name}.{operator.overload}" if operator.overload else name
+
+
+def functional_of(operator: Operator) -> Operator | None:
+    """What gives the result that an in-place operator writes; None where nothing does."""
+    found = dispatcher.get(functional_name(operator))
+    if found is not None and found.is_defined:
+        return found
+    base = operator.qualified_name.partition(".")[0].removesuffix("_")
+    names = [a.name for a in operator.schema.arguments]
+    for other in dispatcher.overloads(base):  # `transpose.int` of `transpose_`
+        if other.is_defined and other.schema.kind == "functional":
+            if [a.name for a in other.schema.arguments] == names:
+                return other
+    return None
 
 
 def call(operator: Operator, *args: Any) -> Any:
@@ -118,10 +142,12 @@ def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
     """Call a function as if the level, and those within it, were not there: what is to be drawn for
     each of its entries is drawn by it alone."""
     (include, keep), here, rest = _get(), levels(), around(level)
-    is_mapped = any(x.is_vmap for x in rest)
+    bits = ~(BATCHED | DUAL)
+    for x in rest:
+        bits |= x.bit
     try:
         set_levels(rest)
-        _set((include if is_mapped else include & ~BATCHED, keep))
+        _set((include & bits, keep))
         return function(*args)
     finally:
         _set((include, keep))

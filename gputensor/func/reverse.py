@@ -24,8 +24,9 @@ from ..autograd.node import AccumulateGrad
 from ..core import errors
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from . import operators
+from . import custom_function
 from .batching import vmap
+from .operators import outside
 from .levels import Level, batched, dual, levels, parts_of, physical
 
 Levels = tuple[Level, ...]
@@ -45,7 +46,8 @@ def alias(around: Levels, x: Tensor) -> Tensor:
     if level.is_vmap:
         return batched(level, alias(below, physical(level, x)))
     primal, tangent = parts_of(level, x)
-    return dual(level, alias(below, primal), tangent)
+    # What a level has written to must not meet it again: see DualLevel.written in forward.py.
+    return dual(level, outside(level, alias, below, primal), tangent)
 
 
 def held_by(around: Levels, x: Tensor) -> list[Tensor]:
@@ -79,12 +81,14 @@ def pull(
     y, dy = zip(*[parts_of(level, x) for x in ys])
     v, dv = zip(*[parts_of(level, x) for x in vs])
     x = [parts_of(level, a)[0] for a in xs]
-    primal = pull(below, y, x, v, create)
+    primal: list[Any] = outside(level, pull, below, y, x, v, create)
     pairs = [(t, g) for t, g in zip(dy, v) if t is not None]
     pairs += [(p, g) for p, g in zip(y, dv) if g is not None]
     if not pairs:
         return primal
-    tangent = pull(below, [p for p, _ in pairs], x, [g for _, g in pairs], create)
+    tangent = outside(
+        level, pull, below, [p for p, _ in pairs], x, [g for _, g in pairs], create
+    )  # fmt: skip
     return [
         None if p is None and t is None else
         dual(level, functions.zeros_like(a) if p is None else p, t)
@@ -140,7 +144,7 @@ class Pulled:
     is_tracked: bool
 
     def __init__(self, op: str, func: Function, args: Sequence[Any], has_aux: bool) -> None:
-        operators.install()
+        custom_function.install()
         self.around: Levels = levels()
         leaves, self.tree = pytree.tree_flatten(tuple(args))
         for x in leaves:

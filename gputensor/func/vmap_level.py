@@ -1,7 +1,7 @@
 """The level of a running `vmap`: it lets each operator work on whole batches, by its batch rule.
 
 A rule is chosen by the field `batch` of the operator's row in native_functions.yaml, else by its
-family; batch_rules.py has them. An operator without a rule runs once for each entry of the batch,
+family; rules/ has them. An operator without a rule runs once for each entry of the batch,
 which is right for all, and slow: it warns once.
 """
 
@@ -14,15 +14,13 @@ from typing import Any, ClassVar
 from .._generated import functions
 from ..core import errors
 from ..custom.operator_kernels import vmap_rules
-from ..dispatch import tls
 from ..dispatch.keys import BATCHED
 from ..dispatch.operator import Operator
-from ..dispatch.dispatcher import get
 from ..tensor.tensor import Tensor
-from . import batch_rules, random_rules
+from .rules import batches, random
 from .levels import Level, batched, held, rebuilt
-from .operators import Entry, call, functional_name, outside
-from .rule_table import is_explicit, rule_of
+from .operators import Entry, call, functional_of, outside
+from .rules.table import is_explicit, rule_of
 
 _warned: set[Operator] = set()
 
@@ -46,23 +44,13 @@ class VmapLevel(Level):
     """
 
     is_vmap: ClassVar[bool] = True
+    bit: ClassVar[int] = BATCHED
     size: int
     randomness: str
 
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()
         self.size, self.randomness = size, randomness
-
-    def _enter(self) -> None:
-        super()._enter()
-        include, keep = tls.state.get()
-        tls.state.set((include | BATCHED, keep))
-
-    def _put_back(self, found: Any) -> None:
-        super()._put_back(found)
-        include, keep = tls.state.get()
-        if not any(x.is_vmap for x in found):
-            tls.state.set(tls.same((include & ~BATCHED, keep)))
 
     def has_rule(self, entry: Entry) -> bool:
         """Whether a composite operator has a rule of its own."""
@@ -75,7 +63,9 @@ class VmapLevel(Level):
         if entry.operator in vmap_rules:
             return self._users(entry, args)
         rule, argument = rule_of(entry.operator)
-        made = NotImplemented if rule is None else rule(self, entry, args, argument)
+        made = NotImplemented
+        if rule is not None and "inplace_view" not in entry.operator.tags:
+            made = rule(self, entry, args, argument)
         if made is NotImplemented and entry.kind == "inplace":
             made = self._inplace(entry, args)
         if made is NotImplemented:
@@ -84,14 +74,17 @@ class VmapLevel(Level):
 
     def draw(self, entry: Entry, args: Sequence[Any]) -> Any:
         """The result of an operator that draws, without an operand of this level."""
-        return outside(self, random_rules.drawn_plainly, self, entry, args)
+        return outside(self, random.drawn_plainly, self, entry, args)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """What the functional form gives, copied into self."""
-        batch_rules.check_written(self, entry, args)
+        """What the functional form gives, copied into self; without one, entry by entry."""
+        batches.check_written(self, entry, args)
         operator = entry.operator
-        functional = get(functional_name(operator))
-        if functional is None or not functional.is_defined:
+        functional = functional_of(operator)
+        if functional is None:
+            if "inplace_view" not in operator.tags:
+                self._one_by_one(entry, args)
+                return args[0]
             rule = "not be called within vmap, as it changes what its operand is"
             raise errors.must("vmap", operator.short_name, rule, args[0])
         result = call(functional, *args)
@@ -126,6 +119,8 @@ class VmapLevel(Level):
         if isinstance(first, (list, tuple)):
             parts = [self._stacked(operator, list(group)) for group in zip(*results)]
             return rebuilt(first, parts)
+        if first is None:  # a gradient that was not asked for
+            return None
         if not isinstance(first, Tensor):
             raise errors.vmap_no_tensor(operator.short_name)
         return batched(self, functions.stack(results))

@@ -40,10 +40,10 @@ def diff(
     for arg, x in (("prepend", prepend), ("append", append)):
         if x is not None and x._geometry.ndim != ndim:
             raise errors.wrong_shape("diff", arg, f"have {ndim} dimensions, as self", x)
+    if n == 0:  # nothing is put beside self either, as in PyTorch
+        return calls.clone(self)
     parts = [x for x in (prepend, self, append) if x is not None]
     found = calls.cat(parts, axis) if len(parts) > 1 else self
-    if n == 0:
-        return calls.clone(found)
     for _ in range(min(n, found._geometry.sizes[axis])):
         ahead, behind = _between(found, axis)
         is_bool = found._geometry.dtype.category == BOOL

@@ -15,6 +15,7 @@ from ..core.arguments import real
 from ..core.device import CPU
 from ..core.dtype import FLOATING, float64
 from ..dispatch import defaults
+from ..dispatch.keys import BATCHED
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
@@ -227,7 +228,7 @@ def istft(
     stop = min(end, whole)
     made = calls.narrow(made, 1, start, stop - start)
     weight = calls.narrow(weight, 1, start, stop - start)
-    if self._device is CPU and weight._geometry.numel:
+    if self._device is CPU and weight._geometry.numel and not weight._keys & BATCHED:
         if calls.lt_Tensor(calls.min(calls.abs(weight)), 1e-11):
             rule = "cover each place of the signal"
             raise errors.must(op, "window", rule, errors.Got("a sum of squares of 0"))

@@ -98,6 +98,20 @@ def test_writes_keep_their_tangents() -> None:
     assert close(tangent, reverse)
 
 
+def test_tangents_of_a_batch_follow_views_of_what_has_none() -> None:
+    matrix = gt.rand(3, 2, dtype=gt.float64)
+    tangents = gt.rand(4, 3, 2, dtype=gt.float64)
+    found = gt.vmap(lambda t: func.jvp(lambda a: a.mT.reshape(-1), (matrix.mT.mT,), (t,))[1])
+    assert close(found(tangents), tangents.mT.reshape(4, -1))
+
+
+def test_what_is_overwritten_has_no_tangent() -> None:
+    _, tangent = func.jvp(lambda x: (x * 1).zero_(), (v,), (v,))
+    assert close(tangent, 0 * v)
+    _, tangent = func.jvp(lambda x: (x * 1).uniform_() + x, (v,), (v,))
+    assert close(tangent, v)
+
+
 def test_modules_are_functions_of_their_parameters() -> None:
     models = [gt.nn.Linear(3, 2) for _ in range(4)]
     stacked, buffers = func.stack_module_state(models)
@@ -183,3 +197,71 @@ def test_a_block_has_tangents() -> None:
 def test_bad_input(call: Any) -> None:
     with pytest.raises(errors.GpuTensorError):
         call()
+
+
+def test_gradients_of_weights_have_rules() -> None:
+    """`jacrev` lets backward operators work on whole batches; one without a rule would warn."""
+    image, filters = gt.rand(2, 4, 5, 5, dtype=gt.float64), gt.rand(6, 2, 3, 3, dtype=gt.float64)
+    scale, logs = gt.rand(4, dtype=gt.float64), gt.rand(3, 4, dtype=gt.float64)
+    classes, nn = gt.tensor([2, 0, 1]), gt.nn.functional
+    mean, var = gt.zeros(4, dtype=gt.float64), gt.ones(4, dtype=gt.float64)
+    table = gt.rand(5, 3, dtype=gt.float64)
+    wrong = []
+    for number, (function, given) in enumerate([
+        (lambda x, w: nn.conv2d(x, w, groups=2), (image, filters)),
+        (lambda x, w: nn.conv_transpose2d(x, w[:4], groups=2), (image, filters)),
+        (lambda x, w: nn.group_norm(x, 2, w, w), (image, scale)),
+        (lambda x, w: nn.layer_norm(x.mT.flatten(1)[:, :4], (4,), w, w), (image, scale)),
+        (lambda x, w: nn.batch_norm(x, None, None, w, w, training=True), (image, scale)),
+        (lambda x, w: nn.batch_norm(x, mean, var, w, w), (image, scale)),
+        (lambda x: nn.nll_loss(x, classes, scale, ignore_index=1), (logs,)),
+        (lambda x: nn.nll_loss(x.reshape(1, 3, 2, 2), gt.zeros(1, 2, 2, dtype=gt.int64)), (logs,)),
+        (lambda x: nn.cross_entropy(x, classes, scale, reduction="none"), (logs,)),
+        (lambda x: x.unfold(0, 2, 1), (table,)), (lambda x: x.sum().unfold(0, 1, 1), (table,)),
+    ]):  # fmt: skip
+        rows = func.jacrev(function, tuple(range(len(given))))(*given)
+        columns = func.jacfwd(function, tuple(range(len(given))))(*given)
+        if not all(close(a, b) for a, b in zip(rows, columns)):
+            wrong.append(number)
+    assert not wrong
+    found = func.jacrev(lambda w: nn.embedding(classes, w, padding_idx=1))(table)
+    assert close(found[0, :, 2], gt.eye(3)) and not found[2].any()
+
+
+def test_tangents_are_written_into_what_has_none() -> None:
+    """By storage: into a whole tensor, a view of it, one that was viewed before, nested levels."""
+
+    def filled(x: Any) -> Any:
+        out = x.new_zeros(2, 3)
+        row = out[1]
+        out[0] = x * x
+        row.add_(x.sin())
+        return out.T.reshape(-1) * 2
+
+    def total(x: Any) -> Any:
+        out = gt.zeros((), dtype=x.dtype)
+        for n in range(3):
+            out += x[n] ** 3
+        return out
+
+    def overwritten(x: Any) -> Any:
+        out = gt.zeros(3, dtype=x.dtype)
+        out.copy_(x)
+        out[0] = 5.0
+        out[1:].zero_()
+        return out + x
+
+    wanted = gt.stack([gt.diag(2 * v), gt.diag(v.cos())]).permute(1, 0, 2).reshape(6, 3) * 2
+    assert close(func.jacfwd(filled)(v), wanted)
+    assert close(func.jacrev(filled)(v), wanted)
+    assert close(func.jacfwd(func.jacfwd(total))(v), gt.diag(6 * v))
+    assert close(func.jacfwd(overwritten)(v), gt.eye(3))
+    batches = gt.vmap(lambda a: func.jvp(filled, (a,), (a,))[1])(gt.stack([v, 2 * v]))
+    for n, a in enumerate((v, 2 * v)):
+        assert close(batches[n], func.jvp(filled, (a,), (a,))[1])
+    with forward_ad.dual_level():
+        out = gt.zeros(3, dtype=gt.float64)
+        out.copy_(forward_ad.make_dual(v, v))
+        assert close(forward_ad.unpack_dual(out.exp()).tangent, v * v.exp())
+        assert close(forward_ad.unpack_dual(out).tangent, v)
+    assert forward_ad.unpack_dual(out).tangent is None and close(out, v)

@@ -77,10 +77,71 @@ def test_what_depends_on_elements_is_refused(function: Any) -> None:
 
 def test_an_operator_without_a_rule_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vmap_level, "_warned", set())
-    with pytest.warns(UserWarning, match="'take' has no batch rule") as warned:
+    with pytest.warns(UserWarning, match="'histc' has no batch rule") as warned:
         for _ in range(2):
-            found = gt.vmap(lambda a: a.take(gt.tensor([0, 2])))(x)
-    assert same(found, x[:, [0, 2]]) and len(warned) == 1
+            found = gt.vmap(lambda a: a.histc(2, 0, 12))(x)
+    assert same(found[:, 0], (x < 6).sum(1).float()) and len(warned) == 1
+
+
+def test_rules_serve_what_has_other_sizes_or_indices_in_each_entry() -> None:
+    """No call here runs for one entry after another, which would warn."""
+    n = gt.tensor([[0, 2], [1, 1], [2, 0], [0, 1]])
+    y = x.reshape(4, 3, 1) + gt.arange(2.0)
+
+    def alone(function: Any, *given: Any) -> Any:
+        return gt.stack([function(*[g[k] for g in given]) for k in range(4)])
+
+    for function, given in [
+        (lambda a: a.sum(0), (y,)), (lambda a: a.sum(1), (y,)), (lambda a: a.amax(0), (y,)),
+        (lambda a: a.logsumexp(0), (y,)), (lambda a: gt.count_nonzero(a, ()), (x[:, 1],)),
+        (lambda a: a.unfold(0, 1, 1), (x[:, 1],)), (lambda a: a.roll(4), (y,)),
+        (lambda a, i: a.take(i), (x, n)), (lambda a, i: a.index_select(0, i), (y, n)),
+        (lambda a, i: gt.put(a, i, gt.ones(2)), (x, n)),
+        (lambda a, i: a.index_add(0, i, a[:2], alpha=2), (y, n)),
+        (lambda a, i: a.index_fill(0, i, 7.0), (y, n)),
+        (lambda a, i: a.index_reduce(0, i, a[:2], "amax"), (y, n)),
+        (lambda a: a[gt.tensor([True, False, True])], (y,)),
+        (lambda a: a.masked_select(gt.tensor([True, False, True])), (x,)),
+        (lambda a, v: a.masked_fill(a > 4, v), (y, x[:, 0])),
+        (lambda a, v: gt.searchsorted(a, v), (x, x.flip(1))),
+        (lambda a, v: gt.bucketize(v, a), (x, x.flip(1))),
+        (lambda a: gt.bucketize(a, x[1]), (y,)), (lambda a, v: gt.isin(a, v[:2]), (x, x.flip(1))),
+        (lambda a: gt.renorm(a, 2, 0, 3.0), (y,)), (lambda a: gt.rot90(a), (y,)),
+        (lambda a, v: gt.addr(y[0], a, v[:2]), (x, x)), (lambda a: (a @ a.T).trace(), (y,)),
+        (lambda a: gt.linalg.solve(a @ a.T + gt.eye(3), a[:, 0]), (y,)),
+        (lambda a: gt.linalg.pinv(a), (y,)),
+        (lambda a: gt.nn.functional.one_hot(a, 3), (n,)),
+        (lambda a: a.quantile(0.5), (y,)),
+    ]:  # fmt: skip
+        found = gt.vmap(function)(*given)
+        wanted = alone(function, *given)
+        assert found.shape == wanted.shape and gt.allclose(found.double(), wanted.double())
+
+
+def test_tensors_that_become_views_in_place() -> None:
+    images = gt.rand(4, 1, 2, 3)
+    for change in (
+        lambda a: a.transpose_(0, 2), lambda a: a.transpose_(-1, 2), lambda a: a.squeeze_(0).t_(),
+        lambda a: a.unsqueeze_(1), lambda a: a.squeeze_(), lambda a: a.swapaxes_(0, 1),
+    ):  # fmt: skip
+
+        def function(a: Any) -> Any:
+            b = a.clone()
+            assert change(b) is b
+            return b
+
+        assert same(gt.vmap(function)(images), gt.stack([function(a) for a in images]))
+
+
+def test_entries_that_are_written_by_an_operator_without_a_functional_form(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vmap_level, "_warned", set())
+    table, rows = gt.rand(4, 5, 3) + 1, gt.tensor([[0, 1], [2, 3], [4, 4], [1, 0]])
+    found = gt.vmap(lambda w, i: gt.nn.functional.embedding(i, w, max_norm=1.0))
+    with pytest.warns(UserWarning, match="embedding_renorm_"):
+        norms = found(table, rows).norm(dim=-1)
+    assert gt.allclose(norms, gt.ones(4, 2), atol=1e-4)
 
 
 def test_random_numbers_are_refused_shared_or_each_entrys_own() -> None:

@@ -54,6 +54,60 @@ def test_a_linear_layer_and_its_loss() -> None:
     assert "num_classes=3" in repr(made)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("options", [
+    {}, {"batch_chunk_size": 2}, {"batch_chunk_size": 50}, {"chunking_method": "aspect_ratio:4"},
+    {"chunking_method": None, "acc_dtype": gt.float64},
+])  # fmt: skip
+def test_a_linear_loss_in_chunks(options: Any, reduction: str) -> None:
+    gt.manual_seed(0)
+    leaves = [gt.randn(s, requires_grad=True) for s in ((5, 4), (7, 4), (7,))]
+    x, rows, bias = leaves
+    target, scale = gt.tensor([0, 6, 3, 1, 3]), gt.rand(7)
+    how: Any = {"linear_bias": bias, "weight": scale, "ignore_index": 1, "reduction": reduction}
+    chosen = nn.LinearCrossEntropyOptions(**options)
+    found = F.linear_cross_entropy(x, rows, target, **how, options=chosen)
+    wanted = F.linear_cross_entropy(x, rows, target, **how)
+    assert found.dtype is gt.float32 and gt.allclose(found, wanted, atol=1e-6)
+    for _ in range(2):  # any number of times
+        given = gt.autograd.grad(found.sum(), leaves, retain_graph=True, create_graph=True)
+        for a, b in zip(given, gt.autograd.grad(wanted.sum(), leaves, retain_graph=True)):
+            assert gt.allclose(a, b, atol=1e-5)
+    (second,) = gt.autograd.grad(given[0].sum(), rows)
+    assert second.abs().sum() > 0
+    _, tangent = gt.func.jvp(
+        lambda r: F.linear_cross_entropy(x.detach(), r, target, reduction="sum", options=chosen),
+        (rows.detach(),), (gt.ones(7, 4),),
+    )  # fmt: skip
+    assert abs(tangent.item()) < 1e-5  # every class's logits move alike
+    one = F.linear_cross_entropy(x[0], rows, target[0], options=chosen)
+    assert gt.allclose(one, F.linear_cross_entropy(x[0], rows, target[0]), atol=1e-6)
+
+
+def test_how_many_samples_a_chunk_has() -> None:
+    x = gt.empty(16, 4, device="meta")
+    for options, classes, count in [
+        ({}, 16, 2), ({"chunking_method": "aspect_ratio"}, 16, 4), ({}, 2, 8),
+        ({"chunking_method": None}, 16, 16), ({"batch_chunk_size": 3}, 16, 3),
+    ]:  # fmt: skip
+        assert nn.LinearCrossEntropyOptions(**options)._samples(x, classes) == count
+    with pytest.raises(errors.GpuTensorError, match="batch_chunk_size"):
+        both = nn.LinearCrossEntropyOptions(batch_chunk_size=3, chunking_method="aspect_ratio")
+        both._samples(x, 16)
+    for wrong in (
+        {"batch_chunk_size": 0}, {"chunking_method": "aspect_ratio:0"}, {"acc_policy": "none"},
+        {"acc_dtype": gt.int32}, {"chunking_method": "rows"},
+    ):  # fmt: skip
+        with pytest.raises(errors.GpuTensorError, match="LinearCrossEntropyOptions"):
+            nn.LinearCrossEntropyOptions(**wrong)
+    x, rows, target = gt.rand(2, 3), gt.rand(4, 3), gt.tensor([1, 2])
+    with pytest.warns(UserWarning, match="'options' are ignored"):
+        options = nn.LinearCrossEntropyOptions()
+        F.linear_cross_entropy(x, rows, target, label_smoothing=0.1, options=options)
+    with pytest.raises(errors.GpuTensorError, match="'options' must be None"):
+        F.linear_cross_entropy(x, rows, target, options=3)  # type: ignore[arg-type]
+
+
 def test_many_classes_in_clusters() -> None:
     gt.manual_seed(0)
     made = nn.AdaptiveLogSoftmaxWithLoss(8, 10, [3, 6], div_value=2.0, head_bias=True)

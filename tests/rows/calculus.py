@@ -58,7 +58,7 @@ def _row(name: str, reference: Any) -> Row:
 
 
 def _diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    parts = [y for y in (prepend, x, append) if y is not None]
+    parts = [y for y in (prepend, x, append) if y is not None] if n else [x]
     return np.diff(np.concatenate(parts, dim), n, dim)
 
 
@@ -76,7 +76,14 @@ ROWS = [
     _row("cumulative_trapezoid", _running),
     Row(
         "diff",
-        [S(T(5)), S(T(3, 4), 2, 0), S(T(3, 4), prepend=T(3, 1)), S(T(2, 3), 5), S(T(2, 3), 0)],
+        [
+            S(T(5)),
+            S(T(3, 4), 2, 0),
+            S(T(3, 4), prepend=T(3, 1)),
+            S(T(2, 3), 5),
+            S(T(2, 3), 0),
+            S(T(2, 3), 0, prepend=T(2, 1)),
+        ],
         _diff,
         out="same",
         dtypes=(float32, float64, int32, uint8, bool_),

@@ -54,12 +54,16 @@ def _rank(x: Any, tol: Any = None, atol: Any = None, rtol: Any = None) -> Any:
 
 
 def _matrix_norm(x: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype=None):
+    if not x.size:
+        return np.zeros((1, 1) if keepdim else ())
     return np.linalg.norm(x if dtype is None else x.astype(dtype.np), ord, dim, keepdim)
 
 
 def _norm(x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None):
     dim = dim[0] if isinstance(dim, list) and len(dim) == 1 else dim
     dim = tuple(dim) if isinstance(dim, list) else dim
+    if not x.size:
+        return np.zeros((1, 1) if keepdim else ())
     return np.linalg.norm(x if dtype is None else x.astype(dtype.np), ord, dim, keepdim)
 
 
@@ -86,7 +90,7 @@ ROWS = [
         [S(A), S(A, 0.4), S(A, T(dtype=float64, values="positive")), S(A, atol=0.5, rtol=0.1),
          S(A, rtol=T(dtype=float64, values="positive"))], _rank, "l"),
     row("linalg_norm",
-        [S(T(3, 4)), S(T(3, 4), 1), S(T(3, 4), "nuc"),
+        [S(T(3, 4)), S(T(3, 4), 1), S(T(3, 4), "nuc"), S(T(3, 0), 1), S(T(0, 0), 2, None, True),
          S(T(3, 4), None, 0), S(T(3, 4), 3, [1], True),
          S(T(3, 4), "fro", [0, 1]), S(T(3, dtype=float32), dtype=float64, ord=1)],
         _norm, "r", result=lambda args, kwargs, of: kwargs.get("dtype", of).to_real

@@ -1884,6 +1884,7 @@ def nextafter(input, other, *, out=None):
         input: (*), promoted to a common dtype, which is floating.
         other: (*).
         out: Tensor that takes the result, optional.
+    Gradient: input: where(input == other, 0, grad); other: zeros_like(grad)
     Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.nextafter."""
     try:
         if out is None:

@@ -292,6 +292,15 @@ def Tensor_new_empty_strided(
     except Exception as error:
         return _refuse(error, "new_empty_strided", Tensor_new_empty_strided, locals())
 
+def call_new_empty_strided(
+    self, size, stride, dtype=None, layout=None, device=None, pin_memory=None,
+):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_new_empty_strided.table[key_set](
+        key_set, self, size, stride, dtype, layout, device, pin_memory,
+    )
+
 op_zeros = _define(
     "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def zeros(

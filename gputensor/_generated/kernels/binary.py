@@ -153,7 +153,7 @@ def install() -> None:
     bind(_operators.fmax_out, native.out, "fmax", counts, refuses_out)
     bind(_operators.fmin, native.functional, "fmin", FminBackward0)
     bind(_operators.fmin_out, native.out, "fmin", counts, refuses_out)
-    bind(_operators.nextafter, native.functional, "nextafter", passes)
+    bind(_operators.nextafter, native.functional, "nextafter", NextafterBackward0)
     bind(_operators.nextafter_, native.inplace, "nextafter", counts, NextafterBackward0)
     bind(_operators.nextafter_out, native.out, "nextafter", counts, refuses_out)
     bind(_operators.gcd, native.functional, "gcd", passes)
@@ -641,7 +641,37 @@ class FminBackward0(_Node):
 
 
 class NextafterBackward0(_Node):
-    """Of nextafter_."""
+    """Of nextafter."""
+    __slots__ = ("saved_self", "saved_other")
+    saved = ("saved_self", "saved_other")
+
+    def keep(node, self, other):
+        if node.edges[0] is not None:
+            node.saved_self = _save(self)
+            node.saved_other = _save(other)
+
+    def keep_inplace(node, self, other):
+        if node.edges[0] is not None:
+            node.saved_self = _save_copy(self)
+            node.saved_other = _save(other)
+
+    def backward(node, grad):
+        to_self, to_other = node.edges
+        grad_self = grad_other = None
+        if to_self is not None:
+            self = node.saved_self.unpack(node)
+            other = node.saved_other.unpack(node)
+            grad_self = where(self == other, 0, grad)
+        if to_other is not None:
+            grad_other = zeros_like(grad)
+        return grad_self, grad_other
+
+    def release(node):
+        node.saved_self = node.saved_other = _FREED
+
+
+class GcdBackward0(_Node):
+    """Of gcd_."""
     __slots__ = ()
 
     def backward(node, grad):
@@ -652,12 +682,7 @@ class NextafterBackward0(_Node):
         )
 
 
-class GcdBackward0(NextafterBackward0):
-    """Of gcd_."""
-    __slots__ = ()
-
-
-class LcmBackward0(NextafterBackward0):
+class LcmBackward0(GcdBackward0):
     """Of lcm_."""
     __slots__ = ()
 
@@ -726,27 +751,27 @@ class HeavisideBackward0(_Node):
         )
 
 
-class BitwiseAndBackward0(NextafterBackward0):
+class BitwiseAndBackward0(GcdBackward0):
     """Of bitwise_and_.Tensor."""
     __slots__ = ()
 
 
-class BitwiseOrBackward0(NextafterBackward0):
+class BitwiseOrBackward0(GcdBackward0):
     """Of bitwise_or_.Tensor."""
     __slots__ = ()
 
 
-class BitwiseXorBackward0(NextafterBackward0):
+class BitwiseXorBackward0(GcdBackward0):
     """Of bitwise_xor_.Tensor."""
     __slots__ = ()
 
 
-class BitwiseLeftShiftBackward0(NextafterBackward0):
+class BitwiseLeftShiftBackward0(GcdBackward0):
     """Of bitwise_left_shift_.Tensor."""
     __slots__ = ()
 
 
-class BitwiseRightShiftBackward0(NextafterBackward0):
+class BitwiseRightShiftBackward0(GcdBackward0):
     """Of bitwise_right_shift_.Tensor."""
     __slots__ = ()
 

@@ -308,3 +308,10 @@ def index_out_of_range(op: str, index: int, dim: int, size: int, wraps: bool) ->
 def byte_mask(index: Any) -> str:
     """Text of a warning."""
     return f"index: 'index' must be bool where it is a mask (got {describe(index)}); use .bool()"
+
+
+def linear_loss_is_whole() -> str:
+    return (
+        "linear_cross_entropy: 'options' are ignored, as chunks need targets that are classes, of "
+        "samples alone, and no label_smoothing"
+    )

@@ -15,11 +15,14 @@ from ...core.dtype import dtype as _dtype
 from ...structured import arguments
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
-from . import activation, attention, dropouts, loss, normalization, pooling, resampling, tables
+from . import (
+    activation, attention, dropouts, linear_loss, loss, normalization, pooling, resampling, tables,
+)  # fmt: skip
 from ._types import Ints
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .dropouts import *  # noqa: F403
+from .linear_loss import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
@@ -29,8 +32,8 @@ from .tables import *  # noqa: F403
 __all__ = [
     "bilinear", "channel_shuffle", "fold", "linear", "log_softmax", "pad", "pixel_shuffle",
     "pixel_unshuffle", "relu", "softmax", "softmin", "unfold", *activation.__all__,
-    *attention.__all__, *dropouts.__all__, *loss.__all__, *normalization.__all__,
-    *pooling.__all__, *resampling.__all__, *tables.__all__,
+    *attention.__all__, *dropouts.__all__, *linear_loss.__all__, *loss.__all__,
+    *normalization.__all__, *pooling.__all__, *resampling.__all__, *tables.__all__,
 ]  # fmt: skip
 
 

@@ -15,13 +15,14 @@ from ...autograd.modes import no_grad
 from ...core import errors
 from ...core.arguments import real
 from ...iterator.broadcast import broadcast_sizes
+from ...dispatch.keys import BATCHED
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
     "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss",
-    "kl_div", "l1_loss", "linear_cross_entropy", "margin_ranking_loss", "mse_loss",
+    "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
     "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss",
     "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
@@ -70,45 +71,6 @@ def cross_entropy(
     number = _reduction("cross_entropy", reduction, size_average, reduce)
     smoothing = real("cross_entropy", "label_smoothing", label_smoothing)
     return calls.cross_entropy_loss(input, target, weight, number, ignore_index, smoothing)
-
-
-def linear_cross_entropy(
-    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
-    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
-    label_smoothing: float = 0.0, options: None = None,
-) -> Tensor:  # fmt: skip
-    """cross_entropy of input @ linear_weight.t() + linear_bias.
-
-    Args:
-        input: (in_features) or (N, in_features).
-        linear_weight: (C, in_features), or (C, d1, ..., in_features) for targets (N, d1, ...).
-        options: PyTorch's options for chunks; must be left out.
-    """
-    op = "linear_cross_entropy"
-    _tensors(op, linear_bias, input=input, linear_weight=linear_weight, target=target)
-    if options is not None:
-        raise errors.must(op, "options", "be left out", options)
-    if input.ndim not in (1, 2):
-        raise errors.wrong_shape(op, "input", "have one or two dimensions", input)
-    outer = tuple(linear_weight.shape[:-1])
-    if linear_weight.ndim < 2 or linear_weight.shape[-1] != input.shape[-1]:
-        rule = f"have two dimensions or more, the last of size {input.shape[-1]}, as input's"
-        raise errors.wrong_shape(op, "linear_weight", rule, linear_weight)
-    if linear_bias is not None and tuple(linear_bias.shape) != outer:
-        raise errors.wrong_shape(op, "linear_bias", f"have sizes {list(outer)}", linear_bias)
-    if len(outer) > 1 and input.ndim == 1:
-        raise errors.wrong_shape(op, "input", "have samples beside this linear_weight", input)
-    sizes = (*input.shape[:-1], *outer)
-    if ignore_index is not None and tuple(target.shape) == sizes:
-        rule = "be left out where target holds probabilities"
-        raise errors.must(op, "ignore_index", rule, ignore_index)
-    rows = linear_weight.reshape(math.prod(outer), input.shape[-1])
-    bias = None if linear_bias is None else linear_bias.reshape(math.prod(outer))
-    return cross_entropy(
-        calls.linear(input, rows, bias).reshape(sizes), target, weight, reduction=reduction,
-        ignore_index=-100 if ignore_index is None else ignore_index,
-        label_smoothing=label_smoothing,
-    )  # fmt: skip
 
 
 @declares()
@@ -298,7 +260,7 @@ def gaussian_nll_loss(
     _tensors(op, input=input, target=target)
     if not isinstance(var, Tensor):
         var = calls.full_like(input, real(op, "var", var))
-    if bool(calls.any(var < 0)):
+    if not var._keys & BATCHED and bool(calls.any(var < 0)):  # vmap looks at no elements
         rule = "hold no negative number"
         raise errors.must(op, "var", rule, var, kind=errors.ArgumentValueError)
     if var.shape != input.shape:

@@ -10,6 +10,7 @@ from ..._generated import calls
 from ...core import errors
 from ...tensor.tensor import Tensor
 from .. import functional as F
+from ..functional.linear_loss import LinearCrossEntropyOptions
 from .container import ModuleList, Sequential
 from .functional import Fixed
 from .linear import Linear
@@ -226,7 +227,7 @@ class LinearCrossEntropyLoss(Module):
         self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (),
         bias: bool = False, device: Any = None, dtype: Any = None, reduction: str = "mean",
         weight: Tensor | None = None, ignore_index: int | None = None,
-        label_smoothing: float = 0.0, options: None = None,
+        label_smoothing: float = 0.0, options: LinearCrossEntropyOptions | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if weight is not None and tuple(weight.shape) != (num_classes,):
@@ -234,7 +235,7 @@ class LinearCrossEntropyLoss(Module):
             raise errors.wrong_shape(op, "weight", f"have {num_classes} elements", weight)
         self.num_classes, self.out_features, self.reduction = num_classes, out_features, reduction
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
-        self.options = options
+        self.options: LinearCrossEntropyOptions | None = options
         self.register_buffer("weight", weight)
         rows = math.prod(out_features, start=num_classes)
         self.linear: Linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
@@ -379,5 +380,6 @@ __all__ = [
     "MarginRankingLoss", "CosineEmbeddingLoss", "TripletMarginLoss", "MultiMarginLoss",
     "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "HingeEmbeddingLoss", "GaussianNLLLoss",
     "TripletMarginWithDistanceLoss", "CTCLoss", "NLLLoss2d", "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "AdaptiveLogSoftmaxWithLoss",
 ]  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated import functions
-from .levels import batched, held
-from .operators import Entry
+from ..._generated import functions
+from ..levels import batched, held
+from ..operators import Entry
 
 
 def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated import functions
-from ..dispatch.dispatcher import find
-from .batch_rules import leading, pointwise
-from .levels import batched, physical
-from .operators import Entry, call
+from ..._generated import calls, functions
+from ...dispatch.dispatcher import find
+from .batches import leading, pointwise
+from ..levels import batched, physical
+from ..operators import Entry, call
 
 _NONE, _MEAN = 0, 1
 
@@ -50,6 +50,29 @@ def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     return batched(level, out), batched(level, total)
 
 
+def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """Each target's part, at its place among zeros."""
+    grad, x, target, weight, reduction, ignored, total = args
+    kept = target != ignored
+    classes = functions.where(kept, target, 0).long()
+    each = grad / total if reduction == _MEAN else grad
+    if weight is not None:
+        each = each * calls.index_Tensor(weight, (classes,))
+    each = functions.where(kept, -each, 0)
+    dim = 0 if x._geometry.ndim == 1 else 1
+    return functions.scatter(
+        functions.zeros_like(x), dim, classes.unsqueeze(dim), each.unsqueeze(dim)
+    )
+
+
+def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """Of `nll_loss`, then of `log_softmax`."""
+    logs = args[1]
+    made = nll_backward(level, entry, args, "")
+    dim = 0 if logs._geometry.ndim == 1 else 1
+    return calls._log_softmax_backward_data(made, logs, dim, logs.dtype)
+
+
 def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """`log_softmax`, then `nll_loss`, which have rules."""
     x, target, *rest = args
@@ -71,8 +94,11 @@ def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def solve(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Systems with matrices on both sides; one with vectors is computed by itself."""
-    a, b = args[:2]
+    """Systems with matrices on both sides; a vector is a matrix of one column."""
+    a, b, *rest = args
     if b._geometry.ndim == 1 or b._geometry.sizes == a._geometry.sizes[:-1]:
-        return NotImplemented
+        if not rest[0]:
+            return NotImplemented
+        result, *factors = call(entry.operator, a, b.unsqueeze(-1), *rest)
+        return (result.squeeze(-1), *factors)
     return leading(level, entry, args, "")

@@ -6,20 +6,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._generated.batching import RULES as OWN_RULES
-from ..dispatch import families
-from ..dispatch.operator import Operator
-from . import (
-    batch_rules, convolution_rules, index_rules, loss_rules, norm_rules, product_rules,
-    random_rules,
-)  # fmt: skip
-from .operators import Entry, functional_name
+from ..._generated.batching import RULES as OWN_RULES
+from ...dispatch import families
+from ...dispatch.operator import Operator
+from ..operators import Entry, functional_name
+from . import batches, composed, convolution, indexing, losses, norms, products, random
 
 Rule = Callable[[Any, Entry, Sequence[Any], str], Any]
 
-_MODULES = (
-    batch_rules, convolution_rules, index_rules, loss_rules, norm_rules, product_rules, random_rules
-)  # fmt: skip
+_MODULES = (batches, composed, convolution, indexing, losses, norms, products, random)
 # By their names, which rows use.
 RULES: dict[str, Rule] = {
     name: found

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..core import errors
-from ..core.promotion import result_type
-from ..dispatch import defaults
-from ..dispatch.dispatcher import find
-from ..tensor.tensor import Tensor
-from .levels import aligned, batched, each, physical, unfolded, wrapped
-from .operators import Entry, call
+from ...core import errors
+from ...core.promotion import result_type
+from ...dispatch import defaults, families
+from ...dispatch.dispatcher import find
+from ...tensor.tensor import Tensor
+from ..levels import aligned, batched, each, physical, unfolded, wrapped
+from ..operators import Entry, call
 
 Args = Sequence[Any]
 
@@ -107,14 +107,17 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
         n = entry.names[name]
         value = args[n]
         is_list = entry.schema.arguments[n].type.required.is_list
-        if value is None and not is_list:
+        if is_list and isinstance(value, int):
+            given[n] = shifted(entry, value, count)
+        elif value is None and not is_list:
             given[entry.places[0]] = given[entry.places[0]].flatten(1)
             given[n], flat = 1, True
         elif value is None or is_list and not value and not _none_means_none(entry, name):
             given[n] = tuple(range(1, count + 1))
-        elif is_list and not isinstance(value, int):
-            if not value and "shifts" in entry.names:
-                return NotImplemented  # rolls what lies in a row
+        elif is_list:
+            if not value and "shifts" in entry.names:  # what lies in a row
+                x = args[0]
+                return x.reshape(-1).roll(args[entry.names["shifts"]], 0).reshape(x.shape)
             given[n] = tuple([shifted(entry, d, count) for d in value])
         else:
             given[n] = shifted(entry, value, count)
@@ -137,7 +140,9 @@ def _named(entry: Entry, args: Args, name: str) -> Any:
 
 def _none_means_none(entry: Entry, name: str) -> bool:
     """Whether an empty list of dimensions is none of them, and not all."""
-    return "dims" in (name, entry.operator.overload) or "keepdim" not in entry.names
+    if "dims" in (name, entry.operator.overload):
+        return True
+    return families.family_of(entry.operator.qualified_name) == "fft"
 
 
 def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
@@ -176,6 +181,13 @@ def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
             given.append(a.default_value if a.has_default else False)
     result = call(by_dim, *given)
     return batched(level, result if isinstance(result, Tensor) else result[0])
+
+
+def unfold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """A number alone is its only window."""
+    x = args[0]
+    made = dims(level, entry, args, "")
+    return made if x._geometry.ndim else made.squeeze(0)
 
 
 def permute(level: Any, entry: Entry, args: Args, argument: str) -> Any:
@@ -217,7 +229,11 @@ def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
         given[entry.names[name]] = (front, *wanted)
     if "stride" in entry.names:
         strides = args[entry.names["stride"]]
-        given[entry.names["stride"]] = (x.value._geometry.strides[0], *strides)
+        front = x.value._geometry.strides[0]
+        if not entry.schema.is_view:  # the entries of a new tensor follow each other
+            extent = sum((n - 1) * s for n, s in zip(args[entry.names["size"]], strides))
+            front = max(extent + 1, 1)
+        given[entry.names["stride"]] = (front, *strides)
     return batched(level, call(entry.operator, *given))
 
 
@@ -287,6 +303,27 @@ def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return batched(
         level, call(entry.operator, value, (level.size, *wanted), (front, *strides), offset)
     )
+
+
+def first(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch stands in front of the first operand's dimensions; others have none."""
+    if any(level.owns(args[n]) for n in entry.places[1:]):
+        return NotImplemented
+    return wrapped(level, call(entry.operator, args[0].value, *args[1:]))
+
+
+def together(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """The batch stands in front of what batches the operands have.
+
+    argument: how many dimensions of its own each of them has.
+    """
+    if not all(args[n] for name, n in entry.names.items() if name.startswith("unpack")):
+        return NotImplemented  # a result is empty
+    given, owns = list(args), [int(n) for n in argument.split()]
+    extra = max(args[n]._geometry.ndim - own for n, own in zip(entry.places, owns))
+    for n, own in zip(entry.places, owns):
+        given[n] = aligned(physical(level, args[n]), args[n]._geometry.ndim, extra + own)
+    return wrapped(level, call(entry.operator, *given))
 
 
 def check(level: Any, entry: Entry, args: Args, argument: str) -> Any:

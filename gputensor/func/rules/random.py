@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated import functions
-from ..core import errors
-from ..dispatch.operator import Operator
-from .levels import batched, held, physical, wrapped
-from .operators import Entry, call, draws
+from ..._generated import functions
+from ...core import errors
+from ...dispatch.operator import Operator
+from ..levels import batched, held, physical, unfolded, wrapped
+from ..operators import Entry, call, draws
 
 
 def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
@@ -29,7 +29,10 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
             rule = "not draw the same numbers for operands that differ: use randomness='different'"
             raise errors.must("vmap", name, rule, errors.Got("a batch"))
         return call(entry.operator, args[0].value.select(0, 0), *args[1:])
-    if "size" in entry.names or "num_samples" in entry.names:
+    if "num_samples" in entry.names and args[0]._geometry.ndim == 2:  # rows, as the batch is
+        made = call(entry.operator, args[0].value.flatten(0, 1), *args[1:])
+        return unfolded(level, made, args[0]._geometry.sizes[0])
+    if "size" in entry.names:
         return NotImplemented
     given = [physical(level, x) if n in entry.places and x is not None else x
              for n, x in enumerate(args)]  # fmt: skip

@@ -1,12 +1,12 @@
-"""The batch rule of convolutions: the batch joins the samples, or the channels as groups."""
+"""Batch rules of convolutions: the batch joins the samples, or the channels as groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .levels import batched, physical
-from .operators import Entry, call
+from ..levels import batched, physical
+from ..operators import Entry, call
 
 
 def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
@@ -19,9 +19,22 @@ def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
     if not level.owns(weight):
         made = call(entry.operator, x.value.flatten(0, 1), weight, bias, *rest, groups)
         return batched(level, made.reshape(size, samples, *made._geometry.sizes[1:]))
-    channels = physical(level, x).transpose(0, 1).flatten(1, 2)
+    channels = _as_channels(level, x)
     filters = weight.value.flatten(0, 1)
     made = call(entry.operator, channels, filters, None, *rest, groups * size)
     made = made.reshape(samples, size, -1, *made._geometry.sizes[2:]).transpose(0, 1)
     result = batched(level, made)
     return result if bias is None else result + bias.reshape(-1, *(1,) * (x._geometry.ndim - 2))
+
+
+def weight_gradient(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
+    """The filters of each entry are a group, as in the convolution that they are of."""
+    x, grad, *rest, groups = args
+    given = _as_channels(level, x), _as_channels(level, grad)
+    made = call(entry.operator, *given, *rest, groups * level.size)
+    return batched(level, made.unflatten(0, (level.size, -1)))
+
+
+def _as_channels(level: Any, x: Any) -> Any:
+    """Samples of as many channels as all entries have."""
+    return physical(level, x).transpose(0, 1).flatten(1, 2)
