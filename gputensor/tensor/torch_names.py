@@ -89,7 +89,8 @@ class TorchNames(TensorBase):
         tensor: Any = self
         if dtype is None:
             return tensor
-        return calls.to_dtype(tensor, element_type("to_dense", dtype), False, False, None)
+        cast: Tensor = calls.to_dtype(tensor, element_type("to_dense", dtype), False, False, None)
+        return cast
 
     def is_distributed(self) -> bool:
         """False: no tensor is spread over processes."""
