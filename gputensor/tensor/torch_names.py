@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -86,11 +86,11 @@ class TorchNames(TensorBase):
 
     def to_dense(self, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
         """The tensor itself, which is dense, or a copy of another dtype."""
-        tensor: Any = self
+        tensor = cast("Tensor", self)
         if dtype is None:
             return tensor
-        cast: Tensor = calls.to_dtype(tensor, element_type("to_dense", dtype), False, False, None)
-        return cast
+        made: Tensor = calls.to_dtype(tensor, element_type("to_dense", dtype), False, False, None)
+        return made
 
     def is_distributed(self) -> bool:
         """False: no tensor is spread over processes."""
