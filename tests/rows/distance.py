@@ -88,6 +88,7 @@ ROWS = [
             S(T(3, 4), T(2, 4), p=0.0),
             S(T(27, 3), T(2, 3), p=1.0),
             S(T(2, 3), T(0, 3)),
+            S(T(3, 4), T(2, 4), compute_mode="donot_use_mm_for_euclid_dist"),
         ],
         _cdist,
         ulp=_LOOSE,
@@ -97,6 +98,7 @@ ROWS = [
         errors=(
             Fails(S(T(2, 3), T(2, 4)), errors.ShapeError, "'x2' must have points of 3 numbers"),
             Fails(S(T(2, 3), T(2, 3), p=-1.0), errors.ArgumentError, "'p' must not be negative"),
+            Fails(S(T(2, 3), T(2, 3), 2.0, "x"), errors.ArgumentError, "must be 0, 1 or 2"),
             Fails(S(T(2, 3), T(2, 3)), errors.DtypeError, "'x1' must be floating", int64),
         ),
     ),
