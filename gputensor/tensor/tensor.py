@@ -418,7 +418,9 @@ class Tensor(
         """`self.to(dtype)`. dtype: also a name such as "gputensor.FloatTensor"; without one the
         name of this tensor's type is returned."""
         if dtype is not None and not isinstance(dtype, str):
-            return calls.to_dtype(self, dtype, non_blocking, False, None)
+            element = element_type("type", dtype)
+            is_late = flag("type", "non_blocking", non_blocking)
+            return calls.to_dtype(self, element, is_late, False, None)
         from . import legacy_names
 
         if dtype is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
 from .._generated import calls
 from ..core import errors
-from ..core.arguments import flag
+from ..core.arguments import element_type, flag
 from ..core.device import CPU
 from ..core.dtype import dtype as _dtype
 from ..dispatch.refusal import declares
@@ -86,8 +86,11 @@ class TorchNames(TensorBase):
 
     def to_dense(self, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
         """The tensor itself, which is dense, or a copy of another dtype."""
-        tensor: Any = self
-        return tensor if dtype is None else calls.to_dtype(tensor, dtype, False, False, None)
+        tensor = cast("Tensor", self)
+        if dtype is None:
+            return tensor
+        made: Tensor = calls.to_dtype(tensor, element_type("to_dense", dtype), False, False, None)
+        return made
 
     def is_distributed(self) -> bool:
         """False: no tensor is spread over processes."""

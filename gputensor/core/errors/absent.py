@@ -103,7 +103,6 @@ _FAMILIES = (
             "torch.fft": "Tensor",
             "torch.nn": "factory_kwargs LinearCrossEntropyOptions",
             "torch.nn.functional": "has_torch_function*",
-            "torch.optim": "swap_in_optimizer_params_and_state",
             "torch.random": "thread_safe_generator",
         },
         "torch._subclasses",
