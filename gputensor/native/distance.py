@@ -175,12 +175,6 @@ def _check_points(op: str, arg: str, x: Tensor, p: Any) -> None:
         raise errors.must(op, "p", "not be negative", p)
 
 
-# What torch.cdist calls the numbers that its operator takes. Source: torch/functional.py.
-_MODES = (
-    "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist",
-)  # fmt: skip
-
-
 def cdist(
     key_set: int, x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None
 ) -> Tensor:
@@ -189,13 +183,9 @@ def cdist(
     columns = x1._geometry.sizes[-1]
     if x2._geometry.sizes[-1] != columns:
         raise errors.wrong_shape("cdist", "x2", f"have points of {columns} numbers, as x1", x2)
-    mode: Any = compute_mode
-    if isinstance(mode, str) and mode in _MODES:
-        mode = _MODES.index(mode)
-    if mode is not None and mode not in (0, 1, 2):
-        rule = f"be 0, 1 or 2, or one of {_MODES}"
-        raise errors.must("cdist", "compute_mode", rule, compute_mode)
-    return calls._cdist_forward(x1, x2, p, mode)
+    if compute_mode is not None and compute_mode not in (0, 1, 2):
+        raise errors.must("cdist", "compute_mode", "be 0, 1 or 2", compute_mode)
+    return calls._cdist_forward(x1, x2, p, compute_mode)
 
 
 # Points from which on products of matrices find their distances. Source: Distance.cpp.

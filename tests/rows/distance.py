@@ -88,7 +88,6 @@ ROWS = [
             S(T(3, 4), T(2, 4), p=0.0),
             S(T(27, 3), T(2, 3), p=1.0),
             S(T(2, 3), T(0, 3)),
-            S(T(3, 4), T(2, 4), compute_mode="donot_use_mm_for_euclid_dist"),
         ],
         _cdist,
         ulp=_LOOSE,
