@@ -191,7 +191,7 @@ def Tensor_to(
 ):
     """self in another dtype, device or memory format: to(dtype), to(device, dtype) or
     to(other). Returns self if nothing changes; a memory_format that self's strides suggest
-    already counts as no change.
+    already counts as no change. Only contiguous() always returns a contiguous tensor.
 
     Args:
         self: (*).
