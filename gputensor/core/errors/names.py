@@ -23,7 +23,7 @@ def no_name(module: str, missing: str) -> str:
     place = f".{exported}" if exported else place
     places = [f"{library}{place}" for library in _LIBRARIES]
     text = f"module '{_PACKAGE}{place}' has no attribute {missing!r}"
-    if why := absent.why(f"torch{place}", missing):
+    if why := _why(f"torch{place}", missing):
         return f"{text}: {why}"
     return text + _more(missing, dir(sys.modules[module]), places)
 
@@ -31,9 +31,15 @@ def no_name(module: str, missing: str) -> str:
 def no_attribute(missing: str, known: list[str]) -> str:
     """Error for an attribute that other libraries' tensors have. known: attributes of our class."""
     text = f"'Tensor' object has no attribute {missing!r}"
-    if why := absent.why("torch.Tensor", missing):
+    if why := _why("torch.Tensor", missing):
         return f"{text}: {why}"
     return text + _more(missing, known, _TENSORS)
+
+
+def _why(place: str, missing: str) -> str:
+    """Why PyTorch's name is left out; "" for a name that PyTorch does not have either."""
+    why = absent.why(place, missing)
+    return why if why and (absent.why(f"{place}.{missing}") or theirs([place], missing)) else ""
 
 
 def _more(missing: str, known: list[str], places: Iterable[str]) -> str:

@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from ... import autograd
-from ...autograd.node import HookDict, RemovableHandle
 from ...core import errors
 from ...core.arguments import element_type
 from ...core.device import device as _device
 from ...core.dtype import FLOATING, dtype as _dtype
 from ...dispatch.refusal import declare_constructor, read
 from ...tensor.tensor import Tensor
-from ..parameter import Buffer, Parameter, is_lazy
-from .state import IncompatibleKeys, joined, load_state
+from ..parameter import Buffer, Parameter
+from .hooks import BackwardHooks, Hooks
+from .state import IncompatibleKeys, joined, load_state, saved_state
 
 _OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
 # A Module's special dicts -> the class of their values.
 _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
 
 
-class Module:
+class Module(Hooks):
     """Base of all networks: assign Parameters, Buffers and Modules, and define `forward`.
 
     training: True after `train()`, False after `eval()`; read by Dropout and norms.
@@ -43,9 +43,6 @@ class Module:
         set_("_buffers", {})
         set_("_modules", {})
         set_("_non_persistent_buffers_set", set())
-        set_("_before", HookDict())
-        set_("_after", HookDict())
-        set_("_before_load", HookDict())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Errors of our constructors name the argument."""
@@ -57,7 +54,8 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._before and not self._after:
+        has_backward = self._before_backward or self._after_backward
+        if not (self._before or self._after or has_backward):
             try:
                 return self.forward(*args, **kwargs)
             except errors.GpuTensorError:
@@ -73,12 +71,15 @@ class Module:
                 args, kwargs = found
             elif found is not None:
                 args = found if isinstance(found, tuple) else (found,)
+        backward = BackwardHooks(self) if has_backward else None
+        if backward is not None:
+            args = backward.inputs(args)
         result = self.forward(*args, **kwargs)
         for hook, takes_kwargs in list(self._after.values()):
             given = (self, args, kwargs, result) if takes_kwargs else (self, args, result)
             found = hook(*given)
             result = result if found is None else found
-        return result
+        return result if backward is None else backward.outputs(result)
 
     # --- attributes -----------------------------------------------------------------------------
 
@@ -258,6 +259,18 @@ class Module:
             raise AttributeError(f"{target!r} is no {kind.strip('_').removesuffix('s')}")
         return found
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a module at a path such as `layers.0`; with `strict` only where there is one.
+
+        Raises: AttributeError if the path leads through no module, or with `strict` to none.
+        """
+        path, _, name = target.rpartition(".")
+        if not isinstance(module, Module):
+            raise errors.wrong_type("set_submodule", "module", "be a Module", module)
+        if strict or hasattr(self.get_submodule(path), name):
+            self.get_submodule(target)
+        self.get_submodule(path).add_module(name, module)
+
     # --- what is done to all of it --------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
@@ -348,6 +361,18 @@ class Module:
     def bfloat16(self) -> Self:
         return self._cast("bfloat16")
 
+    def type(self, dst_type: Any) -> Self:
+        """Cast all parameters and buffers, as `Tensor.type` does."""
+        return self._apply(lambda x: x.type(dst_type))
+
+    def share_memory(self) -> Self:
+        """Move parameters and buffers into memory that processes share. See
+        Tensor.share_memory_."""
+        return self._apply(lambda x: x.share_memory_())
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Accepted for PyTorch's programs: a module is not compiled, it runs as it is."""
+
     def train(self, mode: bool = True) -> Self:
         """Set training mode on all modules: Dropout drops, norms use the batch's statistics."""
         if not isinstance(mode, bool):
@@ -373,34 +398,6 @@ class Module:
                 else:
                     param.grad.detach_().zero_()
 
-    # --- hooks ----------------------------------------------------------------------------------
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Call `hook(module, args)` before `forward`; its result, unless None, replaces args."""
-        return _add_hook(self._before, hook, prepend, with_kwargs)
-
-    def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Call `hook(module, args, result)` after `forward`; its result, unless None, replaces the
-        result."""
-        return _add_hook(self._after, hook, prepend, with_kwargs)
-
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
-        unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
-        entries of old files. state_dict: a copy, which the hook may change. prefix: of this
-        module's names in it. Entries that the hook adds to the three lists are reported."""
-        return _add_hook(self._before_load, hook, False, True)
-
-    def _register_load_state_dict_pre_hook(
-        self, hook: Callable[..., Any], with_module: bool = False
-    ) -> RemovableHandle:
-        """`register_load_state_dict_pre_hook` whose hook by default does not get the module."""
-        return _add_hook(self._before_load, hook, False, with_module)
-
     # --- state ----------------------------------------------------------------------------------
 
     def state_dict(
@@ -409,17 +406,22 @@ class Module:
     ) -> dict[str, Any]:  # fmt: skip
         """Parameters and persistent buffers by their names: the tensors themselves, without
         history unless `keep_vars`. `gt.save` and safetensors take it."""
-        found: dict[str, Any] = {} if destination is None else destination
-        for path, module in self.named_modules(None, prefix.removesuffix("."), False):
-            for name, value in module._saved():
-                found[joined(path, name)] = value if keep_vars or is_lazy(value) else value.detach()
-        return found
+        return saved_state(self, {} if destination is None else destination, prefix, keep_vars)
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
         """A module's own entries of a state."""
         for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
             if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value
+
+    def get_extra_state(self) -> Any:
+        """What `state_dict` stores of the module beside tensors; a class that overrides this also
+        overrides `set_extra_state`. Raises: NotImplementedError unless a subclass defines it."""
+        raise NotImplementedError(f"{type(self).__name__} has no get_extra_state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take what `get_extra_state` returned, from `load_state_dict`."""
+        raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -456,9 +458,3 @@ class Module:
 def _indented(text: str) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(f"  {line}" for line in rest)])
-
-
-def _add_hook(hooks: HookDict, hook: Any, prepend: bool, with_kwargs: bool) -> RemovableHandle:
-    handle = RemovableHandle(hooks, hook, first=prepend)
-    hooks[handle.id] = (hook, with_kwargs)
-    return handle

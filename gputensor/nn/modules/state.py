@@ -29,6 +29,33 @@ class IncompatibleKeys(NamedTuple):
         )
 
 
+EXTRA = "_extra_state"
+
+
+def saved_state(
+    root: Module, found: dict[str, Any], prefix: str, keep_vars: bool
+) -> dict[str, Any]:
+    """See Module.state_dict."""
+    modules = list(root.named_modules(None, prefix.removesuffix("."), False))
+    for path, module in modules:
+        for hook, _ in list(module._before_state.values()):
+            hook(module, joined(path, ""), keep_vars)
+        for name, value in module._saved():
+            found[joined(path, name)] = value if keep_vars or is_lazy(value) else value.detach()
+        if _has_extra(module):
+            found[joined(path, EXTRA)] = module.get_extra_state()
+    for path, module in reversed(modules):
+        for hook, _ in list(module._after_state.values()):
+            hook(module, found, joined(path, ""), {"version": getattr(module, "_version", 1)})
+    return found
+
+
+def _has_extra(module: Module) -> bool:
+    from .module import Module
+
+    return type(module).get_extra_state is not Module.get_extra_state
+
+
 def load_state(
     root: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool
 ) -> IncompatibleKeys:
@@ -40,21 +67,27 @@ def load_state(
         for path, module in root.named_modules(remove_duplicate=False)
         for name, value in module._saved()
     }
+    extra = {
+        joined(path, EXTRA): module
+        for path, module in root.named_modules(remove_duplicate=False)
+        if _has_extra(module)
+    }
     state_dict, missing, unexpected, wrong = _hooked(root, state_dict, strict)
-    missing += [name for name in own if name not in state_dict]
-    unexpected += [name for name in state_dict if name not in own]
+    missing += [name for name in [*own, *extra] if name not in state_dict]
+    unexpected += [name for name in state_dict if name not in own and name not in extra]
     given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
     wrong += [
         f"{name} {tuple(x.shape)}"
         for name, x in given.items()
         if not is_lazy(x) and not is_lazy(own[name][2]) and own[name][2].shape != x.shape
     ]
-    if strict:
+    result = IncompatibleKeys(missing, unexpected)
+    listeners = [x for _, x in root.named_modules() if x._after_load]
+    if strict and not listeners:
         wrong += [f"missing {name}" for name in missing]
         wrong += [f"unexpected {name}" for name in unexpected]
     if wrong:
-        rule = f"fit {type(root).__name__}'s names and shapes"
-        raise errors.must("load_state_dict", "state_dict", rule, errors.Got("; ".join(wrong)))
+        raise _refused(root, wrong)
     with autograd.no_grad():
         for name, x in given.items():
             place: tuple[Module, str, Any] = own[name]
@@ -70,7 +103,25 @@ def load_state(
                 module._parameters[short] = kept
             else:
                 module._buffers[short] = x
-    return IncompatibleKeys(missing, unexpected)
+    for name, module in extra.items():
+        if name in state_dict:
+            module.set_extra_state(state_dict[name])
+    # These hooks come after the copies, as PyTorch's do, and may forgive names.
+    for module in reversed(listeners):
+        for hook, _ in list(module._after_load.values()):
+            if hook(module, result) is not None:
+                rule = "return None; it changes the lists that it gets"
+                raise errors.must("load_state_dict", "post hook", rule, hook)
+    left = [f"missing {name}" for name in missing]
+    left += [f"unexpected {name}" for name in unexpected]
+    if strict and left:
+        raise _refused(root, left)
+    return result
+
+
+def _refused(root: Module, wrong: list[str]) -> errors.GpuTensorError:
+    rule = f"fit {type(root).__name__}'s names and shapes"
+    return errors.must("load_state_dict", "state_dict", rule, errors.Got("; ".join(wrong)))
 
 
 def _hooked(

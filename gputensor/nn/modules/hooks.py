@@ -1,0 +1,200 @@
+"""Hooks of modules: functions called around `forward`, the backward pass, `state_dict` and
+`load_state_dict`.
+
+Source: torch/nn/modules/module.py, torch/utils/hooks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from ...autograd.function import Function
+from ...autograd.node import HookDict, RemovableHandle
+from ...core import errors
+from ...tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .module import Module
+
+# Of every kind that a module has no hook of.
+_NONE = HookDict()
+
+
+class Hooks:
+    """Base of Module: its hooks, and the registration of each kind of them."""
+
+    _before: HookDict = _NONE
+    _after: HookDict = _NONE
+    _before_backward: HookDict = _NONE
+    _after_backward: HookDict = _NONE
+    _before_state: HookDict = _NONE
+    _after_state: HookDict = _NONE
+    _before_load: HookDict = _NONE
+    _after_load: HookDict = _NONE
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args)` before `forward`; its result, unless None, replaces args."""
+        return self._hook("_before", hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args, result)` after `forward`; its result, unless None, replaces the
+        result."""
+        return self._hook("_after", hook, prepend, with_kwargs)
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs
+        are computed; its result, unless None, replaces grad_input.
+
+        grad_input has an entry for each positional argument of `forward`, grad_output one for each
+        of its results; None for what is no tensor or has no gradient. Neither inputs nor results
+        may be written in place behind the module.
+        """
+        return self._hook("_after_backward", hook, prepend)
+
+    # PyTorch's older hook gets gradients of the module's last operator alone.
+    register_backward_hook = register_full_backward_hook
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, grad_output)` before the gradients of the module are computed; its
+        result, unless None, replaces grad_output."""
+        return self._hook("_before_backward", hook, prepend)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, prefix, keep_vars)` before `state_dict` reads the module."""
+        return self._hook("_before_state", hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, state_dict, prefix, local_metadata)` once `state_dict` has read the
+        module and those below; the hook may change the state."""
+        return self._hook("_after_state", hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
+        entries of old files. state_dict: a copy, which the hook may change. prefix: of this
+        module's names in it. Entries that the hook adds to the three lists are reported."""
+        return self._hook("_before_load", hook, False, True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        """`register_load_state_dict_pre_hook` whose hook by default does not get the module."""
+        return self._hook("_before_load", hook, False, with_module)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values; names
+        that the hook removes from the two lists are not reported with `strict`."""
+        return self._hook("_after_load", hook)
+
+    def _hook(
+        self, kind: str, hook: Any, prepend: bool = False, flag: bool = False
+    ) -> RemovableHandle:
+        """flag: whether the hook gets keyword arguments too, or before loading the module."""
+        hooks = self.__dict__.get(kind)
+        if hooks is None:
+            hooks = self.__dict__[kind] = HookDict()
+        handle = RemovableHandle(hooks, hook, first=prepend)
+        hooks[handle.id] = (hook, flag)
+        return handle
+
+
+class BackwardHooks:
+    """The backward hooks of one call of a module. See Hooks.register_full_backward_hook."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.before = [hook for hook, _ in module._before_backward.values()]
+        self.after = [hook for hook, _ in module._after_backward.values()]
+        self.grad_output: tuple[Any, ...] = ()
+        self.has_inputs = False
+
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, whose gradients the hooks get."""
+        made, self.has_inputs = self._through(args, self._computed)
+        return made
+
+    def outputs(self, result: Any) -> Any:
+        """The result, whose gradients the hooks get. Raises: ArgumentTypeError for a result that
+        is neither a tensor nor a tuple, list or dict of tensors."""
+        if isinstance(result, Tensor):
+            return self._through((result,), self._given)[0][0]
+        if isinstance(result, (tuple, list)):
+            made = self._through(tuple(result), self._given)[0]
+            if hasattr(result, "_fields"):
+                return type(result)(*made)
+            return type(result)(made)
+        if isinstance(result, dict):
+            return type(result)(zip(result, self._through(tuple(result.values()), self._given)[0]))
+        raise errors.wrong_type(
+            type(self.module).__name__,
+            "forward",
+            "return tensors, as a backward hook needs",
+            result,
+        )
+
+    def _through(
+        self, values: tuple[Any, ...], take: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    ) -> tuple[tuple[Any, ...], bool]:
+        places = [n for n, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]
+        if not places:
+            return values, False
+
+        def gradients(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+            found: list[Any] = [None] * len(values)
+            for place, grad in zip(places, grads):
+                found[place] = grad
+            taken = take(tuple(found))
+            return tuple([taken[place] for place in places])
+
+        made = list(values)
+        for place, x in zip(places, _Passed.apply(gradients, *[values[n] for n in places])):
+            made[place] = x
+        return tuple(made), True
+
+    def _given(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook in self.before:
+            grads = self._replaced("grad_output", hook(self.module, grads), grads)
+        self.grad_output = grads
+        if not self.has_inputs:  # nothing goes on to them, so the hooks come now
+            for hook in self.after:
+                if hook(self.module, (), grads) is not None:
+                    rule = "return None where no input requires grad"
+                    raise errors.must(type(self.module).__name__, "backward hook", rule, hook)
+        return grads
+
+    def _computed(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook in self.after:
+            grads = self._replaced("grad_input", hook(self.module, grads, self.grad_output), grads)
+        return grads
+
+    def _replaced(self, what: str, made: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        if made is None:
+            return grads
+        made = made if isinstance(made, tuple) else (made,)
+        if len(made) != len(grads):
+            rule = f"return None or {len(grads)} gradients for {what}"
+            raise errors.must(type(self.module).__name__, "backward hook", rule, len(made))
+        return cast("tuple[Any, ...]", made)
+
+
+class _Passed(Function):
+    """Tensors as they are, whose gradients a function replaces."""
+
+    @staticmethod
+    def forward(ctx: Any, take: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.take = take
+        ctx.set_materialize_grads(False)
+        return tuple([x.view_as(x) for x in tensors])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return (None, *ctx.take(grads))
