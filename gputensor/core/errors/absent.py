@@ -101,7 +101,7 @@ _FAMILIES = (
             "torch.cuda": "CudaError DeferredCudaCallError check_error cudaStatus cudart "
             "current_*_handle get_gencode_flags",
             "torch.fft": "Tensor",
-            "torch.nn": "factory_kwargs LinearCrossEntropyOptions",
+            "torch.nn": "factory_kwargs",
             "torch.nn.functional": "has_torch_function*",
             "torch.random": "thread_safe_generator",
         },

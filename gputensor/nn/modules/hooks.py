@@ -1,5 +1,5 @@
 """Hooks of modules: functions called around `forward`, the backward pass, `state_dict` and
-`load_state_dict`.
+`load_state_dict`; and the two methods by which a class stores more than tensors.
 
 Source: torch/nn/modules/module.py, torch/utils/hooks.py.
 """
@@ -94,6 +94,15 @@ class Hooks:
         """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values; names
         that the hook removes from the two lists are not reported with `strict`."""
         return self._hook("_after_load", hook)
+
+    def get_extra_state(self) -> Any:
+        """What `state_dict` stores of the module beside tensors; a class that overrides this also
+        overrides `set_extra_state`. Raises: NotImplementedError unless a subclass defines it."""
+        raise NotImplementedError(f"{type(self).__name__} has no get_extra_state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take what `get_extra_state` returned, from `load_state_dict`."""
+        raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
 
     def _hook(
         self, kind: str, hook: Any, prepend: bool = False, flag: bool = False

@@ -414,15 +414,6 @@ class Module(Hooks):
             if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value
 
-    def get_extra_state(self) -> Any:
-        """What `state_dict` stores of the module beside tensors; a class that overrides this also
-        overrides `set_extra_state`. Raises: NotImplementedError unless a subclass defines it."""
-        raise NotImplementedError(f"{type(self).__name__} has no get_extra_state")
-
-    def set_extra_state(self, state: Any) -> None:
-        """Take what `get_extra_state` returned, from `load_state_dict`."""
-        raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
-
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:

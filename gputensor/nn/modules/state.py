@@ -10,6 +10,7 @@ from ... import autograd
 from ...core import errors
 from ...tensor.tensor import Tensor
 from ..parameter import Parameter, is_lazy
+from .hooks import Hooks
 
 if TYPE_CHECKING:
     from .module import Module
@@ -51,9 +52,7 @@ def saved_state(
 
 
 def _has_extra(module: Module) -> bool:
-    from .module import Module
-
-    return type(module).get_extra_state is not Module.get_extra_state
+    return type(module).get_extra_state is not Hooks.get_extra_state
 
 
 def load_state(
