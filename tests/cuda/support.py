@@ -49,13 +49,19 @@ def fresh_module(name: str) -> ModuleType:
     def own() -> list[str]:
         return [key for key in sys.modules if key == name or key.startswith(f"{name}.")]
 
-    kept = {key: sys.modules.pop(key) for key in own()}
+    parent, _, short = name.rpartition(".")
+    package = vars(importlib.import_module(parent))
+    kept, shown = {key: sys.modules.pop(key) for key in own()}, package.get(short)
     try:
         return importlib.import_module(name)
     finally:
         for key in own():
             del sys.modules[key]
         sys.modules.update(kept)
+        # The import has made the copy an attribute of its package.
+        del package[short]
+        if shown is not None:
+            package[short] = shown
 
 
 def fresh_emulator(
