@@ -223,7 +223,7 @@ def test_a_stream_that_is_gone_before_the_memory(how):
         assert (y.cpu().numpy() == 6).all() and (z.cpu().numpy() == 9).all()
         gt.zeros(N, device="cuda")
         if how == "handle":
-            with pytest.raises(KeyError):  # nobody kept it
+            with pytest.raises(ValueError, match="be that of a stream"):  # nobody kept it
                 emulator.external_stream(0, handle)
 
 
