@@ -18,11 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from . import cpu
+
 # Rows and columns up to which a matrix is small.
 SMALL = 512
 
 _lock = threading.RLock()  # a signal's handler may calculate, too
 _users = 0
+_wanted = 0  # by set_num_threads; 0 where it was not called
 _kept: list[tuple[Callable[[int], object], int]] = []
 # package -> (how many threads, sets them) of its OpenBLAS; None where it has another BLAS.
 _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
@@ -57,6 +60,18 @@ def is_limited() -> bool:
         return _users > 0
 
 
+def set_threads(count: int) -> None:
+    """Let OpenBLAS use `count` threads, once no caller is inside `one_thread`."""
+    global _wanted
+    with _lock:
+        _wanted = count
+        for place, (_, to) in enumerate(_loaded()):
+            if place < len(_kept):
+                _kept[place] = (to, count)
+            else:
+                to(count)
+
+
 def _limit() -> None:
     loaded = _loaded()
     while len(_kept) < len(loaded):
@@ -71,7 +86,9 @@ def _limit() -> None:
 def _loaded() -> list[Any]:
     for name in ("numpy", "scipy"):
         if name not in _found and name in sys.modules:
-            _found[name] = _functions(Path(sys.modules[name].__path__[0]))
+            functions = _found[name] = _functions(Path(sys.modules[name].__path__[0]))
+            if _wanted and functions is not None:
+                functions[1](_wanted)
     return [functions for functions in _found.values() if functions is not None]
 
 
@@ -116,3 +133,4 @@ def reset_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=reset_after_fork)
+cpu.on_num_threads(set_threads)

@@ -80,6 +80,7 @@ _ROWS = 1 << 16
 _lock = threading.RLock()  # a signal's handler may calculate, too
 _pool: _Pool | None = None
 _num_threads = 0
+_is_set = False  # by set_num_threads
 _told: list[Callable[[int], object]] = []
 _inside = threading.local()
 
@@ -106,14 +107,15 @@ def free_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Let kernels use `count` threads from now on, the calling one included."""
-    global _num_threads, _pool
+    """Let kernels, and the OpenBLAS under them, use `count` threads from now on, the calling one
+    included."""
+    global _num_threads, _pool, _is_set
     if type(count) is not int or count < 1:
         raise errors.must("set_num_threads", "count", "be a positive integer", count)
     with _lock:
-        if count == _num_threads:
+        if count == _num_threads and _is_set:
             return
-        _num_threads = count
+        _num_threads, _is_set = count, True
         old, _pool = _pool, None
         for told in _told:
             told(count)
@@ -122,8 +124,11 @@ def set_num_threads(count: int) -> None:
 
 
 def on_num_threads(told: Callable[[int], object]) -> None:
-    """Call `told(count)` whenever the number of threads changes, for other pools."""
-    _told.append(told)
+    """Call `told(count)` whenever the number of threads is set, for other pools; now if it was."""
+    with _lock:
+        _told.append(told)
+        if _is_set:
+            told(_num_threads)
 
 
 def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], object]) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +55,39 @@ def test_one_thread_until_the_last_has_left(pool: Pool) -> None:
     with pytest.raises(ValueError), blas.one_thread():
         raise ValueError
     assert pool.count == 4
+
+
+def test_as_many_threads_as_were_set(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "_wanted", 0)
+    before = gt.get_num_threads()
+    try:
+        gt.set_num_threads(before + 1)
+        assert pool.count == before + 1
+        with blas.one_thread():
+            gt.set_num_threads(before + 2)
+            assert pool.count == 1
+        assert pool.count == before + 2
+        late = Pool()
+        blas._found.pop("scipy")
+        monkeypatch.setattr(blas, "_functions", lambda path: (lambda: late.count, late.set))
+        __import__("scipy")
+        with blas.one_thread():
+            assert late.count == 1
+        assert late.count == before + 2
+    finally:
+        gt.set_num_threads(before)
+
+
+def test_threads_set_before_blas_is_there_are_those_of_blas() -> None:
+    code = (
+        "import gputensor as gt; gt.set_num_threads(1); x = gt.ones(4, 4); x @ x\n"
+        "from gputensor.runtime import blas; print([count() for count, _ in blas._loaded()])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert set(done.stdout.strip(" []\n").split(", ")) <= {"1", ""}
 
 
 @pytest.mark.parametrize("asked", [True, False], ids=["asked", "set"])
