@@ -35,14 +35,20 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Text:
-    """Characters as numbers; the last tenth is held out."""
+    """Characters as numbers; every tenth of its stretches is held out, so that each page is in both
+    parts."""
+
+    stretch = 2_000
 
     def __init__(self, text: str) -> None:
         self.characters = sorted(set(text))
         self.number = {c: n for n, c in enumerate(self.characters)}
         numbers = self.encode(text)
-        cut = len(numbers) * 9 // 10
-        self.parts = {"training": numbers[:cut], "held out": numbers[cut:]}
+        parts = numbers.split(self.stretch)
+        self.parts = {
+            "training": torch.cat([x for n, x in enumerate(parts) if n % 10 != 9]),
+            "held out": torch.cat(parts[9::10]),
+        }
 
     def encode(self, text: str) -> torch.Tensor:
         return torch.tensor([self.number[c] for c in text if c in self.number], dtype=torch.int64)
