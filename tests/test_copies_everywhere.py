@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -165,6 +166,7 @@ def seen(monkeypatch):
         move(to, to_device, source, source_device, nbytes, stream)
 
     monkeypatch.setattr(cuda, "launch", launched)
+    monkeypatch.setattr(sys.modules[cuda.launcher.__module__], "launch", launched)
     monkeypatch.setattr(cuda, "copy_async", moved)
     return launches, crossings, within
 

@@ -345,6 +345,7 @@ def test_work_runs_on_the_callers_stream(monkeypatch):
 
     monkeypatch.setattr(copying.foreign, "seen", seen)
     monkeypatch.setattr(cuda, "launch", noted)
+    monkeypatch.setattr(sys.modules[cuda.launcher.__module__], "launch", noted)
     before = cuda.current_stream(0)
     made = gt.layout.contiguous(x.t())
     assert seen_streams == [theirs.ptr] and cuda.current_stream(0) is before

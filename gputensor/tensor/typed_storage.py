@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.device import device
-from ..core.dtype import dtype
+from ..core.dtype import dtype as _dtype
 from ..core.geometry import contiguous_geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.tls import keys_now
@@ -18,8 +18,9 @@ class TypedStorage:
 
     __slots__ = ("_untyped", "dtype")
 
-    def __init__(self, untyped: Storage, dtype: dtype) -> None:
-        self._untyped, self.dtype = untyped, dtype
+    def __init__(self, untyped: Storage, dtype: _dtype) -> None:
+        self._untyped = untyped
+        self.dtype: _dtype = dtype
 
     def untyped(self) -> Storage:
         """The bytes."""

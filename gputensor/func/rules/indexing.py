@@ -124,12 +124,12 @@ def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     if entry.kind == "inplace":
         return NotImplemented
     source: Any = args[entry.names["source"]] if "source" in entry.names else None
-    if not x._geometry.ndim:  # as one of one element
-        given = list(args)
-        given[0] = x.unsqueeze(0)
+    if not x._geometry.ndim or (source is not None and not source._geometry.ndim):
+        given = list(args)  # a tensor without dimensions is as one of one element
+        given[0] = x.reshape(-1) if not x._geometry.ndim else x
         if source is not None:
             given[entry.names["source"]] = source.reshape(-1)
-        return call(entry.operator, *given).reshape(())
+        return call(entry.operator, *given).reshape(x.shape if source is not None else ())
     sizes = list((x if source is None else source)._geometry.sizes)
     d = shifted(entry, dim, len(sizes)) - 1
     sizes[d] = index._geometry.numel

@@ -121,10 +121,10 @@ class BackwardHooks:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.before = [hook for hook, _ in module._before_backward.values()]
-        self.after = [hook for hook, _ in module._after_backward.values()]
+        self.before: list[Any] = [hook for hook, _ in module._before_backward.values()]
+        self.after: list[Any] = [hook for hook, _ in module._after_backward.values()]
         self.grad_output: tuple[Any, ...] = ()
-        self.has_inputs = False
+        self.has_inputs: bool = False
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, whose gradients the hooks get."""
