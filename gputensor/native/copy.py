@@ -424,7 +424,7 @@ def to_dtype(
     table, key = operators.to_dtype.table, (self._geometry, dtype)
     made = _to(self, dtype, None, non_blocking, copy, memory_format)
     is_plain = non_blocking is False and copy is False and memory_format is None
-    if is_plain and key not in table.short:
+    if made is not self and is_plain and key not in table.short:
         found = shortcuts.left(operators._to_copy.table, (*key, CPU))
         if found is not None:
             shortcuts.learn(table, to_dtype, key, found)

@@ -492,3 +492,11 @@ def test_no_call_differs_for_them(first: int) -> None:
             expected = outcome(seed, Views)
         with turned(True):
             assert outcome(seed, Views) == expected, seed
+
+
+def test_a_cast_to_the_same_dtype_is_the_tensor_also_behind_copies() -> None:
+    x = gt.ones(3)
+    for _ in range(4):
+        assert x.to(gt.float32, copy=True) is not x
+    for _ in range(4):
+        assert x.to(gt.float32) is x

@@ -340,6 +340,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
         f"swa_utils.{name}": _of(gt.optim.swa_utils, name, args) for name, args in _AVERAGES.items()
     },
     "optim.swap_in_optimizer_params_and_state": _swapped,
+    "nn.LinearCrossEntropyOptions": _of(gt.nn, "LinearCrossEntropyOptions", (False, 2)),
     "nn.Parameter": _of(gt.nn, "Parameter", (_X, True)),
     "nn.Buffer": _of(gt.nn, "Buffer", (_X,)),
     **{f"nn.init.{name}": _of(gt.nn.init, name, args) for name, args in _INITS.items()},
