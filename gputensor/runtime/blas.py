@@ -61,8 +61,10 @@ def is_limited() -> bool:
 
 
 def set_threads(count: int) -> None:
-    """Let OpenBLAS use `count` threads, once no caller is inside `one_thread`."""
+    """Let OpenBLAS use `count` threads, once no caller is inside `one_thread`; no more than there
+    are CPUs, since its threads wait for each other."""
     global _wanted
+    count = min(count, os.cpu_count() or 1)
     with _lock:
         _wanted = count
         for place, (_, to) in enumerate(_loaded()):

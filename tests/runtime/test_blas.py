@@ -59,6 +59,7 @@ def test_one_thread_until_the_last_has_left(pool: Pool) -> None:
 
 def test_as_many_threads_as_were_set(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blas, "_wanted", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 60)
     before = gt.get_num_threads()
     try:
         gt.set_num_threads(before + 1)
@@ -67,6 +68,9 @@ def test_as_many_threads_as_were_set(pool: Pool, monkeypatch: pytest.MonkeyPatch
             gt.set_num_threads(before + 2)
             assert pool.count == 1
         assert pool.count == before + 2
+        gt.set_num_threads(61)
+        assert pool.count == 60
+        gt.set_num_threads(before + 2)
         late = Pool()
         blas._found.pop("scipy")
         monkeypatch.setattr(blas, "_functions", lambda path: (lambda: late.count, late.set))
