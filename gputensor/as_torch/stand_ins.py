@@ -17,7 +17,7 @@ import gputensor as gt
 from gputensor.autograd import function
 from gputensor.core import errors
 from gputensor.dispatch import keys, tls
-from gputensor.nn.modules import conv, functional, loss, norm, pooling
+from gputensor.nn.modules import conv, functional, loss, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
 from . import functions, legacy_types
@@ -241,7 +241,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         MATH=0, FLASH_ATTENTION=1, EFFICIENT_ATTENTION=2, CUDNN_ATTENTION=3, ERROR=-1
     ), "sdpa_kernel": block},
     "torch.nn.modules.module": {
-        "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": "_extra_state",
+        "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": state.EXTRA,
     },
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},

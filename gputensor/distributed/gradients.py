@@ -87,6 +87,22 @@ def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
     return [Bucket(bucket) for bucket in made]
 
 
+def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int:
+    """Start the buckets that are complete, in order, and poll those that run.
+
+    started: how many of the buckets were started before. Returns: how many are now.
+    """
+    for bucket in buckets[started:]:
+        if bucket.missing:
+            break
+        bucket.start(group)
+        started += 1
+    for bucket in buckets[:started]:
+        if bucket.work is not None and not bucket.work.is_completed():
+            break
+    return started
+
+
 def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> None:
     """End the reduction of all buckets; a parameter that no rank has a gradient of keeps none.
 
@@ -151,20 +167,9 @@ class GradientAverager:
                 rule = "be called between two calls of backward"
                 got = errors.Got("a second gradient of one parameter")
                 raise errors.must("GradientAverager", "wait", rule, got)
-            self._start_ready()
+            self._started = start_ready(self._group, self._buckets, self._started)
 
         return made
-
-    def _start_ready(self) -> None:
-        """Start what is ready, in order, and let what was started go on."""
-        for bucket in self._buckets[self._started :]:
-            if bucket.missing:
-                break
-            bucket.start(self._group)
-            self._started += 1
-        for bucket in self._buckets[: self._started]:
-            if bucket.work is not None and not bucket.work.is_completed():
-                break
 
     def wait(self) -> None:
         """Return when the gradients are the means over all ranks. All ranks call it."""

@@ -15,7 +15,7 @@ from ..autograd import is_grad_enabled, no_grad
 from ..core import errors
 from ..core.arguments import flag, real
 from ..distributed.collectives import ReduceOp, all_reduce, broadcast
-from ..distributed.gradients import Bucket, buckets_of, finish
+from ..distributed.gradients import Bucket, buckets_of, finish, start_ready
 from ..distributed.groups import ProcessGroup, group_of
 from ..exchange.construct import tensor
 from ..tensor.tensor import Tensor
@@ -215,15 +215,8 @@ class _Reducer:
         return made
 
     def _go_on(self) -> None:
-        """Start what is ready, in order; after the last bucket wait for all."""
-        for bucket in self._buckets[self._started :]:
-            if bucket.missing:
-                break
-            bucket.start(self._group)
-            self._started += 1
-        for bucket in self._buckets[: self._started]:
-            if bucket.work is not None and not bucket.work.is_completed():
-                break
+        """Start the buckets that are complete; once all are started, wait for their means."""
+        self._started = start_ready(self._group, self._buckets, self._started)
         if self._started == len(self._buckets):
             self._is_awaited = False
             finish(self._group, self._buckets, agrees=self._finds_unused)

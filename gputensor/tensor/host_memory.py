@@ -15,10 +15,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.device import CPU
 from ..core.geometry import Geometry
-from ..dispatch.tls import keys_now
-from ..dispatch.backend_select import TENSOR_KEYS
-from .base import TensorBase
-from .pickling import reduce_storage
+from .pickling import over, reduce_storage
 from .storage import ExposedStorage, Region, SharedStorage, Storage
 
 
@@ -65,8 +62,7 @@ def pinned_empty(op: str, shape: Geometry, place: Any) -> Any:
     memory = runtime.cuda().pinned_allocate(nbytes)
     # The region keeps `memory`: when that goes, the runtime lets the bytes go as well.
     data = np.asarray(_Pinned(memory.ptr, nbytes, memory, False)) if nbytes else memory.array
-    storage = Storage.over(data, nbytes, CPU)
-    return TensorBase._kind._over(storage, 0, shape, keys_now(TENSOR_KEYS["cpu"]))
+    return over(Storage.over(data, nbytes, CPU), shape)
 
 
 def pinned(op: str, x: Any) -> Any:

@@ -34,11 +34,15 @@ def _keys(storage: Storage) -> int:
     return keys_now(TENSOR_KEYS[storage.device.type])
 
 
+def over(storage: Storage, shape: Geometry) -> Tensor:
+    """A tensor that begins where the storage begins."""
+    made: Tensor = TensorBase._kind._over(storage, 0, shape, _keys(storage))
+    return made
+
+
 def flat(storage: Storage) -> Tensor:
     """The whole storage as a tensor of bytes."""
-    shape = contiguous_geometry((storage._nbytes,), uint8)
-    flat: Tensor = TensorBase._kind._over(storage, 0, shape, _keys(storage))
-    return flat
+    return over(storage, contiguous_geometry((storage._nbytes,), uint8))
 
 
 def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:

@@ -7,9 +7,7 @@ from typing import Any
 from ..core.device import device
 from ..core.dtype import dtype as _dtype
 from ..core.geometry import contiguous_geometry
-from ..dispatch.backend_select import TENSOR_KEYS
-from ..dispatch.tls import keys_now
-from .base import TensorBase
+from .pickling import over
 from .storage import Storage
 
 
@@ -37,9 +35,7 @@ class TypedStorage:
         return self._untyped.device.type == "cuda"
 
     def _tensor(self) -> Any:
-        shape = contiguous_geometry((self.size(),), self.dtype)
-        keys = keys_now(TENSOR_KEYS[self._untyped.device.type])
-        return TensorBase._kind._over(self._untyped, 0, shape, keys)
+        return over(self._untyped, contiguous_geometry((self.size(),), self.dtype))
 
     def __len__(self) -> int:
         return self._untyped._nbytes // self.dtype.itemsize

@@ -61,17 +61,14 @@ def load_state(
     """See Module.load_state_dict."""
     if not isinstance(state_dict, Mapping):
         raise errors.wrong_type("load_state_dict", "state_dict", "be a dict", state_dict)
+    modules = list(root.named_modules(remove_duplicate=False))
     own = {
         joined(path, name): (module, name, value)
-        for path, module in root.named_modules(remove_duplicate=False)
+        for path, module in modules
         for name, value in module._saved()
     }
-    extra = {
-        joined(path, EXTRA): module
-        for path, module in root.named_modules(remove_duplicate=False)
-        if _has_extra(module)
-    }
-    state_dict, missing, unexpected, wrong = _hooked(root, state_dict, strict)
+    extra = {joined(path, EXTRA): module for path, module in modules if _has_extra(module)}
+    state_dict, missing, unexpected, wrong = _hooked(modules, state_dict, strict)
     missing += [name for name in [*own, *extra] if name not in state_dict]
     unexpected += [name for name in state_dict if name not in own and name not in extra]
     given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
@@ -124,19 +121,19 @@ def _refused(root: Module, wrong: list[str]) -> errors.GpuTensorError:
 
 
 def _hooked(
-    root: Module, state_dict: Mapping[str, Any], strict: bool
+    every: list[tuple[str, Module]], state_dict: Mapping[str, Any], strict: bool
 ) -> tuple[Mapping[str, Any], list[str], list[str], list[str]]:
     """A state as the hooks before loading leave it, and their names that are missing and
     unexpected and their errors."""
     found: tuple[list[str], list[str], list[str]] = [], [], []
-    modules = [x for x in root.named_modules(remove_duplicate=False) if x[1]._before_load]
+    modules = [x for x in every if x[1]._before_load]
     if modules:
         metadata = getattr(state_dict, "_metadata", {})
         state_dict = OrderedDict(state_dict)
         for path, module in modules:
             for hook, takes_module in list(module._before_load.values()):
                 given = (module,) if takes_module else ()
-                hook(*given, state_dict, f"{path}." if path else "", metadata.get(path, {}),
+                hook(*given, state_dict, joined(path, ""), metadata.get(path, {}),
                      strict, *found)  # fmt: skip
     return state_dict, *found
 

@@ -33,9 +33,7 @@ import numpy as np
 from ...core.device import CPU
 from ...core.dtype import dtype
 from ...core.geometry import contiguous_geometry
-from ...dispatch.backend_select import TENSOR_KEYS
-from ...dispatch.tls import keys_now
-from ...tensor.pickling import reduce_storage
+from ...tensor.pickling import over, reduce_storage
 from ...tensor.storage import ExposedStorage, SharedStorage, Storage
 from ...tensor.tensor import Tensor
 
@@ -154,8 +152,7 @@ def empty(sizes: Sequence[int], element: dtype) -> Tensor | None:
     nbytes = shape.numel * element.itemsize
     if not is_available or nbytes < LEAST_BYTES:
         return None
-    made: Tensor = Tensor._over(_allocate(nbytes), 0, shape, keys_now(TENSOR_KEYS["cpu"]))
-    return made
+    return over(_allocate(nbytes), shape)
 
 
 def dumps(batch: Any, channel: Any) -> bytes:
