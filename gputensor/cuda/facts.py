@@ -1,7 +1,4 @@
-"""What a CUDA device is, how much memory is held on it, and the generators of all of them.
-
-Names are PyTorch's, as far as the runtime knows an answer.
-"""
+"""Properties of CUDA devices, their memory statistics and their generators, by PyTorch's names."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from . import (
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What `get_device_properties` tells of a device; memory in bytes, clocks in kHz."""
+    """Result of `get_device_properties`; memory in bytes, clocks in kHz."""
 
     name: str
     major: int
@@ -46,7 +43,7 @@ class DeviceProperties:
 
 
 def get_device_properties(device: Any = None) -> DeviceProperties:
-    """What the driver says of a device, of the current one by default."""
+    """Properties of a device, by default of the current one."""
     index = _index(device, "get_device_properties")
     limits = runtime.cuda().limits(index)
     return DeviceProperties(
@@ -78,12 +75,12 @@ def is_tf32_supported() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether this process uses CUDA by now."""
+    """True once this process has used CUDA."""
     return runtime._chosen is not None and is_available()
 
 
 def init() -> None:
-    """Use CUDA from now on, which the first tensor on a device does too.
+    """Initialise CUDA, as the first tensor on a device does.
 
     Raises: DeviceError with the reason where there is no device.
     """
@@ -103,7 +100,7 @@ def device_of(obj: Tensor) -> Any:
 
 
 def set_stream(stream: Any) -> None:
-    """Let this thread's work on the stream's device go to it; None changes nothing."""
+    """Make a stream the current one of this thread and its device; None changes nothing."""
     if stream is not None:
         chosen = CurrentStream(runtime.cuda(), stream)  # refuses what is no stream
         runtime.cuda().set_stream(chosen.stream)
@@ -160,7 +157,7 @@ _fractions: dict[int, float] = {}
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
-    """Let the allocator hold at most so much of the device's memory, in (0, 1]."""
+    """Limit the allocator to a fraction, in (0, 1], of the device's memory."""
     op = "set_per_process_memory_fraction"
     index, part = _index(device, op), real(op, "fraction", fraction)
     if not 0 < part <= 1:
@@ -170,7 +167,7 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
-    """What `set_per_process_memory_fraction` was given; 1 at first."""
+    """The fraction that `set_per_process_memory_fraction` has set; 1 by default."""
     return _fractions.get(_index(device, "get_per_process_memory_fraction"), 1.0)
 
 
@@ -178,13 +175,13 @@ def get_per_process_memory_fraction(device: Any = None) -> float:
 
 
 def seed() -> None:
-    """Seed the current device's generator with what nobody chose."""
+    """Seed the current device's generator with a random number."""
     if is_available():
         default_generator(_device("cuda", current_device())).seed()
 
 
 def seed_all() -> None:
-    """Seed the generators of all devices with one that nobody chose."""
+    """Seed the generators of all devices with the same random number."""
     seed_devices("cuda", range(device_count()), Generator().initial_seed())
 
 
@@ -195,6 +192,6 @@ def get_rng_state_all() -> list[tuple[int, int]]:
 
 @declares(new_states="Iterable")
 def set_rng_state_all(new_states: Iterable[tuple[int, int]]) -> None:
-    """Let the devices' generators go on where `get_rng_state_all` was called."""
+    """Set the states that `get_rng_state_all` returned."""
     for index, state in enumerate(new_states):
         default_generator(_device("cuda", index)).set_state(state)

@@ -1,8 +1,8 @@
 """`autograd.Function` within transforms: its `vmap` and `jvp`, or a rule made of its `forward`.
 
-The innermost level among the arguments computes, as of any operator; what it calls is the Function
-again, which then meets the levels further out. Reverse derivatives are recorded where nothing is
-wrapped any more. Source: torch/_functorch/autograd_function.py.
+As for operators, the innermost level of the arguments computes. It calls the Function again, for
+the levels outside it; reverse derivatives are recorded once no argument is wrapped.
+Source: torch/_functorch/autograd_function.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the formulas of optimizers are written with: numbers of a state, and steps in place that
-autograd may record."""
+"""Helpers for the formulas of optimizers: numbers in a state, and in-place steps that autograd may
+record."""
 
 from __future__ import annotations
 

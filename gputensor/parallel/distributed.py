@@ -35,9 +35,9 @@ class DistributedDataParallel(Module):
 
         model = gt.nn.parallel.DistributedDataParallel(model)
 
-    Parameters and buffers become those of rank 0 here, and buffers at each recorded forward.
-    Gradients are reduced a bucket at a time while backward runs; backward returns when they are
-    the means. The names of the module's parameters and buffers begin with `module.`.
+    The constructor copies rank 0's parameters and buffers to all ranks; each recorded forward
+    copies its buffers again. Gradients are reduced a bucket at a time while backward runs, and
+    backward returns when they are the means. Names of parameters and buffers begin with `module.`.
 
     Args:
         device_ids: None, or a list of the one device that the module is on; inputs are not moved.
@@ -117,7 +117,7 @@ class DistributedDataParallel(Module):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy, and what is unpickled, reduces gradients of its own over the world."""
+        """State without group and reducer: copies and unpickled modules make their own."""
         left = "process_group", "_reducer"
         return {name: value for name, value in vars(self).items() if name not in left}
 

@@ -1,8 +1,8 @@
 """Casts of the float8 dtypes, made of other operators: the same on every device.
 
-A number of eight bits has a sign, an exponent with a bias, and a fraction. In the places of float32
-these bits are the number times a power of two: a product decodes it, and encoding is one rounding
-of float32's bits. Source: c10/util/Float8_e4m3fn.h and its kin; https://arxiv.org/abs/2209.05433,
+A number of eight bits has a sign, an exponent with a bias, and a fraction. Shifted to float32's
+positions, these bits are the number times a power of two: one multiplication decodes it, and
+rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and its kin; https://arxiv.org/abs/2209.05433,
 and https://arxiv.org/abs/2206.02915 for fnuz: no infinity, and NaN in the place of negative zero.
 """
 

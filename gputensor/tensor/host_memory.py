@@ -1,6 +1,6 @@
-"""Host memory that is more than a tensor's own: page-locked, or shared between processes.
+"""Page-locked host memory, and host memory shared between processes.
 
-What lies there is known by the object that a storage's ndarray was made of.
+The base object of a storage's ndarray tells which kind of memory the storage has.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .storage import ExposedStorage, Region, SharedStorage, Storage
 
 
 class _Pinned(Region):
-    """Page-locked memory, from which and to which copies of a device need not be waited for."""
+    """Page-locked memory: copies between it and a device do not block the host."""
 
     __slots__ = ()
 
 
 class _Mapped(Region):
-    """A file without a name, mapped into memory; processes that are given it see the same bytes."""
+    """An unnamed file mapped into memory; processes that receive the file share its bytes."""
 
     __slots__ = ("file",)
 
@@ -78,12 +78,12 @@ def pinned(op: str, x: Any) -> Any:
 
 
 def is_shared(x: Any) -> bool:
-    """Whether other processes can be given a tensor's memory; always, of a device's."""
+    """Whether other processes can share a tensor's memory; always true on CUDA."""
     return x._device.type == "cuda" or isinstance(_region(x._get_storage()), _Mapped)
 
 
 def share(x: Any) -> None:
-    """Move the storage of a CPU tensor, and of all that look at it, to shared memory."""
+    """Move the storage of a CPU tensor to shared memory; its views move with it."""
     storage = x._get_storage()
     if is_shared(x) or not storage._nbytes:
         return

@@ -1,4 +1,5 @@
-"""What PyTorch's tensors have that is no operator: kinds that ours never are, memory, old names."""
+"""Attributes of PyTorch's tensors that are not operators: flags of kinds that gputensor lacks,
+methods for memory, and old names."""
 
 from __future__ import annotations
 

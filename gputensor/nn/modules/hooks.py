@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .module import Module
 
-# Of every kind that a module has no hook of.
+# Shared by all modules for each kind of hook that they do not have.
 _NONE = HookDict()
 
 
@@ -53,8 +53,8 @@ class Hooks:
         are computed; its result, unless None, replaces grad_input.
 
         grad_input has an entry for each positional argument of `forward`, grad_output one for each
-        of its results; None for what is no tensor or has no gradient. Neither inputs nor results
-        may be written in place behind the module.
+        of its results; None for an entry that is not a tensor or has no gradient. In-place
+        operators must not write to the module's inputs or results afterwards.
         """
         return self._hook("_after_backward", hook, prepend)
 
@@ -127,13 +127,15 @@ class BackwardHooks:
         self.has_inputs: bool = False
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, whose gradients the hooks get."""
+        """The arguments, passed on so that the hooks get their gradients."""
         made, self.has_inputs = self._through(args, self._computed)
         return made
 
     def outputs(self, result: Any) -> Any:
-        """The result, whose gradients the hooks get. Raises: ArgumentTypeError for a result that
-        is neither a tensor nor a tuple, list or dict of tensors."""
+        """The result, passed on so that the hooks get its gradients.
+
+        Raises: ArgumentTypeError for a result that is neither a tensor nor a tuple, list or dict.
+        """
         if isinstance(result, Tensor):
             return self._through((result,), self._given)[0][0]
         if isinstance(result, (tuple, list)):
@@ -196,7 +198,7 @@ class BackwardHooks:
 
 
 class _Passed(Function):
-    """Tensors as they are, whose gradients a function replaces."""
+    """The identity, with a function that may replace the gradients."""
 
     @staticmethod
     def forward(ctx: Any, take: Any, *tensors: Tensor) -> tuple[Tensor, ...]:

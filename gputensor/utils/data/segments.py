@@ -7,8 +7,8 @@ makes its batches in segments at once; other storages are copied into one. The f
 through a socket of the worker's own, before the pickled batch goes through the queue. The main
 process takes them in that order, maps them and closes them, so that it can keep any number of
 batches. When it has dropped a batch it says so through the socket, and the worker writes a later
-batch into the same pages: new ones would cost more than the copy into them. A segment that a fork
-has made two processes see is not used again. Where there are no such files all of a batch is
+batch into the same pages: new ones would cost more than the copy into them. A segment that two
+processes see after a fork is not used again. On systems without such files the whole batch is
 pickled.
 """
 
