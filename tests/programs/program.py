@@ -20,14 +20,13 @@ class Row:
 
     make: given Inputs, the Program. dtype: of its parameters and floating inputs. float64 is for
     networks that make rounding greater, such as batch norm of a few values, by much more than the
-    tolerance. fails: the error with which it does not run yet.
+    tolerance.
     """
 
     name: str
     package: str
     make: Callable[[Inputs], Program]
     dtype: str = "float32"
-    fails: str = ""
 
 
 @dataclass
