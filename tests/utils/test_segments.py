@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from multiprocessing.synchronize import SemLock
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +44,33 @@ class Dies(Large):
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """Descriptors and mappings of this process, and names in memory, are what they were."""
+def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Descriptors and mappings of this process are what they were, and no name in memory is new.
+
+    Other processes have names there too: MPI's, and semaphores that were not made here.
+    """
+    make_name, semaphores = SemLock._make_name, set[str]()
+
+    def noted() -> str:
+        name = str(make_name())
+        semaphores.add(f"sem.{name.removeprefix('/')}")
+        return name
 
     def seen() -> Any:
-        return len(os.listdir("/proc/self/fd")), mappings(), set(os.listdir("/dev/shm"))
+        return len(os.listdir("/proc/self/fd")), mappings()
 
+    def names() -> set[str]:
+        found = {name for name in os.listdir("/dev/shm") if not name.startswith("mpich_shm_")}
+        return {name for name in found if not name.startswith("sem.mp-") or name in semaphores}
+
+    monkeypatch.setattr(SemLock, "_make_name", staticmethod(noted))
     resource_tracker.ensure_running()  # it is opened once
     gc.collect()
-    before = seen()
+    before, named = seen(), names()
     yield
     gc.collect()
     assert seen() == before and not multiprocessing.active_children()
+    assert names() <= named
 
 
 def mappings(process: Any = "self") -> int:
