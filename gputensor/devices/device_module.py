@@ -67,7 +67,8 @@ class DeviceFace:
     def stream(self, stream: Any) -> CurrentStream:
         """Make `stream` current in the block, on its device; None changes nothing.
 
-        Also a decorator of functions."""
+        Also a decorator of functions.
+        """
         return CurrentStream(self._runtime, stream)
 
     def manual_seed(self, seed: int) -> None:

@@ -91,7 +91,8 @@ class _World:
 
         Note [Who leaves]: a process that ends sends a message to all others. Waiting processes read
         it, because what they wait for may never arrive. A process that ends by an exception prints
-        its traceback and aborts all others. If a process is killed, mpiexec ends the others."""
+        its traceback and aborts all others. If a process is killed, mpiexec ends the others.
+        """
         if not self.looking.acquire(blocking=False):  # another thread reads the messages
             return
         try:

@@ -241,7 +241,8 @@ def _apart(sent: Tensor, room: Tensor, place: int) -> Tensor:
     """Return `sent`, or a copy if NCCL must not read it while it writes `room`.
 
     In one memory NCCL allows only `sent` at `place`, the rank's own part. Source: NCCL's User
-    Guide, In-place Operations."""
+    Guide, In-place Operations.
+    """
     if sent._storage is not room._storage or _of(sent) == place:
         return sent
     return calls.clone(sent)

@@ -66,7 +66,8 @@ class Reduction(NamedTuple):
 def reduction(op: str, how: str, dtype: Any) -> Reduction:
     """Return NCCL's reduction of a dtype.
 
-    Raises: as transport.reduction; DtypeError if NCCL cannot reduce the dtype."""
+    Raises: as transport.reduction; DtypeError if NCCL cannot reduce the dtype.
+    """
     transport.reduction(op, how, dtype)
     name, kind = dtype.name, dtype.kind
     if kind == "b":
@@ -95,7 +96,8 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
 def put(out: Tensor, made: Tensor) -> None:
     """Copy a result to `out`, of any strides and dtype, on the current stream.
 
-    `out`'s version has been increased before."""
+    `out`'s version has been increased before.
+    """
     with AutoDispatchBelowADInplaceOrView():
         out.copy_(made.view(out.shape))
 
@@ -120,7 +122,8 @@ def _as_ordered(is_wide: bool, how: str) -> Recode:
     """Return a function that maps floats to integers of the same order.
 
     Of negative floats all bits but the sign are flipped. NaN becomes the smallest or the largest
-    integer, so that the reduction returns it."""
+    integer, so that the reduction returns it.
+    """
     floats, integers, bits = _kinds(is_wide)
     last = (1 << bits - 1) - 1
     nan = last if how == "max" else -last - 1

@@ -39,7 +39,8 @@ BY_LIBRARY = True
 def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
     """Return the module that moves these tensors, nccl or transport, and its operands.
 
-    nccl takes tensors, transport takes arrays. An emulated device finishes its work first."""
+    nccl takes tensors, transport takes arrays. An emulated device finishes its work first.
+    """
     place = tensors[0]._device
     for x in tensors[1:]:
         if x._device is not place:

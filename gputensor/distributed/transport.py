@@ -53,7 +53,8 @@ class Reduction(NamedTuple):
 def reduction(op: str, how: str, dtype: Any) -> Reduction:
     """Return how a dtype is reduced.
 
-    Raises: DtypeError if the dtype has no such reduction, ArgumentValueError for an unknown one."""
+    Raises: DtypeError if the dtype has no such reduction, ArgumentValueError for an unknown one.
+    """
     if how not in REDUCTIONS:
         rule = f"be one of {', '.join(REDUCTIONS)}"
         raise errors.wrong_value(op, "reduce_op", rule, how)

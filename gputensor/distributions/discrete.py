@@ -171,7 +171,8 @@ class Binomial(ByOdds):
 class NegativeBinomial(ByOdds):
     """Negative binomial distribution: number of successes before total_count failures.
 
-    total_count may be any number above 0."""
+    total_count may be any number above 0.
+    """
 
     arg_constraints: Regions = {
         "total_count": constraints.greater_than_eq(0),

@@ -70,7 +70,8 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
     """Return the first bytes of two tensors in one memory, or None if they share none.
 
     A tensor `a` that outgrows its storage with geometry `shape` is moved together with all tensors
-    of the storage."""
+    of the storage.
+    """
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
         return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize

@@ -57,7 +57,8 @@ class Piece:
     def halves(self, dim: int, stride_bytes: Strides, is_reduced: bool) -> tuple[Piece, Piece]:
         """Split `dim` into its first floor(n/2) elements and the rest.
 
-        Halves of a reduced dimension share outputs."""
+        Halves of a reduced dimension share outputs.
+        """
         size = self.shape[dim]
         first = size // 2
         before, after = self.shape[:dim], self.shape[dim + 1 :]
@@ -73,7 +74,8 @@ class Piece:
 def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
     """Return the dimension with the largest extent in bytes of any operand, the outermost if equal.
 
-    Source: ATen/TensorIterator.cpp, get_dim_to_split."""
+    Source: ATen/TensorIterator.cpp, get_dim_to_split.
+    """
     farthest, found = -1, -1
     for dim in range(len(shape) - 1, -1, -1):
         if shape[dim] > 1:

@@ -41,7 +41,8 @@ def _check_decay(op: str, decay: float) -> None:
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
     """Return a function of (average, new, count): decay * average + (1 - decay) * new.
 
-    decay: in [0, 1]."""
+    decay: in [0, 1].
+    """
     _check_decay("get_ema_avg_fn", decay)
 
     def ema(average: Tensor, new: Tensor, count: Any) -> Tensor:

@@ -53,7 +53,8 @@ class Writer:
     def pickle(self, value: Any) -> bytes:
         """Return the pickle of a value.
 
-        Raises: ArgumentTypeError for a type that cannot be saved, with its place in `obj`."""
+        Raises: ArgumentTypeError for a type that cannot be saved, with its place in `obj`.
+        """
         self._write(value, "obj")
         return bytes(self._out) + b"."
 

@@ -194,7 +194,8 @@ def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list[Any]
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
     """Return the nested container with these leaves.
 
-    Raises: ArgumentValueError for a wrong number of leaves."""
+    Raises: ArgumentValueError for a wrong number of leaves.
+    """
     listed = list(leaves)
     if len(listed) != treespec.num_leaves:
         rule = f"be {treespec.num_leaves}, as the container has"
@@ -238,7 +239,8 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, **options: Any) 
 def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, **options: Any) -> Any:
     """Apply `func` to some leaves; return the container.
 
-    kind: the leaves' class or classes, or a function that returns True for them."""
+    kind: the leaves' class or classes, or a function that returns True for them.
+    """
     if isinstance(kind, (type, tuple, UnionType)):
         return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, **options)
     return tree_map(lambda x: func(x) if kind(x) else x, tree, **options)
