@@ -1,7 +1,7 @@
-"""Writes the public names of PyTorch and NumPy: `python -m tests.oracle.freeze_names`.
+"""Write the public names of PyTorch and NumPy: `python -m tests.oracle.freeze_names`.
 
-What an error says of a name that gputensor lacks comes from `gputensor/core/errors/names.txt`: a
-line for each of their modules that has a counterpart here, and for their class of tensors.
+Errors about names that gputensor lacks read `gputensor/core/errors/names.txt`: a line for each of
+their modules with a counterpart here, and for their tensor classes.
 """
 
 from __future__ import annotations
