@@ -1,4 +1,4 @@
-"""Division of a shape into parts whole along an axis: each element once, for any number of threads."""
+"""Division of a shape into parts whole along an axis: each element once, with any threads."""
 
 from __future__ import annotations
 
