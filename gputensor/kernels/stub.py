@@ -36,15 +36,19 @@ _cpu_loops: dict[str, Any] = {}
 
 
 def cpu(family: str) -> Any:
-    """The loops of a family on the CPU by name: of `kernels/compiled/<family>.py` with the library,
-    otherwise NumPy's of `kernels/cpu/<family>.py`."""
+    """The loops of a family on the CPU by name: NumPy's of `kernels/cpu/<family>.py`; with the
+    library its functions of the same names, and those of `kernels/compiled/<family>.py`."""
     found = _cpu_loops.get(family)
     if found is None:
         plain = importlib.import_module(f"{__package__}.cpu.{family}")
         found = plain
-        if library.choice().library is not None and family in library.faces():
-            face = importlib.import_module(f"{__package__}.compiled.{family}")
-            found = SimpleNamespace(**{**_public(plain), **_public(face)})
+        if library.choice().library is not None:
+            found = SimpleNamespace(
+                **{name: library.served(family, name, of) for name, of in _public(plain).items()}
+            )
+            if family in library.faces():
+                face = importlib.import_module(f"{__package__}.compiled.{family}")
+                vars(found).update(_public(face))
         _cpu_loops[family] = found
     return found
 

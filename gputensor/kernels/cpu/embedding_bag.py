@@ -1,5 +1,4 @@
-"""Sums of rows of a table by bags: where the library runs, its loop; else those of
-native/embedding.py. The function here stands in for the library's."""
+"""Sums of rows of a table by bags. NumPy has no loop for them: native/embedding.py composes them."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ static bool begin(Work<T>& work, const Call& call, const abi::Array& x, const ab
   return call.integer[0] == 0 || is_nearest;
 }
 
-template <class T> static i64 grid_sample(const Call& call) {
+template <class T> static i64 sample(const Call& call) {
   Work<T> work = {};
   if (!begin(work, call, call.array[0], call.array[1])) return -1;
   work.out = (T*)call.array[2].data;
@@ -253,10 +253,11 @@ template <class T> static i64 grid_sample(const Call& call) {
   return 0;
 }
 
-const abi::FunctionEntry functions[] = {
-    {"grid_sample f32", grid_sample<f32>},
-    {"grid_sample f64", grid_sample<f64>},
-};
+static i64 grid_sample(const Call& call) {
+  return call.array[0].dtype == abi::f64 ? sample<f64>(call) : sample<f32>(call);
+}
+
+const abi::FunctionEntry functions[] = {{"grid_sample", grid_sample}};
 
 }  // namespace
 
