@@ -1,4 +1,4 @@
-"""Sums of rows of a table by bags. NumPy has no loop for them: native/embedding.py composes them."""
+"""Sums of rows of a table by bags; without the library, native/embedding.py composes them."""
 
 from __future__ import annotations
 
