@@ -32,7 +32,7 @@ from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate, as_bytes
 from ..tensor.tensor import Tensor
 from ..structured import arguments, float8, missing, transfer
-from ..structured.shortcuts import cpu as short, cuda as short_cuda, factories as short_make
+from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 from .resize import resize_
 
@@ -463,7 +463,8 @@ def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
     is_dense = shape.is_row_major and wanted.is_row_major
     if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and is_plain:
         behind = (wanted.dtype, None, CPU, None, False, None)
-        short.learn_cast(table, _to_copy, (shape, wanted.dtype, CPU), _cpu_copy, wanted, behind)
+        key = (shape, wanted.dtype, CPU)
+        short_make.learn_cast(table, _to_copy, key, _cpu_copy, wanted, behind)
     known.short = table.short
 
 

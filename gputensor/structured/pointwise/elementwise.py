@@ -22,7 +22,7 @@ from ...dispatch.operator import Operator, Table
 from ...iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
 from ...tensor.tensor import Tensor
 from .. import pointwise
-from ..shortcuts import cpu as short
+from ..shortcuts import computed as short
 from . import Kernel, Rule
 
 # prepare(operator, common dtype, {name: value}) -> the params as loops take them.
@@ -82,7 +82,7 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
         entry = pointwise.find_entry(table, rule, rule.loop, None, inputs)
         beside = _beside(operator, entry, inputs, params, prepared)
         if kernel is not None and entry.plan.device is CPU:
-            _learn(table, kernel, args, entry, inputs, beside, short.computed)
+            _learn(table, kernel, args, entry, inputs, beside, short.of_entry)
         if entry.numpy_allocates:
             found: Tensor = entry.made(inputs, beside)
             return found
@@ -101,7 +101,7 @@ def _learn(
         entry.seen, entry.is_fresh = entry.last_beside, True
     elif entry.is_fresh:
         entry.is_fresh = False
-        short.learn_beside(table, kernel, args, make(entry, inputs, beside))
+        short.learn(table, kernel, args, make(entry, inputs, beside))
 
 
 def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
@@ -138,7 +138,7 @@ def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, p
         beside = _beside(operator, entry, inputs, params, prepared)
         found = write(out, inputs, beside)
         if kernel is not None and entry.plan.device is CPU:
-            _learn(table, kernel, args, entry, inputs, beside, short.computed_inplace)
+            _learn(table, kernel, args, entry, inputs, beside, short.of_entry_inplace)
         return found
 
     return checked_write
