@@ -80,7 +80,8 @@ def learn(
     params. unsaid: arguments after these, which short cuts never get."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
-    if make is None or table.learners.get("cpu") is not kernel or args[0]._device is not CPU:
+    is_here = count and table.learners.get("cpu") is kernel and args[0]._device is CPU
+    if make is None or not is_here:
         return
     places = [a.type.has_tensor for a in table.operator.schema.arguments]
     if not all(places[:count]) or not all(map(is_kept, params)):  # a 0-d tensor replaces a number
