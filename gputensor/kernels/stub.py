@@ -53,6 +53,22 @@ def cpu(family: str) -> Any:
     return found
 
 
+def compiled(family: str, name: str) -> Callable[..., bool]:
+    """A function of the library that has no counterpart in NumPy. It returns True if it has done
+    the work, and False for a call that it does not take; without the library always."""
+    if library.choice().library is None:
+        return _never
+    if family in library.faces():
+        face = importlib.import_module(f"{__package__}.compiled.{family}")
+        found: Callable[..., bool] = getattr(face, name)
+        return found
+    return library.served(family, name, _never)
+
+
+def _never(*args: Any) -> bool:
+    return False
+
+
 def _public(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if not name.startswith("_")}
 
