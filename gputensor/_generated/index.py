@@ -549,8 +549,9 @@ runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes 
 is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type
 structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
 structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing: nonzero
-tensor.norms: norm tensor.printing: get_printoptions printoptions set_printoptions tensor.storage:
-Storage tensor.type_info: finfo iinfo watch.profiler.: profiler watch.audit: audit_copies
+tensor.overloads: norm tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler.: profiler watch.audit:
+audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""
