@@ -1,9 +1,9 @@
 """Kernels of elementwise operators with any inputs and scalars, derived from their schema.
 
 Tensor arguments are inputs, which may be Python numbers; the other arguments are params, which take
-no part in promotion. A family binds `functional(operator, rule)` with the rule of the loop, and the
-other forms in the same way; its loops are `computed` ones (kernels/cpu/pointwise.py) and its
-functors declare their parameters (kernels/cuda/include/computed.cuh). See native/ternary.py.
+no part in promotion. A family binds the three `forms` of the rule of its loops. These are
+`computed` ones (kernels/cpu/pointwise.py), and its functors declare their parameters
+(kernels/cuda/include/computed.cuh). See native/ternary.py.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from . import Kernel, Rule
 
 # prepare(operator, common dtype, {name: value}) -> the params as loops take them.
 Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]
+Factory = Callable[[Operator, str], Kernel]
 
 
 def rule(operator: Operator, family: str, loop: str) -> Rule:
@@ -123,6 +124,22 @@ def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
     inputs, params = taken.inputs, taken.params
     write = compute_into(operator, rule, taken.prepared)
     return lambda key_set, *args: write(args[-1], inputs(args), params(args))
+
+
+def forms(
+    rule: Callable[[Operator, str], Rule], prepare: Prepare = checked
+) -> tuple[Factory, Factory, Factory]:
+    """A family's factories `functional, inplace, out`. rule: a function of that family, (operator,
+    loop) -> its rule."""
+
+    def of(form: Callable[[Operator, Rule, Prepare], Kernel]) -> Factory:
+        def factory(operator: Operator, loop: str) -> Kernel:
+            return form(operator, rule(operator, loop), prepare)
+
+        factory.__module__ = rule.__module__  # names the family
+        return factory
+
+    return of(functional), of(inplace), of(out)
 
 
 def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
