@@ -48,14 +48,14 @@ margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount his
 block_diag broadcast_tensors cat column_stack concat concatenate dstack hstack row_stack stack
 vstack search: bucketize isin searchsorted repeat: cartesian_prod combinations meshgrid
 repeat_interleave tile activation: celu celu_ hardshrink prelu rrelu selu selu_ threshold threshold_
-rearrange: channel_shuffle fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle roll
-rot90 factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse
-cholesky_solve inverse lu_solve triangular_solve copy: clone copy flip resolve_conj resolve_neg
-complex_view: complex conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy
-view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d
-conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var
-var_mean distance: cosine_similarity dist pairwise_distance pdist renorm linalg: cross matrix_exp
-matrix_power ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
+rearrange: channel_shuffle flip fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle
+roll rot90 factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve:
+cholesky_inverse cholesky_solve inverse lu_solve triangular_solve copy: clone copy resolve_conj
+resolve_neg complex_view: complex conj imag is_conj is_neg polar real view_as_complex
+view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std
+std_mean var var_mean distance: cosine_similarity dist pairwise_distance pdist renorm linalg: cross
+matrix_exp matrix_power ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
 cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices
 triu triu_indices vander special: digamma erfinv i0 i0_ igamma igammac lgamma logit logit_ mvlgamma
 polygamma xlogy xlogy_ embedding: embedding factory: empty empty_like empty_permuted empty_strided
@@ -102,17 +102,17 @@ unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit random: b
 cauchy_ exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_ histogram: bincount
 histc histogram activation: celu_ hardshrink prelu selu_ threshold_ factor: cholesky det geqrf
 logdet orgqr ormqr qr slogdet solve: cholesky_inverse cholesky_solve inverse lu_solve
-triangular_solve copy: clone contiguous copy_ flip item resolve_conj resolve_neg to type_as
-complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var linalg: cross
-matrix_exp matrix_power scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle:
-diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace special: digamma digamma_ erfinv
-erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_
-polygamma polygamma_ xlogy xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_
-rearrange: fliplr flipud roll rot90 bits: frexp hash_tensor gather: gather index index_select take
-take_along_dim scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
-index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
-scatter_reduce scatter_reduce_ select_scatter slice_scatter window: istft order: kthvalue median
-mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
+triangular_solve copy: clone contiguous copy_ resolve_conj resolve_neg complex_view: conj imag
+is_conj is_neg real moments: corrcoef cov nanmean std var linalg: cross matrix_exp matrix_power
+scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat
+tril tril_ triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma
+igamma_ igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma polygamma_ xlogy
+xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_ rearrange: flip fliplr flipud
+roll rot90 bits: frexp hash_tensor gather: gather index index_select take take_along_dim scatter:
+index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ index_reduce
+index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
+select_scatter slice_scatter window: istft conversion: item to type_as order: kthvalue median mode
+nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
 masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones
 new_zeros spectrum: pinverse svd repeat: repeat repeat_interleave tile resize: resize_ resize_as_
 set_ where: where
@@ -127,9 +127,9 @@ conj imag real view_as_real factory: empty_like empty_memory_format empty_stride
 new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
 zeros_like range: arange arange_start arange_start_step eye linspace logspace random:
 bernoulli__float exponential_ uniform_ random_factory: rand dropout: dropout native_dropout
-native_dropout_backward copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item
-to_device to_dtype to_other rearrange: channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle
-roll triangle: diag_embed tril triu pad: constant_pad_nd pad reflection_pad1d
+native_dropout_backward copy: clone contiguous copy_ conversion: _local_scalar_dense _to_copy item
+to_device to_dtype to_other rearrange: channel_shuffle col2im flip im2col pixel_shuffle
+pixel_unshuffle roll triangle: diag_embed tril triu pad: constant_pad_nd pad reflection_pad1d
 reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
 reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
 replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable topk
@@ -245,9 +245,9 @@ randint_like.low_generator_dtype randn randn.generator randn.generator_out randn
 randn_like.generator randperm randperm.generator randperm.generator_out randperm.out dropout:
 alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_
 feature_dropout feature_dropout_ native_dropout native_dropout_backward copy: _copy_from
-_copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy copy.out copy_ flip item
-resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other type_as rearrange:
-channel_shuffle channel_shuffle.out col2im col2im.out fliplr flipud im2col im2col.out
+_copy_from_and_resize clone contiguous copy copy.out copy_ resolve_conj resolve_neg conversion:
+_local_scalar_dense _to_copy item to.device to.dtype to.dtype_layout to.other type_as rearrange:
+channel_shuffle channel_shuffle.out col2im col2im.out flip fliplr flipud im2col im2col.out
 native_channel_shuffle pixel_shuffle pixel_shuffle.out pixel_unshuffle pixel_unshuffle.out roll
 roll.out rot90 rot90.out triangle: diag diag.out diag_embed diag_embed.out diagflat tril tril.out
 tril_ tril_indices triu triu.out triu_ triu_indices vander pad: _pad_circular constant_pad_nd
@@ -550,8 +550,9 @@ runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes 
 is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type
 structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
 structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing: nonzero
-tensor.norms: norm tensor.printing: get_printoptions printoptions set_printoptions tensor.storage:
-Storage tensor.type_info: finfo iinfo watch.profiler.: profiler watch.audit: audit_copies
+tensor.overloads: norm tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler.: profiler watch.audit:
+audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""

@@ -37,7 +37,7 @@ class ProcessGroup:
         self.ranks: tuple[int, ...] = ranks
         self.timeout_s: float = timeout_s
         self.comm: Any = comm
-        self.nccl: Any = None  # distributed/nccl.py, once a tensor of a GPU was moved
+        self.nccl: Any = None  # distributed/nccl, once a tensor of a GPU was moved
         self.is_open: bool = True  # until it is destroyed
         # Collectives whose data has not been started: Note [A record first], distributed/records.py
         self.queue: deque[Any] = deque()

@@ -38,7 +38,7 @@ BY_LIBRARY = True
 
 
 def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
-    """What carries them, distributed/nccl.py or transport.py, and the tensors as that takes them:
+    """What carries them, distributed/nccl or transport.py, and the tensors as that takes them:
     NCCL tensors, and MPI arrays; of an emulated device when its stream's work is done."""
     place = tensors[0]._device
     for x in tensors[1:]:
@@ -85,7 +85,7 @@ def start(
 def start_agreed(
     op: str, group: ProcessGroup, what: str, kept: Any, via: Any, name: str, *args: Any
 ) -> Work:
-    """Start the collective `name` of distributed/nccl.py or transport.py with these arguments.
+    """Start the collective `name` of distributed/nccl or transport.py with these arguments.
 
     what: the call as it must be on all ranks. Between GPUs the hosts agree before the launch.
     """
