@@ -149,16 +149,16 @@ sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e special_xlog1py x
 comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where:
 where_self ternary: _larger_backward clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor
 _unsafe_masked_index gather index_Tensor index_select take scatter: _unsafe_index_put
-_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_ scatter_add
-scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward embedding:
-_embedding_bag _embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
-embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
-masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
-masked_select_backward reduce: all all_dim amax amin any any_dim mean mean_dim nansum sum
-sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_ bmm products: chain_matmul
-chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot
-tensordot_out conv: _convolution_weight_gradient convolution convolution_backward pool:
-_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_ scatter__value
+scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward
+embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
+embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero
+nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter
+masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax amin any
+any_dim mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_
+bmm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear
+einsum tensordot tensordot_out conv: _convolution_weight_gradient convolution convolution_backward
+pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
 _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d
 avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool: adaptive_max_pool1d
 adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d adaptive_max_pool3d_backward
