@@ -26,21 +26,25 @@ struct Weights {
   i64 tap[3];
 };
 
-// to[block][k][ROWS]: the weights of ROWS channels of the result, row by row of the panels.
+// to[k][ROWS]: the weights of a block of ROWS channels of the result, row by row of the panels.
 template <class T>
 void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 inner, i64 block, T* to) {
   const Axis* along = of.along;
-  const i64 taps = of.taps();
-  for (i64 ch = 0; ch < inner; ++ch)
-    for (i64 i = 0; i < ROWS<T>; ++i) {
-      const i64 o = block * ROWS<T> + i;
-      const char* from = w.data + o * w.made + ch * w.read;
-      T* next = to + ch * taps * ROWS<T> + i;
-      for (i64 a = 0; a < along[0].taps; ++a)
-        for (i64 b = 0; b < along[1].taps; ++b)
-          for (i64 c = 0; c < along[2].taps; ++c, next += ROWS<T>)
-            *next = o < outer ? *(const T*)(from + weight_of(along, w.tap, a, b, c)) : (T)0;
-    }
+  const i64 rows = smaller(ROWS<T>, outer - block * ROWS<T>);
+  for (i64 ch = 0; ch < inner; ++ch) {
+    const char* channel = w.data + block * ROWS<T> * w.made + ch * w.read;
+    for (i64 a = 0; a < along[0].taps; ++a)
+      for (i64 b = 0; b < along[1].taps; ++b)
+        for (i64 c = 0; c < along[2].taps; ++c, to += ROWS<T>) {
+          const char* from = channel + weight_of(along, w.tap, a, b, c);
+          if (rows == ROWS<T>) {
+#pragma GCC unroll 8
+            for (i64 i = 0; i < ROWS<T>; ++i) to[i] = *(const T*)(from + i * w.made);
+            continue;
+          }
+          for (i64 i = 0; i < ROWS<T>; ++i) to[i] = i < rows ? *(const T*)(from + i * w.made) : 0;
+        }
+  }
 }
 
 template <class T> struct Products {
@@ -53,28 +57,50 @@ template <class T> struct Products {
   i64 answer;
 };
 
-// Writes `rows` channels of the result, from `channel` on, of the windows of some runs.
+// Writes `rows` channels of the result, from `channel` on, of the windows of some runs; adds the
+// bias to `sums` before.
 template <class T>
-void write(const Products<T>& p, const T* sums, i64 channel, i64 rows, const Run* runs,
-           i64 n_runs) {
+void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs, i64 n_runs) {
   const Array& out = *p.out;
   const Axis* along = p.of.along;
   const i64 step = along[2].apart * out.stride[4];
+  for (i64 i = 0; p.bias && i < rows; ++i) {
+    const T more = *(const T*)(p.bias + (channel + i) * p.bias_step);
+    for (i64 k = 0; k < WIDTH<T>; ++k) sums[i * WIDTH<T> + k] += more;
+  }
   for (i64 r = 0; r < n_runs; ++r) {
     const Run& run = runs[r];
+    const T* from = sums + run.column;
     char* to = out.data + run.sample * out.stride[0] + channel * out.stride[1];
     for (int d = 0; d < 3; ++d)
       to += (along[d].first + run.at[d] * along[d].apart) * out.stride[d + 2];
-    for (i64 i = 0; i < rows; ++i, to += out.stride[1]) {
-      const T* from = sums + i * WIDTH<T> + run.column;
-      const T more = p.bias ? *(const T*)(p.bias + (channel + i) * p.bias_step) : (T)0;
+    if (out.stride[1] == (i64)sizeof(T) && step != (i64)sizeof(T)) {
+      turn<T>(to, step, (const char*)from, WIDTH<T> * sizeof(T), rows, run.length);
+      continue;
+    }
+    for (i64 i = 0; i < rows; ++i, to += out.stride[1], from += WIDTH<T>) {
       if (step == (i64)sizeof(T)) {
-        for (i64 k = 0; k < run.length; ++k) ((T*)to)[k] = from[k] + more;
+        copy_line((T*)to, from, run.length);
       } else {
-        for (i64 k = 0; k < run.length; ++k) *(T*)(to + k * step) = from[k] + more;
+        for (i64 k = 0; k < run.length; ++k) *(T*)(to + k * step) = from[k];
       }
     }
   }
+}
+
+// panel[c][t][WIDTH]: what each tap reads of channels [channel, stop).
+template <class T>
+void fill_panel(const Piece* pieces, i64 n_runs, i64 taps, i64 channel, i64 stop, i64 channel_step,
+                i64 step, T* panel) {
+  if (channel_step == (i64)sizeof(T) && step != (i64)sizeof(T) && stop - channel > 1) {
+    for (i64 t = 0; t < taps; ++t)
+      gather_beside(pieces + t * n_runs, n_runs, channel, stop - channel, step, taps * WIDTH<T>,
+                    panel + t * WIDTH<T>);
+    return;
+  }
+  for (i64 c = channel; c < stop; ++c)
+    for (i64 t = 0; t < taps; ++t, panel += WIDTH<T>)
+      gather(pieces + t * n_runs, n_runs, c * channel_step, step, panel);
 }
 
 // A tile of columns of one group, for one part of the blocks of channels.
@@ -104,10 +130,7 @@ template <class T> void multiply(void* context, i64 first, i64 last) {
     const i64 low = part * each, high = smaller(low + each, p.blocks);
     for (i64 channel = 0; channel < p.inner; channel += most) {
       const i64 stop = smaller(channel + most, p.inner);
-      T* row = panel;
-      for (i64 c = channel; c < stop; ++c)
-        for (i64 t = 0; t < taps; ++t, row += WIDTH<T>)
-          gather(pieces + t * n_runs, n_runs, c * p.x->stride[1], step, 1, row);
+      fill_panel(pieces, n_runs, taps, channel, stop, p.x->stride[1], step, panel);
       for (i64 block = low; block < high; ++block) {
         T* sum = is_whole ? sums : sums + (block - low) * ROWS<T> * WIDTH<T>;
         const i64 row_of_weights = (group * p.blocks + block) * depth + channel * taps;
@@ -230,8 +253,13 @@ void pack_gradients(const Gradient<T>& p, i64 channel, i64 count, const Run* run
         memcpy(row + k * WIDTH<T>, from + k * grad.stride[4], count * sizeof(T));
       continue;
     }
+    if (grad.stride[4] == (i64)sizeof(T)) {
+      turn<T>((char*)row, WIDTH<T> * sizeof(T), from, grad.stride[1], count, run.length);
+      continue;
+    }
     for (i64 j = 0; j < count; ++j)
-      spread(row + j, WIDTH<T>, from + j * grad.stride[1], grad.stride[4], run.length);
+      for (i64 k = 0; k < run.length; ++k)
+        row[k * WIDTH<T> + j] = *(const T*)(from + j * grad.stride[1] + k * grad.stride[4]);
   }
 }
 
@@ -241,12 +269,14 @@ template <class T> void gradients_of(Gradient<T>& p, i64 group, i64 low, i64 hig
   const i64 blocks = (high - low + ROWS<T> - 1) / ROWS<T>, tile_size = ROWS<T> * WIDTH<T>;
   const i64 n_pieces = taps * most_runs(p.of, LENGTH);
   Room room(Room::bytes_of<Run>(LENGTH) + Room::bytes_of<Piece>(n_pieces) +
-            Room::bytes_of<T>(LENGTH * ROWS<T>) + Room::bytes_of<T>(panels * LENGTH * WIDTH<T>) +
+            2 * Room::bytes_of<T>(LENGTH * ROWS<T>) +
+            Room::bytes_of<T>(panels * LENGTH * WIDTH<T>) +
             Room::bytes_of<T>(tile_size) + Room::bytes_of<T>(blocks * panels * tile_size));
   if (!room) return note(&p.answer, NO_MEMORY);
   Run* runs = room.take<Run>(LENGTH);
   Piece* pieces = room.take<Piece>(n_pieces);
-  T *left = room.take<T>(LENGTH * ROWS<T>), *right = room.take<T>(panels * LENGTH * WIDTH<T>);
+  T *lines = room.take<T>(LENGTH * ROWS<T>), *left = room.take<T>(LENGTH * ROWS<T>);
+  T *right = room.take<T>(panels * LENGTH * WIDTH<T>);
   T *term = room.take<T>(tile_size), *sums = room.take<T>(blocks * panels * tile_size);
   memset(sums, 0, blocks * panels * tile_size * sizeof(T));
   memset(left, 0, LENGTH * ROWS<T> * sizeof(T));
@@ -262,12 +292,12 @@ template <class T> void gradients_of(Gradient<T>& p, i64 group, i64 low, i64 hig
                      smaller(WIDTH<T>, p.outer - panel * WIDTH<T>), runs, n_runs,
                      right + panel * LENGTH * WIDTH<T>);
     for (i64 block = 0; block < blocks; ++block) {
-      for (i64 i = 0; i < ROWS<T>; ++i) {
-        const i64 row = low + block * ROWS<T> + i;
-        if (row >= high) break;
-        gather(pieces + row % taps * n_runs, n_runs, row / taps * p.x->stride[1], step, ROWS<T>,
-               left + i);
-      }
+      const i64 begin = low + block * ROWS<T>, rows = smaller(ROWS<T>, high - begin);
+      for (i64 i = 0; i < rows; ++i)
+        gather(pieces + (begin + i) % taps * n_runs, n_runs,
+               (begin + i) / taps * p.x->stride[1], step, lines + i * LENGTH);
+      turn<T>((char*)left, ROWS<T> * sizeof(T), (const char*)lines, LENGTH * sizeof(T), rows,
+              count);
       for (i64 panel = 0; panel < panels; ++panel) {
         tile_of(p.outer - panel * WIDTH<T>, left, right + panel * LENGTH * WIDTH<T>, count, term,
                 false);
