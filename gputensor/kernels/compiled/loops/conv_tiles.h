@@ -58,12 +58,13 @@ template <class T> constexpr int ROWS = wide<T>::ROWS;                      // o
 template <class T> constexpr int WIDTH = wide<T>::LANES * wide<T>::COLUMNS;  // its columns
 
 // out[i, j] = the sum over k of a[k, i] * b[k, j], added to what `out` has if `adds`; a's rows have
-// ROWS elements, b's and out's WIDTH, of which the first COLUMNS registers are used.
-template <class T, int COLUMNS> static void tile(const T* a, const T* b, i64 k, T* out, bool adds) {
+// ROWS elements, b's and out's WIDTH, of which the first R, and COLUMNS registers, are used.
+template <class T, int R, int COLUMNS>
+static void tile(const T* a, const T* b, i64 k, T* out, bool adds) {
   typedef wide<T> V;
-  typename V::type sum[ROWS<T>][COLUMNS];
+  typename V::type sum[R][COLUMNS];
 #pragma GCC unroll 8
-  for (int i = 0; i < ROWS<T>; ++i)
+  for (int i = 0; i < R; ++i)
 #pragma GCC unroll 3
     for (int j = 0; j < COLUMNS; ++j)
       sum[i][j] = adds ? V::load(out + i * WIDTH<T> + j * V::LANES) : V::zero();
@@ -72,24 +73,32 @@ template <class T, int COLUMNS> static void tile(const T* a, const T* b, i64 k, 
 #pragma GCC unroll 3
     for (int j = 0; j < COLUMNS; ++j) right[j] = V::load(b + j * V::LANES);
 #pragma GCC unroll 8
-    for (int i = 0; i < ROWS<T>; ++i) {
+    for (int i = 0; i < R; ++i) {
       const typename V::type left = V::all(a[i]);
 #pragma GCC unroll 3
       for (int j = 0; j < COLUMNS; ++j) sum[i][j] = V::fma(left, right[j], sum[i][j]);
     }
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < ROWS<T>; ++i)
+  for (int i = 0; i < R; ++i)
 #pragma GCC unroll 3
     for (int j = 0; j < COLUMNS; ++j) V::store(out + i * WIDTH<T> + j * V::LANES, sum[i][j]);
 }
 
-template <class T>
+template <class T, int R>
 static inline void tile_of(i64 columns, const T* a, const T* b, i64 k, T* out, bool adds) {
   const i64 registers = (columns + wide<T>::LANES - 1) / wide<T>::LANES;
-  if (registers == 1) return tile<T, 1>(a, b, k, out, adds);
-  if (registers == 2) return tile<T, 2>(a, b, k, out, adds);
-  tile<T, 3>(a, b, k, out, adds);
+  if (registers == 1) return tile<T, R, 1>(a, b, k, out, adds);
+  if (registers == 2) return tile<T, R, 2>(a, b, k, out, adds);
+  tile<T, R, 3>(a, b, k, out, adds);
+}
+
+// Of the first rows and columns alone; of few rows, half a tile is made.
+template <class T>
+static inline void tile_of(i64 rows, i64 columns, const T* a, const T* b, i64 k, T* out,
+                           bool adds) {
+  rows > ROWS<T> / 2 ? tile_of<T, ROWS<T>>(columns, a, b, k, out, adds)
+                     : tile_of<T, ROWS<T> / 2>(columns, a, b, k, out, adds);
 }
 
 // --- windows -------------------------------------------------------------------------------------
