@@ -19,8 +19,13 @@ pytestmark = pytest.mark.skipif(
 ONE = [gt.neg, gt.relu, gt.reciprocal, gt.sqrt, gt.rsqrt]
 TWO = [gt.add, gt.sub, gt.mul, gt.div, gt.maximum, gt.minimum]
 COMPARED = [gt.eq, gt.ne, gt.lt, gt.le, gt.gt, gt.ge]
-# Operators that end a run: of another dtype, or without an instruction.
-OTHERS = [gt.exp, gt.floor, lambda x: x.to(gt.float16).to(x.dtype), lambda x: (x > 0).to(x.dtype)]
+# Operators without an instruction, whose loops run over a tile; and those that end a run.
+CALLED = [
+    lambda x, y: gt.exp(x), lambda x, y: gt.nn.functional.elu(y, 0.7),
+    lambda x, y: gt.pow(x, y), lambda x, y: gt.lerp(x, y, y), lambda x, y: gt.clamp(x, -1, 2),
+    lambda x, y: gt.addcmul(x, y, x, value=0.7), lambda x, y: gt.add(x, y, alpha=3),
+]  # fmt: skip
+ENDING = [lambda x: x.to(gt.float16).to(x.dtype), lambda x: (x > 0).to(x.dtype)]
 NUMBERS = [0.5, -2, 0.0, -0.0, 3, 1e-3, float("inf"), float("nan")]
 # Around one tile and one block, and none.
 SIZES = [1, 7, 63, 64, 65, 127, 128, 129, 1000, 4099, 9000, 70_001]
@@ -57,13 +62,15 @@ def chain(seed: int, given: list[gt.Tensor]) -> Any:
         if kind < 0.2:
             values.append(rng.choice(ONE)(x))
         elif kind < 0.25:
-            values.append(rng.choice(OTHERS)(x))
-        elif kind < 0.35:
+            values.append(rng.choice(ENDING)(x))
+        elif kind < 0.32:
+            values.append(rng.choice(CALLED)(x, y))
+        elif kind < 0.4:
             truths.append(rng.choice(COMPARED)(x, rng.choice([y, rng.choice(NUMBERS)])))
-        elif kind < 0.45 and truths:
+        elif kind < 0.48 and truths:
             values.append(gt.where(rng.choice(truths[-2:]), x, y))
         elif kind < 0.6:
-            values.append(x * rng.choice(NUMBERS) if kind < 0.5 else rng.choice(NUMBERS) - x)
+            values.append(x * rng.choice(NUMBERS) if kind < 0.54 else rng.choice(NUMBERS) - x)
         else:
             values.append(rng.choice(TWO)(x, y))
     kept = rng.sample(values[len(given) :], min(len(values) - len(given), rng.randrange(1, 4)))

@@ -91,6 +91,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   program.n_outputs = n_outputs, program.n_operands = n_outputs + n_inputs;
   int dtype[MOST_VALUES], last_read[MOST_VALUES] = {}, slot[MOST_VALUES], place[MOST_VALUES];
   int number[MOST_STEPS][MOST_INPUTS];
+  int first_scalar[MOST_STEPS];
   bool is_stored[MOST_VALUES] = {};
   for (int v = 0; v < n_inputs + n_steps; v++) {
     dtype[v] = v < n_inputs ? inputs[v] : said[v - n_inputs].out;
@@ -171,7 +172,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
       step->in_registers = (byte)registers.begins(s), step->code = (short)s;
       step->item = (byte)ITEMSIZE[now.common];
       for (int j = 0; j < now.n_operands; j++) step->slot[step->n_slots++] = (byte)given[j];
-      step->first_scalar = (byte)chain.n_scalars;
+      step->first_scalar = (byte)(first_scalar[s] = chain.n_scalars);
       for (int j = 0; j < now.n_params; j++) {
         if (chain.n_scalars == MOST_NUMBERS) return false;
         chain.scalar[chain.n_scalars++] = {-1 - now.param[j], now.common, false};
@@ -196,7 +197,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     if (!step.in_registers) continue;
     const int first = step.code;
     step.code = (short)n_code;
-    n_code += registers.translate(first, slot, number, chain.code + n_code);
+    n_code += registers.translate(first, slot, number, first_scalar, chain.code + n_code);
     program.code = chain.code;
   }
   return true;

@@ -30,9 +30,10 @@ class Registers {
   // Whether a value is read in its own run alone, so that a place of one tile is enough for it.
   bool is_local(int value) const { return is_local_[value]; }
   // Write the instructions of the run that begins at this step; slot: of each value and, behind
-  // operand j of step s, number[s][j] of each number. Returns how many there are.
+  // operand j of step s, number[s][j] of each number; first_scalar: of each step. Returns how many
+  // there are.
   int translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
-                abi::Instruction* to) const;
+                const int* first_scalar, abi::Instruction* to) const;
 
  private:
   bool fits(int step) const;

@@ -18,8 +18,12 @@ struct Place { char* data; i64 mask; };
 
 struct Instruction {
   void (*go)();
-  i64 place[3];
+  Loop loop;  // of "call", which runs it from place[1] on to place[0]
+  short place[4], first_scalar;
 };
+
+// The place of the scalars of loops.
+constexpr int SCALARS = 128;
 
 // What stands in the accumulator when an instruction begins: its first operand, its second, both,
 // or none. Further operands are places, in their order.

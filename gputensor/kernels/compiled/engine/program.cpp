@@ -182,7 +182,8 @@ struct Block {
   void run_in_registers(const Step* steps) {
     if (nans) return run_loops(steps, 0);
     const abi::Machine& machine = *program.capability->machine;
-    abi::Place places[MOST_SLOTS];
+    abi::Place places[abi::SCALARS + 1];
+    places[abi::SCALARS] = {(char*)plan.scalars, 0};
     for (int k = 0; k < program.n_slots; k++) {
       const bool is_operand = k < program.n_operands + program.n_numbers;
       places[k] = {slot[k], program.is_tile[k] ? 0 : -1};

@@ -16,16 +16,29 @@ using abi::TWICE;
 
 namespace {
 
-const abi::InstructionEntry* entry_of(const char* family, const char* name, int dtype, int held) {
+// inputs: -1 for any number.
+const abi::InstructionEntry* entry_of(const char* family, const char* name, int dtype, int held,
+                                      int inputs = -1) {
   const abi::Machine& machine = *capability->machine;
   for (int k = 0; k < machine.n_entries; k++) {
     const abi::InstructionEntry& entry = machine.entries[k];
     if (entry.dtype == dtype && entry.held == held && !strcmp(entry.name, name) &&
-        !strcmp(entry.family, family))
+        !strcmp(entry.family, family) && (inputs < 0 || entry.inputs == inputs))
       return &entry;
   }
   return nullptr;
 }
+
+// The instruction that runs the loop itself over a tile.
+const abi::InstructionEntry* call_of(const Said& said) {
+  const abi::LoopEntry& loop = *said.entry;
+  for (int j = 0; j < loop.inputs; j++)
+    if (loop.input[j] != said.common) return nullptr;
+  return loop.result == said.common ? entry_of("", "call", said.common, NOTHING, loop.inputs)
+                                    : nullptr;
+}
+
+bool is_call(const abi::InstructionEntry* way) { return way && !strcmp(way->name, "call"); }
 
 bool is_truth(const Said& said) { return said.entry->result == abi::b8; }
 bool asks_truth(const Said& said) { return said.entry->input[0] == abi::b8; }
@@ -42,6 +55,7 @@ void find_ways(Said* said, const char* family) {
   for (int held = 0; held < abi::N_HELD; held++)
     said->way[held] =
         said->n_params ? nullptr : entry_of(family, said->entry->name, said->common, held);
+  if (!said->way[FIRST]) said->way[NOTHING] = call_of(*said);
 }
 
 // Whether the step's operands and result are what the machine takes; of a truth, that its run alone
@@ -124,11 +138,11 @@ bool Registers::is_kept(int step) const {
 }
 
 int Registers::translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
-                         Instruction* to) const {
+                         const int* first_scalar, Instruction* to) const {
   const int last = first + begins(first), dtype = said_[first].common;
   Instruction* at = to;
   const auto put = [&](const abi::InstructionEntry* entry) {
-    *at = {entry->go, {}};
+    *at = {entry->go, nullptr, {}, 0};
     return at++;
   };
   for (int s = first; s < last; s++) {
@@ -146,9 +160,14 @@ int Registers::translate(int first, const int* slot, const int (*number)[MOST_IN
       way = FIRST, skipped = 0;
     }
     Instruction* made = put(now.way[way]);
-    for (int j = 0, n = 0; way != TWICE && j < now.n_operands; j++)
-      if (j != skipped) made->place[n++] = place_of(j);
-    if (is_kept(s)) put(entry_of("", "store", dtype, FIRST))->place[0] = slot[n_inputs_ + s];
+    int n = 0;
+    if (is_call(now.way[way])) {
+      made->loop = now.entry->loop, made->first_scalar = (short)first_scalar[s];
+      made->place[n++] = (short)slot[n_inputs_ + s];
+    }
+    for (int j = 0; way != TWICE && j < now.n_operands; j++)
+      if (j != skipped) made->place[n++] = (short)place_of(j);
+    if (!made->loop && is_kept(s)) put(entry_of("", "store", dtype, FIRST))->place[0] = slot[n_inputs_ + s];
   }
   put(entry_of("", "end", dtype, FIRST));
   return int(at - to);

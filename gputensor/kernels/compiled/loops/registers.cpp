@@ -92,6 +92,18 @@ template <class T> struct instructions {
 #undef X
     NEXT;
   }
+  template <int INPUTS> static void call(ARGUMENTS) {
+    char* data[INPUTS + 1];
+    i64 step[INPUTS + 1];
+    for (int k = 0; k <= INPUTS; ++k) data[k] = (char*)PLACE(k), step[k] = sizeof(T);
+    const Scalar* scalars = (const Scalar*)places[abi::SCALARS].data;
+    now->loop(data, step, WIDTH * VECTORS / sizeof(T), scalars + now->first_scalar);
+    const At* x = (const At*)data[0];
+#define X(K) a##K = x[K];
+    EACH(X)
+#undef X
+    NEXT;
+  }
   // The accumulator decides.
   static void where(ARGUMENTS) {
     typedef decltype(a0 == a0) Truths;
@@ -187,6 +199,9 @@ typedef void (*Any)();
   ROW(FAMILY, NAME, T, 2, NOTHING, template both<F>)
 #define ALL(T)                                                                            \
   ROW("", "end", T, 0, FIRST, end)                                                        \
+  ROW("", "call", T, 1, NOTHING, template call<1>)                                        \
+  ROW("", "call", T, 2, NOTHING, template call<2>)                                        \
+  ROW("", "call", T, 3, NOTHING, template call<3>)                                        \
   ROW("", "load", T, 1, NOTHING, load)                                                    \
   ROW("", "store", T, 1, FIRST, store)                                                    \
   ROW("where", "where", T, 3, FIRST, where)                                               \
