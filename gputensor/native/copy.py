@@ -507,6 +507,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
         made = allocate(to, CPU)
         _cpu_copy(made._get_array(), self._get_array()[index])
         return made
+    if shape.dtype.is_float8:
+        return float8.moved(flip, key_set, self, dims)
     chosen = arguments.dims("flip", dims, shape.ndim, "dims")
     if not _lays_out(self):
         served: Tensor = missing.fall_back(operators.flip, self, self, chosen)

@@ -16,7 +16,7 @@ from ..core.geometry import Geometry, geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..kernels.cpu.copy_pieces import Piece, Pieces
-from ..structured import arguments
+from ..structured import arguments, float8
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -43,6 +43,8 @@ def _copy(to: Tensor, source: Tensor) -> None:
 
 
 def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    if self._geometry.dtype.is_float8:
+        return float8.moved(roll, key_set, self, shifts, dims)
     moves, axes = arguments.ints("roll", "shifts", shifts), arguments.ints("roll", "dims", dims)
     if not moves:
         raise errors.must("roll", "shifts", "not be empty", moves)

@@ -46,7 +46,7 @@ _FAMILIES = (
         {
             "torch": "q_* quantize* qint* quint* qscheme int_repr dequantize empty_quantized "
             "fake_quantize* fused_moving_avg_obs* choose_qparams* fbgemm_* per_* QInt* QUInt* "
-            "int[1-7] uint[1-7] bit bits* float4_* float8_e8m0fnu",
+            "int[1-7] uint[1-7] bit bits* float4_*",
             "torch.Tensor": "q_* qscheme int_repr dequantize",
         },
         "torch.ao torch.quantization torch.nn.quantized torch.nn.qat torch.nn.intrinsic "
