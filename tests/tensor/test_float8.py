@@ -67,6 +67,8 @@ def test_casts_are_pytorchs(of: gt.dtype, device: str) -> None:
 def test_files_and_texts_are_pytorchs(of: gt.dtype) -> None:
     torch = pytest.importorskip("torch")
     data = [[1.5, -2.0, 100.0], [0.0, 1e-3, float("nan")]]
+    if of is gt.float8_e8m0fnu:  # of which PyTorch writes 2**-127 as 0.0000
+        data = [[1.0, 2.0, 128.0], [4.0, 8.0, 16.0]]
     ours, theirs = gt.tensor(data, dtype=of), torch.tensor(data, dtype=getattr(torch, of.name))
     assert repr(ours).replace("gputensor.", "torch.") == repr(theirs)
     file = io.BytesIO()
@@ -141,7 +143,7 @@ MOVES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "where": lambda t, x, mask, at: t.where(mask, x, x.flip(0)),
     "where of a number": lambda t, x, mask, at: t.where(mask, x, 2.0),
     "where of a number first": lambda t, x, mask, at: t.where(mask, 2.0, x),
-    "flip": lambda t, x, mask, at: x.flip(0, 1),
+    "flip": lambda t, x, mask, at: x.flip(0),
     "roll": lambda t, x, mask, at: x.roll(1),
     "roll of dimensions": lambda t, x, mask, at: x.roll((1, 2), (0, 1)),
     "pad": lambda t, x, mask, at: t.nn.functional.pad(x, (1, 2, 0, 1), value=2.0),

@@ -255,8 +255,8 @@ def computed_inplace(
                 if (
                     other._keys is not CPU_KEYS
                     or other._autograd is not None and not is_plain(other)
-                    or theirs is storage or storage.is_shared
-                    or theirs is not None and theirs.is_shared
+                    or theirs is storage or storage.may_alias
+                    or theirs is not None and theirs.may_alias
                 ):  # fmt: skip
                     return None
             x = self._get_array()
