@@ -100,6 +100,7 @@ _FAMILIES = (
             "has_torch_function is_view_replay_enabled *_multithreading_enabled",
             "torch.cuda": "CudaError DeferredCudaCallError check_error cudaStatus cudart "
             "current_*_handle get_gencode_flags",
+            "torch.autograd.graph": "set_*stream* region_activation_memory_budget",
             "torch.fft": "Tensor",
             "torch.nn": "factory_kwargs",
             "torch.nn.functional": "has_torch_function*",
