@@ -29,6 +29,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
             "gputensor.nn.modules.loss",
             "gputensor.nn.modules.conv",
             "gputensor.nn.modules.recurrent",
+            "gputensor.nn.modules.hooks",
         )
         for name in _MODULES.split()
     },

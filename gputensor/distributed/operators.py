@@ -86,7 +86,7 @@ def start(
 def start_agreed(
     op: str, group: ProcessGroup, what: str, kept: Any, via: Any, name: str, *args: Any
 ) -> Work:
-    """Start the collective `name` of distributed/nccl.py or transport.py with these arguments.
+    """Start the collective `name` of distributed/nccl or transport.py with these arguments.
 
     what: the call's description, equal on all ranks. Between GPUs hosts agree before the launch.
     """

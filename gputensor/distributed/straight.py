@@ -224,7 +224,7 @@ def all_gather(
         storage = out._storage
         if storage is None:
             storage = out._get_storage()
-        if x._storage is storage or storage.is_shared:
+        if x._storage is storage or storage.may_alias:
             return None
         of = way.take()
         if way.fits:

@@ -18,12 +18,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from .._generated import calls
-from ..autograd.modes import no_grad
-from ..core import dtype as dtypes, errors, memory_format as formats
-from ..dispatch.tls import AutoDispatchBelowADInplaceOrView
-from ..tensor.tensor import Tensor
-from . import transport
+from ..._generated import calls
+from ...autograd.modes import no_grad
+from ...core import dtype as dtypes, errors, memory_format as formats
+from ...dispatch.tls import AutoDispatchBelowADInplaceOrView
+from ...tensor.tensor import Tensor
+from .. import transport
 
 _CODES = {
     "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "uint32": "NCCL_UINT32",

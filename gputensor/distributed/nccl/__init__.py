@@ -4,8 +4,8 @@ The functions are those of distributed/transport.py. Our kernels pack the operan
 stream. NCCL works on a stream of its own, which waits for the current one by an event. `Work.wait`
 makes the stream that is current then wait for NCCL's, and unpacks there. Before a launch the hosts
 agree on the call (distributed/records.py); no host waits for a GPU. distributed/watchdog.py
-reports collectives that never end. Data is moved as bytes; nccl_reductions.py prepares
-reductions.
+reports collectives that never end. Data is moved as bytes; distributed/nccl/reductions.py
+prepares reductions.
 
 Note [One seam to NCCL]
 `runtime.cuda().nccl()` returns CuPy's module of NCCL, or None on emulated devices. All calls go
@@ -21,16 +21,17 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from .. import runtime
-from .._generated import calls
-from ..core import errors, memory_format as formats
-from ..runtime import capture
-from ..tensor.tensor import Tensor
-from . import nccl_reductions, records
-from .groups import ProcessGroup
-from .nccl_reductions import reduction as reduction
-from .watchdog import OnStream, watching
-from .work import Work, _broken, wait_until
+from ... import runtime
+from ..._generated import calls
+from ...core import errors, memory_format as formats
+from ...runtime import capture
+from ...tensor.tensor import Tensor
+from .. import records
+from . import reductions
+from ..groups import ProcessGroup
+from .reductions import reduction as reduction
+from ..watchdog import OnStream, watching
+from ..work import Work, _broken, wait_until
 
 _UNIQUE_ID_BYTES = 128  # nccl.h, NCCL_UNIQUE_ID_BYTES
 _local = threading.local()  # batch: the calls within a block of `coalesced`
@@ -192,7 +193,7 @@ def _room(x: Tensor) -> Tensor:
 def _put(out: Tensor, room: Tensor) -> Callable[[], None] | None:
     if room is out:
         return None
-    return lambda: nccl_reductions.put(out, room)
+    return lambda: reductions.put(out, room)
 
 
 def _of(x: Tensor, element: int = 0) -> int:
@@ -218,8 +219,8 @@ def all_reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor, how: str) -
     return _start(op, group, x, call, finish, (sent, room, out))
 
 
-def _decoded(r: nccl_reductions.Reduction, out: Tensor, room: Tensor) -> Callable[[], None]:
-    return lambda: nccl_reductions.put(out, r.decode(room))  # type: ignore[misc]
+def _decoded(r: reductions.Reduction, out: Tensor, room: Tensor) -> Callable[[], None]:
+    return lambda: reductions.put(out, r.decode(room))  # type: ignore[misc]
 
 
 def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str, dst: int) -> Work:
