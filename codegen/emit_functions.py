@@ -136,7 +136,7 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
 
 
 def signature(it: Public) -> list[str]:
-    """Parameters with their defaults, NumPy's names of some last."""
+    """Return parameters with defaults, then NumPy's names of those that have one."""
     listed = _own_parameters(it)
     if not (second := numpy_names(listed)):
         return listed

@@ -276,7 +276,7 @@ def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
 
 
 def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
-    """The end of `backward`: one expression where nothing must come first."""
+    """Return the last lines of `backward`, which return gradients; one expression if possible."""
     if len(formulas) == 1:
         ((name, formula),) = formulas.items()
         takes_list = any(a.type.required.is_list for a in op.tensors if a.name == name)

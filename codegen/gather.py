@@ -116,8 +116,10 @@ def short_cut(
 
 
 def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
-    """The short cut of two tensors and a float, whichever. guards: the first is that of calls whose
-    `alpha` is 1."""
+    """Look up the short cut of two tensors and any float `alpha`.
+
+    guards: those of calls with alpha 1, which the first one tests.
+    """
     tests = ["type(alpha) is float", f"type({y}) not in NUMBERS", *guards[1:]]
     return [
         f"elif {' and '.join(tests)}:",

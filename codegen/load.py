@@ -281,7 +281,7 @@ class _Entry:
         if str(schema) != text:
             raise self.error(f"'func' must be spelled {str(schema)!r}", node)
         complaint = schema.check_kind()
-        # Rules of `aten`: PyTorch's in-place forms of other namespaces write to an `input`.
+        # Only for `aten`: PyTorch's in-place operators of other namespaces write to `input`.
         if complaint is not None and not schema.name.namespace:
             raise self.error(f"'func' {complaint} (got {text!r})", node)
         if schema.name.namespace not in ("", *model.OTHERS):

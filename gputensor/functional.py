@@ -121,7 +121,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 
 def block_diag(*tensors: Any) -> Tensor:
-    """Matrices along the diagonal of one, zeros elsewhere."""
+    """Return a block-diagonal matrix of the given matrices."""
     return calls.block_diag(_listed("block_diag", tensors))
 
 

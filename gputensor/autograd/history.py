@@ -179,7 +179,7 @@ def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
 
 
 def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
-    """Give x a history, keeping users' attachments."""
+    """Set the edge of x; keep its hooks and gradient."""
     meta = meta_of(x)
     meta.edge = edge
     if meta.view is not None:

@@ -191,7 +191,7 @@ _RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBack
 
 # --- hooks of saved tensors, see graph.py ---------------------------------------------------------
 
-# (pack, unpack, whose), innermost last.
+# (pack, unpack, owner), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
 # Keepers, used without hooks: each returns an object to save instead of a tensor, or None. The
 # number is the output's, or None for an operand.

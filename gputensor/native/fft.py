@@ -97,7 +97,7 @@ def _norm(op: str, forward: bool, normalization: int) -> str:
 
 
 def _of_library(name: str, norm: str) -> Callable[..., Any]:
-    """What `_transform` takes, of the library's functions `name`, of one axis, and `name` + n."""
+    """Return a function that calls the library's `name`, or `name` + "n" for several axes."""
 
     def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
         if len(axes) == 1:
@@ -328,7 +328,7 @@ for _kernel in (fft_fft, fft_ifft, fft_rfft):
 
 
 def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
-    """Dimensions, and the sizes of the signal; -1 leaves one as it is."""
+    """Return dimensions and the signal's sizes along them; a size of -1 means the input's."""
     ndim = self._geometry.ndim
     sizes = None if s is None else arguments.ints(op, "s", s)
     if dim is not None:

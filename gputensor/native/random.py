@@ -61,7 +61,7 @@ later: Callable[..., bool] | None = None
 
 
 def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any) -> None:
-    """Numbers from a place in a stream into every element."""
+    """Fill `out` with random numbers, from `block` of the stream of `seed`."""
     shape, place = out._geometry, out._device
     if place is CPU:
         run(getattr(stub.cpu("random"), loop), out._get_array(), seed, block, first, second)

@@ -188,7 +188,7 @@ class Spot(NamedTuple):
 
 
 def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
-    """All combinations of taps of the places (N, P, dimensions)."""
+    """Yield the input elements that each position of the grid, (N, P, dimensions), combines."""
     count = len(how.sizes)
     each = [
         _taps(of, grid[..., count - 1 - d], how.mode, Axis(n, how.padding, how.align))

@@ -197,7 +197,7 @@ def array_namespace(api_version: str | None) -> Any:
 
 
 def to_device(tensor: Tensor, place: device, stream: Any) -> Tensor:
-    """`Tensor.to_device`; a stream is one of CUDA, and orders what is queued for the copy."""
+    """`Tensor.to_device`. stream: the CUDA stream on which the copy is queued."""
     element = tensor._geometry.dtype
     if stream is None:
         return calls.to_device(tensor, place, element)

@@ -93,7 +93,7 @@ def check_hooks(tensor: Tensor) -> None:
 
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """What a tensor has besides a tensor's own: its __dict__ and the slots of its subclass."""
+    """Return a tensor's __dict__, and the slots that its subclass adds."""
     slotnames = copyreg._slotnames  # type: ignore[attr-defined]
     names = set(slotnames(type(tensor))) - set(TensorBase.__slots__)
     slots = {name: getattr(tensor, name) for name in sorted(names) if hasattr(tensor, name)}

@@ -20,7 +20,8 @@ def flip(input, dims):
     Native: native/rearrange.py. Matches torch.flip.
 
     >>> gt.flip(gt.arange(3), (0,))
-    tensor([2, 1, 0])"""
+    tensor([2, 1, 0])
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -67,7 +68,8 @@ def roll(input, shifts, dims=(), *, out=None):
     dims over all elements in row-major order.
 
     >>> gt.roll(gt.arange(4), 1)
-    tensor([3, 0, 1, 2])"""
+    tensor([3, 0, 1, 2])
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -107,7 +109,8 @@ def rot90(input, k=1, dims=(0, 1), *, out=None):
     Native: native/rearrange.py. Matches torch.rot90.
 
     >>> gt.rot90(gt.arange(4).reshape(2, 2)).tolist()
-    [[1, 3], [0, 2]]"""
+    [[1, 3], [0, 2]]
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -132,7 +135,8 @@ def fliplr(input):
 
     Args:
         input: (*).
-    Native: native/rearrange.py. Matches torch.fliplr."""
+    Native: native/rearrange.py. Matches torch.fliplr.
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -146,7 +150,8 @@ def flipud(input):
 
     Args:
         input: (*).
-    Native: native/rearrange.py. Matches torch.flipud."""
+    Native: native/rearrange.py. Matches torch.flipud.
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -165,7 +170,8 @@ def pixel_shuffle(input, upscale_factor, *, out=None):
         upscale_factor: int.
         out: Tensor that takes the result, optional.
     Gradient: pixel_unshuffle(grad, upscale_factor)
-    Native: native/rearrange.py. Matches torch.pixel_shuffle."""
+    Native: native/rearrange.py. Matches torch.pixel_shuffle.
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -191,7 +197,8 @@ def pixel_unshuffle(input, downscale_factor, *, out=None):
         downscale_factor: int.
         out: Tensor that takes the result, optional.
     Gradient: pixel_shuffle(grad, downscale_factor)
-    Native: native/rearrange.py. Matches torch.pixel_unshuffle."""
+    Native: native/rearrange.py. Matches torch.pixel_unshuffle.
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -217,7 +224,8 @@ def channel_shuffle(input, groups, *, out=None):
         groups: int.
         out: Tensor that takes the result, optional.
     Gradient: channel_shuffle_backward(grad, groups)
-    Native: native/rearrange.py. Matches torch.channel_shuffle."""
+    Native: native/rearrange.py. Matches torch.channel_shuffle.
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -240,7 +248,8 @@ def native_channel_shuffle(input, groups):
     Args:
         input: (*).
         groups: int.
-    Native: native/rearrange.py. Matches torch.native_channel_shuffle."""
+    Native: native/rearrange.py. Matches torch.native_channel_shuffle.
+    """
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep

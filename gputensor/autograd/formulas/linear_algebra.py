@@ -202,7 +202,7 @@ def linalg_qr_backward(to_q: Any, to_r: Any, Q: Tensor, R: Tensor, mode: str) ->
     to_q = calls.zeros_like(Q) if to_q is None else to_q
     to_r = calls.zeros_like(R) if to_r is None else to_r
     rest = None
-    if m < n:  # the part next to the square is Q^H times its part of A
+    if m < n:  # the columns of R beyond the square are Q^H times those of A
         beside = calls.narrow(R, -1, k, n - k), calls.narrow(to_r, -1, k, n - k)
         rest = _mm(Q, beside[1])
         to_q = to_q + _mm(_mm(Q, beside[0]), _H(beside[1]))

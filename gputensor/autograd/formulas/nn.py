@@ -50,7 +50,7 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
 
 
 def zeros_for(stride: Any) -> tuple[int, ...]:
-    """A zero for each number of stride."""
+    """Return zeros, as many as `stride` has numbers."""
     return (0,) * len(stride)
 
 

@@ -324,7 +324,7 @@ def conflicts(addresses: list[int], itemsize: int) -> int:
 
 
 def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
-    """(pad_shift, pad) in elements: the least conflicts, and of equal ones the least memory."""
+    """Return (pad_shift, pad) in elements with the fewest bank conflicts, then the least memory."""
     size = walk.dst_bytes
     aligned = max(1, of.load * size // 4)  # words that a vector of the tile spans
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]

@@ -151,12 +151,12 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """`default_mask`, with what the last pruning takes of what it left."""
+        """Apply the last pruning to what `default_mask` keeps; return the combined mask."""
         return _combined(self._pruning_methods[-1], t, default_mask)
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing: the mask so far."""
+    """Prunes nothing: returns the given mask."""
 
     PRUNING_TYPE: str = "unstructured"
 
@@ -165,7 +165,7 @@ class Identity(BasePruningMethod):
 
 
 class _Amount(BasePruningMethod):
-    """Prunes `amount` of what there is: a count, or a part in [0, 1]."""
+    """Base of prunings by `amount`: a count, or a fraction in [0, 1]."""
 
     amount: Any
 
@@ -181,7 +181,7 @@ class _Amount(BasePruningMethod):
             raise errors.wrong_value(op, "amount", "be in [0, 1], or a count", amount)
 
     def _counts(self) -> bool:
-        """Whether the amount is a count, and no part."""
+        """Return True if the amount is a count, False for a fraction."""
         return isinstance(self.amount, numbers.Integral)
 
     def _count(self, size: int) -> int:
