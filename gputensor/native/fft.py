@@ -64,8 +64,10 @@ def _transform(
     op: str, self: Tensor, sizes: Dims, dims: Dims, of: dtype, function: Callable[..., Any],
     table: Table, kernel: Callable[..., Tensor], *params: Any,
 ) -> Tensor:  # fmt: skip
-    """function(fft, x, axes, threads): over the last axes, after what is not transformed in the
-    order of its strides. table, kernel, params: of the call, which may leave a short cut."""
+    """Call function(fft, x, axes, threads) on the last axes, the others in the order of strides.
+
+    table, kernel, params: those of the call, to store a short cut.
+    """
     strides = self._geometry.strides
     batch = sorted([d for d in range(len(sizes)) if d not in dims], key=lambda d: -strides[d])
     order = (*batch, *dims)
@@ -163,7 +165,7 @@ def _fft_c2r(
     )  # fmt: skip
 
 
-# --- what users call ------------------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------------------
 
 
 def _normalization(op: str, norm: str | None, forward: bool) -> int:
@@ -263,7 +265,7 @@ def _learn(
     op: str, kernel: Callable[..., Tensor], args: tuple[Any, ...], to: Operator,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Leave a short cut of what hands its very operand on."""
+    """Store a short cut of a function that passes its operand on."""
     short.learn_forward(getattr(operators, f"fft_{op}").table, kernel, args, to.table, behind)
 
 

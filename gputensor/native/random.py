@@ -123,7 +123,7 @@ def normal_(
     of = self._geometry.dtype
     check_floating("normal_", of, "self")
     _check_std("normal_", std)
-    if of.category == COMPLEX:  # the variance is that of both parts
+    if of.category == COMPLEX:  # both parts together have this variance
         std = std / math.sqrt(2)
     return _fill("normal_", "normal", self, generator, float(mean), float(std))
 

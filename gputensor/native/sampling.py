@@ -53,7 +53,7 @@ class Axis(NamedTuple):
     align: bool
 
 
-# --- what places are computed with: arrays, or tensors --------------------------------------------
+# --- arithmetic of positions: with arrays or tensors ----------------------------------------------
 
 
 def _of_arrays(np: Any) -> SimpleNamespace:
