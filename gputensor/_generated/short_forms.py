@@ -2,8 +2,7 @@
 """The forms of short cuts. See Note [Short cuts] in dispatch/shortcuts.py.
 
 gputensor/structured/shortcuts/ choose among them when a plan is used again; each makes a function
-with all that it needs in its cells. Other things than the plain case it answers with None.
-"""
+with all that it needs in its cells. Other things than the plain case it answers with None."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ def Tensor_type_as(self, other):
     Args:
         self: (*).
         other: (*).
-    Native: native/conversion.py. Matches torch.Tensor.type_as.
-    """
+    Native: native/conversion.py. Matches torch.Tensor.type_as."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
@@ -50,8 +49,7 @@ def Tensor_to(
         copy: bool, default False.
         memory_format: memory format, optional.
         other: Tensor, optional.
-    Native: native/conversion.py. Matches torch.Tensor.to.
-    """
+    Native: native/conversion.py. Matches torch.Tensor.to."""
     try:
         if args:
             first, *rest = args
@@ -171,8 +169,7 @@ def Tensor_item(self):
     Args:
         self: (*).
     Returns: a Python number.
-    Native: native/conversion.py. Matches torch.Tensor.item.
-    """
+    Native: native/conversion.py. Matches torch.Tensor.item."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep

@@ -22,8 +22,7 @@ def copy(input, src, non_blocking=False, *, out=None):
         non_blocking: bool, default False.
         out: Tensor that takes the result, optional.
     Gradient: input: zeros_like(grad); src: copy_backward(grad, src.dtype, src.device)
-    Native: native/copy.py. Matches torch.copy.
-    """
+    Native: native/copy.py. Matches torch.copy."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | src._keys | include) & keep
@@ -44,8 +43,7 @@ def Tensor_copy_(self, src, non_blocking=False):
         non_blocking: bool, default False.
     Returns: self.
     Gradient: self: zeros_like(grad); src: copy_backward(grad, src.dtype, src.device)
-    Kernels: kernels/cpu/copy.py, kernels/cuda/copy.cu. Matches torch.Tensor.copy_.
-    """
+    Kernels: kernels/cpu/copy.py, kernels/cuda/copy.cu. Matches torch.Tensor.copy_."""
     try:
         if non_blocking is False:
             short = op_copy_.table.short.get((self._geometry, src._geometry))
@@ -80,8 +78,7 @@ def clone(input, *, memory_format=None):
         input: (*).
         memory_format: memory format, optional.
     Gradient: grad
-    Native: native/copy.py. Matches torch.clone.
-    """
+    Native: native/copy.py. Matches torch.clone."""
     try:
         if memory_format is None:
             short = op_clone.table.short.get(input._geometry)
@@ -108,8 +105,7 @@ def resolve_conj(input):
 
     Args:
         input: (*).
-    Native: native/copy.py. Matches torch.resolve_conj.
-    """
+    Native: native/copy.py. Matches torch.resolve_conj."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -123,8 +119,7 @@ def resolve_neg(input):
 
     Args:
         input: (*).
-    Native: native/copy.py. Matches torch.resolve_neg.
-    """
+    Native: native/copy.py. Matches torch.resolve_neg."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -140,8 +135,7 @@ def Tensor_contiguous(self, *, memory_format=_contiguous_format):
     Args:
         self: (*).
         memory_format: memory format, default contiguous_format.
-    Native: native/copy.py. Matches torch.Tensor.contiguous.
-    """
+    Native: native/copy.py. Matches torch.Tensor.contiguous."""
     try:
         if memory_format is _contiguous_format and self._geometry.is_contiguous:
             return self

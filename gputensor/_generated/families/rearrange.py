@@ -20,8 +20,7 @@ def flip(input, dims):
     Native: native/rearrange.py. Matches torch.flip.
 
     >>> gt.flip(gt.arange(3), (0,))
-    tensor([2, 1, 0])
-    """
+    tensor([2, 1, 0])"""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -68,8 +67,7 @@ def roll(input, shifts, dims=(), *, out=None):
     dims over all elements in row-major order.
 
     >>> gt.roll(gt.arange(4), 1)
-    tensor([3, 0, 1, 2])
-    """
+    tensor([3, 0, 1, 2])"""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -109,8 +107,7 @@ def rot90(input, k=1, dims=(0, 1), *, out=None):
     Native: native/rearrange.py. Matches torch.rot90.
 
     >>> gt.rot90(gt.arange(4).reshape(2, 2)).tolist()
-    [[1, 3], [0, 2]]
-    """
+    [[1, 3], [0, 2]]"""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -135,8 +132,7 @@ def fliplr(input):
 
     Args:
         input: (*).
-    Native: native/rearrange.py. Matches torch.fliplr.
-    """
+    Native: native/rearrange.py. Matches torch.fliplr."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -150,8 +146,7 @@ def flipud(input):
 
     Args:
         input: (*).
-    Native: native/rearrange.py. Matches torch.flipud.
-    """
+    Native: native/rearrange.py. Matches torch.flipud."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -170,8 +165,7 @@ def pixel_shuffle(input, upscale_factor, *, out=None):
         upscale_factor: int.
         out: Tensor that takes the result, optional.
     Gradient: pixel_unshuffle(grad, upscale_factor)
-    Native: native/rearrange.py. Matches torch.pixel_shuffle.
-    """
+    Native: native/rearrange.py. Matches torch.pixel_shuffle."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -197,8 +191,7 @@ def pixel_unshuffle(input, downscale_factor, *, out=None):
         downscale_factor: int.
         out: Tensor that takes the result, optional.
     Gradient: pixel_shuffle(grad, downscale_factor)
-    Native: native/rearrange.py. Matches torch.pixel_unshuffle.
-    """
+    Native: native/rearrange.py. Matches torch.pixel_unshuffle."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -224,8 +217,7 @@ def channel_shuffle(input, groups, *, out=None):
         groups: int.
         out: Tensor that takes the result, optional.
     Gradient: channel_shuffle_backward(grad, groups)
-    Native: native/rearrange.py. Matches torch.channel_shuffle.
-    """
+    Native: native/rearrange.py. Matches torch.channel_shuffle."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -248,8 +240,7 @@ def native_channel_shuffle(input, groups):
     Args:
         input: (*).
         groups: int.
-    Native: native/rearrange.py. Matches torch.native_channel_shuffle.
-    """
+    Native: native/rearrange.py. Matches torch.native_channel_shuffle."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep

@@ -29,8 +29,7 @@ def index_put(input, indices, values, accumulate=False, *, out=None):
     Native: native/scatter.py. Matches torch.index_put.
 
     >>> gt.index_put(gt.zeros(3), (gt.tensor([0, 0, 2]),), gt.tensor([1.0, 2.0, 3.0]), True)
-    tensor([3., 0., 3.])
-    """
+    tensor([3., 0., 3.])"""
     try:
         include, keep = _state.get()
         key_set = (input._keys | _keys_of_list(indices) | values._keys | include) & keep
@@ -69,8 +68,7 @@ def index_put_(input, indices, values, accumulate=False):
     Gradient:
         input: index_put_self_backward(grad, indices, values, accumulate)
         values: grad.index(indices)
-    Native: native/scatter.py. Matches torch.index_put_.
-    """
+    Native: native/scatter.py. Matches torch.index_put_."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | _keys_of_list(indices) | values._keys | include) & keep
@@ -148,8 +146,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
     with reduce, added to or multiplied with the element there. src may be a number.
 
     >>> gt.scatter(gt.zeros(1, 3), 1, gt.tensor([[2, 0]]), gt.tensor([[1.0, 2.0]]))
-    tensor([[2., 0., 1.]])
-    """
+    tensor([[2., 0., 1.]])"""
     try:
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
@@ -369,8 +366,7 @@ def scatter_add(input, dim, index, src, *, out=None):
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.scatter_add.
 
     >>> gt.scatter_add(gt.zeros(3), 0, gt.tensor([0, 2, 2]), gt.tensor([1.0, 2.0, 3.0]))
-    tensor([1., 0., 5.])
-    """
+    tensor([1., 0., 5.])"""
     try:
         if out is None:
             key = (input._geometry, index._geometry, src._geometry)
@@ -457,8 +453,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
 
     >>> x = gt.tensor([1.0, 2.0])
     >>> gt.scatter_reduce(x, 0, gt.tensor([0, 0]), gt.tensor([3.0, 5.0]), "mean")
-    tensor([3., 2.])
-    """
+    tensor([3., 2.])"""
     try:
         if out is None:
             key = (input._geometry, index._geometry, src._geometry)
@@ -550,8 +545,7 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_add.
 
     >>> gt.index_add(gt.zeros(3), 0, gt.tensor([0, 0]), gt.tensor([1.0, 2.0]))
-    tensor([3., 0., 0.])
-    """
+    tensor([3., 0., 0.])"""
     try:
         if out is None:
             key = (input._geometry, index._geometry, source._geometry)
@@ -640,8 +634,7 @@ def index_copy(input, dim, index, source, *, out=None):
     Gradient:
         input: index_fill(grad, dim, index, 0)
         source: index_select(grad, dim, index).reshape(source.shape)
-    Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_copy.
-    """
+    Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_copy."""
     try:
         if out is None:
             key = (input._geometry, index._geometry, source._geometry)
@@ -702,8 +695,7 @@ def index_fill(input, dim, index, value, *, out=None):
         value: number or Tensor.
         out: Tensor that takes the result, optional.
     Gradient: index_fill(grad, dim, index, 0)
-    Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_fill.
-    """
+    Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_fill."""
     try:
         if out is not None:
             if hasattr(value, "_keys"):
@@ -800,8 +792,7 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=No
     Gradient:
         input: index_self(grad, input, dim, index, source, reduce, include_self, result)
         source: index_source(grad, input, dim, index, source, reduce, include_self, result)
-    Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_reduce.
-    """
+    Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_reduce."""
     try:
         if out is None:
             key = (input._geometry, index._geometry, source._geometry)
@@ -876,8 +867,7 @@ def put(input, index, source, accumulate=False, *, out=None):
     Gradient:
         input: put_self_backward(grad, index, source, accumulate)
         source: take(grad, index).reshape(source.shape)
-    Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.put.
-    """
+    Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.put."""
     try:
         if out is None:
             key = (input._geometry, index._geometry, source._geometry)
@@ -954,8 +944,7 @@ def select_scatter(input, src, dim, index, *, out=None):
     Gradient:
         input: select_scatter(grad, zeros_like(grad.select(dim, index)), dim, index)
         src: grad.select(dim, index)
-    Native: native/scatter.py. Matches torch.select_scatter.
-    """
+    Native: native/scatter.py. Matches torch.select_scatter."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | src._keys | include) & keep
@@ -995,8 +984,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None, 
     Gradient:
         input: slice_scatter_backward(grad, dim, start, end, step)
         src: grad.slice(dim, start, end, step)
-    Native: native/scatter.py. Matches torch.slice_scatter.
-    """
+    Native: native/scatter.py. Matches torch.slice_scatter."""
     try:
         if axis is not None:
             dim = axis
