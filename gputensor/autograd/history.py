@@ -39,7 +39,7 @@ _new = object.__new__
 
 
 class AutogradMeta:
-    """The history of a tensor, and what is attached to it.
+    """The history of a tensor, with users' hooks and gradient.
 
     edge: the node that made it and the output's number; None for a leaf. view: as in
     Note [Views], or None. version: of the storage when `edge` was set, for views. own: an `Own`, or

@@ -141,8 +141,8 @@ LARGE = 1 << 20
 def save_or_recompute(x: Tensor) -> Any:
     """A saved operand of a product; for a large activation only its input.
 
-    The activation's own node keeps that input already. To compute the activation again costs little
-    beside the product's gradients.
+    The activation's node saves this input anyway. Computing the activation again costs little
+    compared with the product's gradients.
     """
     if type(x) is Tensor and x._geometry.nbytes >= LARGE and x._keys & _plain:
         edge = gradient_edge(x)

@@ -1,7 +1,7 @@
 """Derivatives of factorisations and solvers.
 
-Source: torch/csrc/autograd/FunctionsManual.cpp. Everything is made of operators that have
-derivatives themselves; a gradient of several results is None where there is none.
+Source: torch/csrc/autograd/FunctionsManual.cpp. Everything is composed of differentiable
+operators. Of several incoming gradients, missing ones are None.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _as(x: Tensor, like: Tensor) -> Tensor:
-    """Real numbers as complex ones, where `like` is."""
+    """Cast real numbers to complex if `like` is complex."""
     return calls.to_dtype(x, like._geometry.dtype, False, False, None)
 
 
@@ -226,7 +226,7 @@ def linalg_eigh_backward(to_l: Any, to_v: Any, L: Tensor, V: Tensor) -> Any:
 
 
 def _apart(a: Tensor, b: Tensor) -> Tensor:
-    """Differences, and 1 on the diagonal, where there are none."""
+    """Return differences of all pairs, with 1 on the diagonal."""
     return _row(a) - _column(b) + _on_diagonal(calls.ones_like(a))
 
 
