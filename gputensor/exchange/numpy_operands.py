@@ -60,7 +60,7 @@ def as_tensors(given: list[Any]) -> list[Tensor]:
 
 
 def taken(name: str, x: Any) -> Any:
-    """Check an argument and return it for our function. Raises: KeyError if that has no use for it."""
+    """Check an argument and return it for our function. Raises: KeyError if that ignores it."""
     anywhere = get_numpy_on_devices()
     if type(x) is tuple or type(x) is list:
         kinds = {*map(type, x)}
