@@ -179,7 +179,7 @@ def _derivatives(of: Op, kind: str) -> dict[str, str]:
 
 
 def _zeros(entry: Op) -> dict[str, str]:
-    """Derivatives of an in-place form that writes what no operand is differentiated by."""
+    """Return the derivatives of an in-place form whose result depends on no operand: zeros."""
     return {argument.name: "zeros_like(grad)" for argument in entry.tensors}
 
 

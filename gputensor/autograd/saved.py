@@ -119,7 +119,7 @@ def save_copy(x: Any) -> Any:
 
 
 def save_result(x: Tensor, number: int = 0) -> Any:
-    """An output as the node that made it keeps it."""
+    """Save an output of a node for that node."""
     kept = view_of(x, x._geometry, x._offset)
     kept._array = x._array
     if not _plain:

@@ -248,7 +248,7 @@ def as_int64(index: Tensor) -> Tensor:
 
 
 def with_dims(x: Tensor) -> Tensor:
-    """A 0-d tensor as one of a single element."""
+    """Return x, with one dimension if it is 0-d."""
     return x if x._geometry.ndim else calls.view(x, (1,))
 
 

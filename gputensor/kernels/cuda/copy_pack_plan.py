@@ -84,7 +84,7 @@ def pack(walk: Walk, gpu: Limits) -> Pack | None:
 def _best(
     walk: Walk, gpu: Limits, runs: tuple[list[int], list[int]], useful: float, halved: int
 ) -> Pack | None:
-    """The best tile after halving a thread's elements this number of times."""
+    """Return the best tile with a thread's elements halved `halved` times."""
     best, seen = None, set()
     for out_bytes in score.PACK_RUNS_BYTES:
         for each, threads in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
