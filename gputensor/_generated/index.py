@@ -155,9 +155,9 @@ _embedding_bag _embedding_bag_forward_only embedding embedding_backward embeddin
 embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
 masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
 masked_select_backward reduce: all all_dim amax amin any any_dim mean mean_dim nansum sum
-sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_ bmm products: chain_matmul
-chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot
-tensordot_out conv: _convolution_weight_gradient convolution convolution_backward pool:
+sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_ bmm grouped: _grouped_mm products:
+chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum
+tensordot tensordot_out conv: _convolution_weight_gradient convolution convolution_backward pool:
 _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
 _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d
 avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool: adaptive_max_pool1d
@@ -424,54 +424,55 @@ amin amin.out any any.all_out any.dim any.dims any.dims_out any.out count_nonzer
 count_nonzero.dim_IntList count_nonzero.dim_IntList_out count_nonzero.out logsumexp logsumexp.out
 mean mean.dim mean.dtype_out mean.out nansum nansum.out prod prod.dim_int prod.int_out prod.out sum
 sum.IntList_out sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm
-mm.out batched: addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv
-addmv.out addmv_ addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner
-inner.out kron kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out
-linalg_vecdot linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear
-_trilinear.out bilinear einsum tensordot tensordot.out conv: _convolution_weight_gradient conv1d
-conv1d.padding conv2d conv2d.padding conv3d conv3d.padding conv_transpose1d conv_transpose2d.input
-conv_transpose3d.input convolution convolution_backward pool: _adaptive_avg_pool2d
-_adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d
-adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
-avg_pool3d_backward max_pool: adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
-adaptive_max_pool3d adaptive_max_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d
-max_pool2d_with_indices max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices
-max_pool3d_with_indices_backward upsample: _upsample_bicubic2d_aa _upsample_bicubic2d_aa.out
-_upsample_bicubic2d_aa.vec _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa
-_upsample_bilinear2d_aa.out _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa_backward
-_upsample_lanczos2d_aa _upsample_lanczos2d_aa.out _upsample_lanczos2d_aa.vec
-_upsample_lanczos2d_aa_backward _upsample_nearest_exact1d _upsample_nearest_exact1d.out
-_upsample_nearest_exact1d.vec _upsample_nearest_exact1d_backward _upsample_nearest_exact2d
-_upsample_nearest_exact2d.out _upsample_nearest_exact2d.vec _upsample_nearest_exact2d_backward
-_upsample_nearest_exact3d _upsample_nearest_exact3d.out _upsample_nearest_exact3d.vec
-_upsample_nearest_exact3d_backward upsample_bicubic2d upsample_bicubic2d.out upsample_bicubic2d.vec
-upsample_bicubic2d_backward upsample_bilinear2d upsample_bilinear2d.out upsample_bilinear2d.vec
-upsample_bilinear2d_backward upsample_linear1d upsample_linear1d.out upsample_linear1d.vec
-upsample_linear1d_backward upsample_nearest1d upsample_nearest1d.out upsample_nearest1d.vec
-upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d.out upsample_nearest2d.vec
-upsample_nearest2d_backward upsample_nearest3d upsample_nearest3d.out upsample_nearest3d.vec
-upsample_nearest3d_backward upsample_trilinear3d upsample_trilinear3d.out upsample_trilinear3d.vec
-upsample_trilinear3d_backward sampling: affine_grid_generator grid_sampler grid_sampler_2d
-grid_sampler_2d.out grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out
-grid_sampler_3d_backward unpool: fractional_max_pool2d fractional_max_pool2d_backward
-fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d max_unpool2d.out max_unpool3d
-max_unpool3d.out fft: _fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft
-fft_fft.out fft_fft2 fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift
-fft_hfft fft_hfft.out fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out
-fft_ifft2 fft_ifft2.out fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2
-fft_ihfft2.out fft_ihfftn fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out
-fft_irfftn fft_irfftn.out fft_rfft fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq
-fft_rfftfreq.out fft_rfftn fft_rfftn.out factor: _linalg_check_errors _linalg_det _linalg_det.result
-_linalg_slogdet _linalg_slogdet.sign cholesky cholesky.out det geqrf geqrf.a linalg_cholesky
-linalg_cholesky.out linalg_cholesky_ex linalg_cholesky_ex.L linalg_det linalg_det.out
-linalg_householder_product linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out
-linalg_ldl_factor_ex linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor
-linalg_lu_factor.out linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out
-linalg_slogdet linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr
-qr.Q slogdet slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse
-cholesky_inverse.out cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out
-linalg_inv_ex linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq
-linalg_lstsq.out linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
+mm.out batched: addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out grouped:
+_grouped_mm products: addmv addmv.out addmv_ addr addr.out addr_ chain_matmul chain_matmul.out dot
+dot.out ger ger.out inner inner.out kron kron.out linalg_matmul linalg_matmul.out linalg_multi_dot
+linalg_multi_dot.out linalg_vecdot linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum:
+_trilinear _trilinear.out bilinear einsum tensordot tensordot.out conv: _convolution_weight_gradient
+conv1d conv1d.padding conv2d conv2d.padding conv3d conv3d.padding conv_transpose1d
+conv_transpose2d.input conv_transpose3d.input convolution convolution_backward pool:
+_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d
+avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool: adaptive_max_pool1d
+adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d adaptive_max_pool3d_backward
+max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices max_pool3d_with_indices_backward
+upsample: _upsample_bicubic2d_aa _upsample_bicubic2d_aa.out _upsample_bicubic2d_aa.vec
+_upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa _upsample_bilinear2d_aa.out
+_upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa_backward _upsample_lanczos2d_aa
+_upsample_lanczos2d_aa.out _upsample_lanczos2d_aa.vec _upsample_lanczos2d_aa_backward
+_upsample_nearest_exact1d _upsample_nearest_exact1d.out _upsample_nearest_exact1d.vec
+_upsample_nearest_exact1d_backward _upsample_nearest_exact2d _upsample_nearest_exact2d.out
+_upsample_nearest_exact2d.vec _upsample_nearest_exact2d_backward _upsample_nearest_exact3d
+_upsample_nearest_exact3d.out _upsample_nearest_exact3d.vec _upsample_nearest_exact3d_backward
+upsample_bicubic2d upsample_bicubic2d.out upsample_bicubic2d.vec upsample_bicubic2d_backward
+upsample_bilinear2d upsample_bilinear2d.out upsample_bilinear2d.vec upsample_bilinear2d_backward
+upsample_linear1d upsample_linear1d.out upsample_linear1d.vec upsample_linear1d_backward
+upsample_nearest1d upsample_nearest1d.out upsample_nearest1d.vec upsample_nearest1d_backward
+upsample_nearest2d upsample_nearest2d.out upsample_nearest2d.vec upsample_nearest2d_backward
+upsample_nearest3d upsample_nearest3d.out upsample_nearest3d.vec upsample_nearest3d_backward
+upsample_trilinear3d upsample_trilinear3d.out upsample_trilinear3d.vec upsample_trilinear3d_backward
+sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d.out
+grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out grid_sampler_3d_backward unpool:
+fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
+fractional_max_pool3d_backward max_unpool2d max_unpool2d.out max_unpool3d max_unpool3d.out fft:
+_fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft fft_fft.out fft_fft2
+fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_hfft fft_hfft.out
+fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out
+fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
+fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
+fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out factor:
+_linalg_check_errors _linalg_det _linalg_det.result _linalg_slogdet _linalg_slogdet.sign cholesky
+cholesky.out det geqrf geqrf.a linalg_cholesky linalg_cholesky.out linalg_cholesky_ex
+linalg_cholesky_ex.L linalg_det linalg_det.out linalg_householder_product
+linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out linalg_ldl_factor_ex
+linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor linalg_lu_factor.out
+linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out linalg_slogdet
+linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr qr.Q slogdet
+slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse cholesky_inverse.out
+cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out linalg_inv_ex
+linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq linalg_lstsq.out
+linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
 linalg_solve_ex.out linalg_solve_triangular linalg_solve_triangular.out linalg_tensorinv
 linalg_tensorinv.out linalg_tensorsolve linalg_tensorsolve.out lu_solve lu_solve.out
 triangular_solve triangular_solve.X spectrum: _linalg_eigh _linalg_eigh.eigenvalues _linalg_svd
