@@ -74,7 +74,7 @@ if _typing.TYPE_CHECKING:
     )  # fmt: skip
     from .exchange.construct import as_tensor as as_tensor, asarray as asarray, tensor as tensor
     from .exchange.dlpack import from_dlpack as from_dlpack
-    from .exchange.numpy_bridge import from_numpy as from_numpy, frombuffer as frombuffer
+    from .exchange.numpy.bridge import from_numpy as from_numpy, frombuffer as frombuffer
     from .serialization import load as load, save as save
     from .functional import (
         atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
@@ -86,7 +86,7 @@ if _typing.TYPE_CHECKING:
         unique_consecutive as unique_consecutive,
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
-    from .exchange.numpy_rule import (
+    from .exchange.numpy.rule import (
         get_numpy_on_devices as get_numpy_on_devices, set_numpy_on_devices as set_numpy_on_devices,
     )  # fmt: skip
     from .func.batching import vmap as vmap

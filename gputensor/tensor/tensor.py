@@ -454,7 +454,7 @@ _device = device
 
 @cache
 def _numpy_protocol() -> Any:
-    return import_module("gputensor.exchange.numpy_protocol")
+    return import_module("gputensor.exchange.numpy.protocol")
 
 
 def _of_tensors(kind: Any) -> type[Tensor]:
