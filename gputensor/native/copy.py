@@ -52,8 +52,8 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
         shortcuts.learn(table, copy_, (to, source), short_make.copy_)
     mine, other = self._storage, src._storage
     if run is not _float8 and (
-        mine is not None and (mine is other or mine.is_shared)
-        or other is not None and other.is_shared
+        mine is not None and (mine is other or mine.may_alias)
+        or other is not None and other.may_alias
     ):  # fmt: skip
         if mine is other and to is source and self._offset == src._offset:
             return self

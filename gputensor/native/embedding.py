@@ -328,4 +328,4 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
             raise errors.must(op, "num_classes", "be given on meta, which has no values", classes)
         classes = int(calls.max(self)) + 1
     rows = calls.new_zeros(self, (*given.sizes, classes))
-    return calls.scatter_value(rows, -1, calls.unsqueeze(self, -1), 1)
+    return calls.scatter__value(rows, -1, calls.unsqueeze(self, -1), 1)

@@ -18,7 +18,7 @@ from ..iterator.config import COPY
 from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.copy_pieces import Piece, Pieces
-from ..structured import arguments, missing
+from ..structured import arguments, float8, missing
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -45,6 +45,8 @@ def _copy(to: Tensor, source: Tensor) -> None:
 
 
 def roll(key_set: int, self: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    if self._geometry.dtype.is_float8:
+        return float8.moved(roll, key_set, self, shifts, dims)
     moves, axes = arguments.ints("roll", "shifts", shifts), arguments.ints("roll", "dims", dims)
     if not moves:
         raise errors.must("roll", "shifts", "not be empty", moves)
@@ -118,6 +120,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
         made = allocate(to, CPU)
         cpu_copy(made._get_array(), self._get_array()[index])
         return made
+    if shape.dtype.is_float8:
+        return float8.moved(flip, key_set, self, dims)
     chosen = arguments.dims("flip", dims, shape.ndim, "dims")
     if not lays_out(self):
         served: Tensor = missing.fall_back(operators.flip, self, self, chosen)

@@ -126,8 +126,8 @@ def binary_inplace(operator: Operator, rule: Rule, scaled: Kernel | Any = None) 
         if not is_number:
             mine, theirs = self._storage, other._storage
             if (
-                mine is not None and (mine is theirs or mine.is_shared)
-                or theirs is not None and theirs.is_shared
+                mine is not None and (mine is theirs or mine.may_alias)
+                or theirs is not None and theirs.may_alias
             ):  # fmt: skip
                 # NumPy's look at the bounds is a tenth of ours.
                 if mine is theirs or may_share_memory(array, other._get_array()):

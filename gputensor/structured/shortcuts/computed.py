@@ -242,7 +242,7 @@ def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...
             storage = self._storage
             if storage is None:
                 storage = self._get_storage()
-            if others and (storage.is_shared or not all([_is_beside(storage, x) for x in others])):
+            if others and (storage.may_alias or not all([_is_beside(storage, x) for x in others])):
                 return None
             x = self._get_array()
             run(loop, x, *[other._get_array() for other in others], *behind, x)
@@ -259,5 +259,5 @@ def _is_beside(storage: Any, x: Any) -> bool:
     theirs = x._storage
     return (
         x._keys is CPU_KEYS and (x._autograd is None or is_plain(x))
-        and theirs is not storage and (theirs is None or not theirs.is_shared)
+        and theirs is not storage and (theirs is None or not theirs.may_alias)
     )  # fmt: skip
