@@ -16,7 +16,6 @@ from . import library
 _SMALL = 1 << 11
 
 _copy = library.function("copy", "copy")
-_copyto = np.copyto
 
 
 def copy(dst: np.ndarray, src: np.ndarray) -> None:
