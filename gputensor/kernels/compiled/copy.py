@@ -12,9 +12,6 @@ from ...runtime import cpu
 from ..cpu import copy as numpys
 from . import library
 
-# Below this, in bytes, NumPy's copy of the same dtype costs less than a plan.
-_SMALL = 1 << 11
-
 _copy = library.function("copy", "copy")
 
 
