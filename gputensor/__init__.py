@@ -92,7 +92,7 @@ if _typing.TYPE_CHECKING:
     )  # fmt: skip
     from .func.batching import vmap as vmap
     from .fusion.fuse import fuse as fuse
-    from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
+    from .fallbacks.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
     from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from .structured.facts import (
         broadcast_shapes as broadcast_shapes, get_default_device as get_default_device,
@@ -115,8 +115,8 @@ if _typing.TYPE_CHECKING:
     )  # fmt: skip
     from .tensor.storage import Storage as Storage
     from .tensor.type_info import finfo as finfo, iinfo as iinfo
-    from .watch import profiler as profiler
-    from .watch.audit import audit_copies as audit_copies
+    from .profiling import profiler as profiler
+    from .profiling.audit import audit_copies as audit_copies
 
 bool: dtype = _bool
 half: dtype = float16
