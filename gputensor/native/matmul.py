@@ -307,28 +307,35 @@ def cut(element: dtype, scale: Any) -> Any:
     return int(scale.real)
 
 
+def added_without_cuda(
+    out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, multiply: Any
+) -> bool:
+    """Write beta * self + alpha * multiply(a, b) to `out`. Returns: False, with nothing written, on
+    CUDA, where the caller launches."""
+    if out._geometry.numel == 0 or out._device.type == "meta":
+        return True
+    if out._device is CPU:
+        array, added = out._get_array(), self._get_array()
+        if out is not self and out._storage is not None and out._storage is self._storage:
+            added = added.copy()
+        matrices = added, a._get_array(), b._get_array()
+        run(stub.cpu("matmul").addmm, *matrices, beta, alpha, array)
+        return True
+    if out._device.type == "cuda":
+        return False
+    product = multiply(a, b)  # a device with this and pointwise operators supports it
+    scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
+    calls.copy_(out, scaled if beta == 0 else calls.add_Tensor(scaled, self, beta), False)
+    return True
+
+
 def _addmm_into(
     out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any
 ) -> Tensor:
     shape = out._geometry
-    if shape.numel == 0 or out._device.type == "meta":
-        return out
     beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
-    if out._device is CPU:
-        array = out._get_array()
-        shares = out._storage is not None and out._storage is self._storage
-        added = array if out is self or shares else self._get_array()
-        if shares and out is not self:
-            added = self._get_array().copy()
-        matrices = added, mat1._get_array(), mat2._get_array()
-        run(stub.cpu("matmul").addmm, *matrices, beta, alpha, array)
+    if added_without_cuda(out, self, mat1, mat2, beta, alpha, calls.mm):
         return out
-    if out._device.type != "cuda":  # a device with mm and pointwise operators supports this
-        product = calls.mm(mat1, mat2)
-        scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
-        made = scaled if beta == 0 else calls.add_Tensor(scaled, self, beta)
-        return calls.copy_(out, made, False)
-
     (m, k), n = mat1._geometry.sizes, shape.sizes[1]
     if by_library(shape.dtype, m * n * k):
         library.write("addmm", multiply_added, (out,), self, mat1, mat2, beta, alpha)
