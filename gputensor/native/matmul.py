@@ -28,7 +28,7 @@ from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import library
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -169,7 +169,7 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
             shape = contiguous_geometry((rows, columns), element)
             entry = table.remember(key, _CpuEntry(shape, mat2._geometry))
         elif entry.is_fresh:
-            short.learn(table, cpu, key, entry)
+            short_pointwise.learn(table, cpu, key, entry)
         if not entry.numpy_allocates:
             return _product(allocate(entry.geometry, CPU), self, mat2)
         return from_array(run(entry.loop, self._get_array(), mat2._get_array()), entry.geometry)
@@ -363,7 +363,7 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
             if is_due(known, table):
                 known.short = table.short
                 args = (self, mat1, mat2, beta, alpha)
-                short.learn_beside(table, kernel, args, _added_short(shape, *args[2:]))
+                short.learn(table, kernel, args, _added_short(shape, *args[2:]))
         else:
             shape = _addmm_result(self, mat1, mat2, beta, alpha)
             if is_on_cpu:
@@ -374,10 +374,7 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
-    """The maker of addmm's short cut; None for an empty result, or a layout that NumPy would not
-    produce."""
-    if not shape.numel or not shape.in_numpy:
-        return lambda *around: None
+    """The maker of addmm's short cut."""
     loops = stub.cpu("matmul")
     is_plain = mat2._geometry.numel and beta is _ONE and alpha is _ONE
     if shape.dtype in _BLAS and is_plain and not _is_by_columns(shape, mat2._geometry):
