@@ -22,6 +22,7 @@ from . import blocks
 from . import layouts
 from . import programs
 from . import reductions
+from . import rows
 from ..chain import Chain, Stream
 
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
@@ -30,7 +31,7 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 def prepare(chain: Chain) -> Run:
     """See Note [An executor]."""
     if chain.is_reduced:
-        return reductions.prepare(chain)
+        return rows.prepare(chain) or reductions.prepare(chain)
     alone = layouts.copies_alone(chain)
     if alone is not None:
         return alone

@@ -65,7 +65,7 @@ def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
     """Programs, and the numbers of the instructions between them."""
     found: list[Part | int] = []
     steps, first = chain.instructions, 0
-    are_known = [_is_known(chain, step) for step in steps]
+    are_known = [is_known(chain, step) for step in steps]
     while first < len(steps):
         last, sizes = first, steps[first].what.walk.sizes
         while (
@@ -91,7 +91,7 @@ def _built(chain: Chain, stores: tuple[int, ...], first: int, last: int) -> list
     return _built(chain, stores, first, middle) + _built(chain, stores, middle, last)
 
 
-def _is_known(chain: Chain, step: Instruction) -> bool:
+def is_known(chain: Chain, step: Instruction) -> bool:
     """True if the library has the loop for these operands."""
     kinds = tuple([
         chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands

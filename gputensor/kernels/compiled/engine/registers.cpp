@@ -83,7 +83,7 @@ void Registers::find(const Said* said, int n_steps, int n_inputs, const int* dty
   bool may[MOST_STEPS];
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
-    may[s] = now.entry && (now.way[FIRST] || now.way[NOTHING]) && now.out == now.entry->result;
+    may[s] = now.entry && !now.is_row && (now.way[FIRST] || now.way[NOTHING]) && now.out == now.entry->result;
     for (int j = 0; may[s] && j < now.n_operands; j++) {
       const int v = now.operand[j];
       may[s] = v < 0 ? now.entry->input[j] == now.common : dtype[v] == now.entry->input[j];
