@@ -35,10 +35,11 @@ def prepare(chain: Chain) -> Run:
     alone = layouts.copies_alone(chain)
     if alone is not None:
         return alone
-    in_slabs = layouts.prepare(chain)
-    if in_slabs is not None and chain.walk.numel > blocks.BLOCK:
-        return in_slabs
     part = programs.whole(chain)
+    if chain.walk.numel > blocks.BLOCK and (part is None or not layouts.is_near(chain)):
+        in_slabs = layouts.prepare(chain)
+        if in_slabs is not None:
+            return in_slabs
     return _in_blocks(chain) if part is None else _at_once(chain, part)
 
 

@@ -50,12 +50,12 @@ def _takes_rows(what: Recorded) -> bool:
 
 class _Whole(NamedTuple):
     """A reduction of everything. store: its place among the outputs; merge: the function that
-    merges the results of runs, whose dtype is `part`; count: what a mean is divided by."""
+    merges the results of runs, whose dtype is `part`; over: what a mean is divided by."""
 
     store: int
     merge: Any
     part: Any
-    count: int | None
+    over: int | None
 
 
 class _Rows:
@@ -76,8 +76,9 @@ class _Rows:
             n in read or x.what.family != "reduce"
             for n, x in enumerate(steps, count) if _takes_rows(x.what)
         ])  # fmt: skip
-        self.shape = (walk.numel,) if self.is_cut else (prod(self.lead), prod(self.tail))
-        self.width = _CHUNK if self.is_cut else self.shape[1]
+        n_rows, length = prod(self.lead), prod(self.tail)
+        self.shape: tuple[int, ...] = (walk.numel,) if self.is_cut else (n_rows, length)
+        self.width = _CHUNK if self.is_cut else length
         self.wholes: dict[int, _Whole] = {}
         if not self.is_cut and not _SHORTEST <= self.width <= _LONGEST:
             raise _Not
@@ -90,7 +91,7 @@ class _Rows:
         }  # fmt: skip
         self.stores = tuple(dict.fromkeys(chain.stores))
         said = tuple([self._said(step) for step in chain.instructions])
-        self.run = library.program(
+        self.run: Any = library.program(
             tuple([x.dtype.code for x in chain.inputs]), self.stores, said, self.width
         )
         if self.run is None:
@@ -253,6 +254,6 @@ def _finish(whole: _Whole, parts: Array, out: Array) -> None:
         whole.merge(parts[: 2 * half].reshape(half, 2), made[:half], 2)
         made[half:] = parts[2 * half :]
         parts = made
-    if whole.count is not None:
-        parts = parts / parts.dtype.type(whole.count)
+    if whole.over is not None:
+        parts = parts / parts.dtype.type(whole.over)
     out[...] = cast.convert(parts, out.dtype).reshape(out.shape)

@@ -52,6 +52,7 @@ struct Plan {
   i64 blocks, blocks_inner;       // in all, and along what a block is cut from
   int outer;                      // the first dimension that no block spans
   bool has_rows;
+  bool is_turned;                 // blocks go along dimension 1 before they go on along dimension 0
   i64 capacity;                   // elements of a temporary
   int stages;                     // loops, casts and runs in registers
   Layout layout[MOST_ARRAYS];
@@ -108,6 +109,14 @@ void lay_out(Plan& plan) {
     plan.outer = 1;
   }
   plan.capacity = capacity;
+  // An input whose elements beside each other are along dimension 1, as channels of a pixel: what
+  // was read for one of its blocks is in the cache for the next one.
+  plan.is_turned = false;
+  for (int k = program.n_outputs; k < n && plan.outer == 1 && walk.ndim > 1; k++) {
+    const i64 next = size_of(walk.stride[k][1]);
+    if (plan.layout[k] == PACKED && next && next * walk.size[1] <= size_of(walk.stride[k][0]))
+      plan.is_turned = true;
+  }
   plan.blocks = plan.blocks_inner;
   for (int d = plan.outer; d < walk.ndim; d++) plan.blocks *= walk.size[d];
 }
@@ -282,7 +291,10 @@ void blocks(void* context, i64 first, i64 last) {
   }
 
   // Where the first block is.
-  i64 index[abi::MOST_DIMS], rest = first / plan.blocks_inner, inner = first % plan.blocks_inner;
+  const i64 beside = plan.is_turned ? walk.size[1] : 1;
+  const i64 number = first / beside;
+  i64 index[abi::MOST_DIMS], rest = number / plan.blocks_inner, inner = number % plan.blocks_inner;
+  if (plan.is_turned) rest = rest * beside + first % beside;
   char* at[MOST_ARRAYS];
   for (int k = 0; k < n; k++) at[k] = walk.data[k];
   for (int d = plan.outer; d < walk.ndim; d++) {
@@ -326,8 +338,9 @@ void blocks(void* context, i64 first, i64 last) {
     Ahead ahead;
     ahead.steps = plan.stages;
     const int d = plan.outer;
-    const bool is_along = inner + 1 < plan.blocks_inner,
-               is_next = !inner && d < walk.ndim && index[d] + 1 < walk.size[d];
+    const bool is_along = !plan.is_turned && inner + 1 < plan.blocks_inner,
+               may_be_next = plan.is_turned || (!inner && d < walk.ndim),
+               is_next = may_be_next && index[d] + 1 < walk.size[d];
     if (plan.stages > 1 && b + 1 < last && (is_along || is_next)) {
       for (int k = 0; k < n; k++) {
         const i64 bytes = m * program.itemsize[k], step = is_along ? bytes : walk.stride[k][d];
@@ -343,16 +356,17 @@ void blocks(void* context, i64 first, i64 last) {
           packed[k], strided[k], columns, walk.stride[k][0], rows,
           plan.has_rows ? walk.stride[k][1] : 0);
     }
+    const auto is_more = [&](int d) {
+      const bool is_inside = ++index[d] < walk.size[d];
+      const i64 steps = is_inside ? 1 : 1 - walk.size[d];
+      for (int k = 0; k < n; k++) at[k] += steps * walk.stride[k][d];
+      if (!is_inside) index[d] = 0;
+      return is_inside;
+    };
+    if (plan.is_turned && is_more(1)) continue;
     if (++inner < plan.blocks_inner) continue;
     inner = 0;
-    for (int d = plan.outer; d < walk.ndim; d++) {
-      if (++index[d] < walk.size[d]) {
-        for (int k = 0; k < n; k++) at[k] += walk.stride[k][d];
-        break;
-      }
-      for (int k = 0; k < n; k++) at[k] -= (walk.size[d] - 1) * walk.stride[k][d];
-      index[d] = 0;
-    }
+    for (int d = plan.outer + plan.is_turned; d < walk.ndim && !is_more(d); d++) {}
   }
 }
 
