@@ -26,9 +26,19 @@ struct Instruction {
 constexpr int SCALARS = 128;
 
 // What stands in the accumulator when an instruction begins: its first operand, its second, both,
-// or none. Further operands are places, in their order.
-enum Held : byte { FIRST, SECOND, TWICE, NOTHING };
-constexpr int N_HELD = 4;
+// or none. Further operands are places, in their order. ONE: the only place, the first one or the
+// second one is a number, of which one vector is read.
+enum Held : byte {
+  FIRST,
+  SECOND,
+  TWICE,
+  NOTHING,
+  FIRST_AND_ONE,
+  SECOND_AND_ONE,
+  ONE_AND_PLACE,
+  PLACE_AND_ONE
+};
+constexpr int N_HELD = 8;
 
 struct InstructionEntry {
   const char *family, *name;  // of the loop with the same bits
