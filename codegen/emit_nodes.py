@@ -15,10 +15,16 @@ import builtins
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .model import MASK, Model, Op, parameter
 from .text import WIDTH, indent, wrap
+
+if TYPE_CHECKING:
+    from gputensor.core.schema import Type
+
+# Bases of the types whose values are numbers.
+_NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 
 def node_names(model: Model) -> dict[str, str]:
@@ -191,11 +197,18 @@ def _kept(op: Op) -> dict[str, str]:
             found[f"saved_{name}"] = expression
         for argument in formula.values:
             name = parameter(argument.name)
-            is_list = argument.type.required.is_list
-            found[f"saved_{name}"] = (
-                f"tuple({name}) if type({name}) is list else {name}" if is_list else name
-            )
+            found[f"saved_{name}"] = _held(name, argument.type)
     return found
+
+
+def _held(name: str, kind: Type) -> str:
+    """The value of an argument as it is now: of a list, and of a tensor that stands for a number,
+    which may be written to later."""
+    if kind.required.is_list:
+        return f"tuple({name}) if type({name}) is list else {name}"
+    if kind.required.base in _NUMERIC:
+        return f"{name} if type({name}) in _NUMBERS else _save_number({name})"
+    return name
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -91,8 +91,8 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
         "if storage is None:",
         "    storage = out._get_storage()",
         *unless(
-            "storage.is_shared",
-            *(f"{x} is not None and ({x} is storage or {x}.is_shared)" for x in theirs),
+            "storage.may_alias",
+            *(f"{x} is not None and ({x} is storage or {x}.may_alias)" for x in theirs),
         ),
         *arrays(operands),
         "result = out._array",

@@ -131,8 +131,8 @@ def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
     if may_lack:
         lines += ["if storage is None:", "    storage = self._get_storage()"]
     if len(operands) == 2:
-        shared = "theirs is not None and theirs.is_shared" if may_lack else "theirs.is_shared"
-        lines += unless("theirs is storage", "storage.is_shared", shared)
+        shared = "theirs is not None and theirs.may_alias" if may_lack else "theirs.may_alias"
+        lines += unless("theirs is storage", "storage.may_alias", shared)
     return lines
 
 

@@ -27,6 +27,7 @@ from .core.dtype import (
     complex128 as complex128, dtype as dtype,
     float8_e4m3fn as float8_e4m3fn, float8_e4m3fnuz as float8_e4m3fnuz,
     float8_e5m2 as float8_e5m2, float8_e5m2fnuz as float8_e5m2fnuz,
+    float8_e8m0fnu as float8_e8m0fnu,
     float16 as float16, float32 as float32, float64 as float64, int8 as int8, int16 as int16,
     int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16, uint32 as uint32,
     uint64 as uint64,
@@ -107,7 +108,7 @@ if _typing.TYPE_CHECKING:
         TensorIterator as TensorIterator, TensorIteratorConfig as TensorIteratorConfig,
     )  # fmt: skip
     from .tensor.indexing import nonzero as nonzero
-    from .tensor.norms import norm as norm
+    from .tensor.overloads import norm as norm
     from .tensor.printing import (
         get_printoptions as get_printoptions, printoptions as printoptions,
         set_printoptions as set_printoptions,

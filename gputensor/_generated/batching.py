@@ -55,6 +55,7 @@ RULES = {
     "aten::_unique2": "refused",
     "aten::unique_dim": "refused",
     "aten::unique_consecutive": "refused",
+    "aten::resize_": "resized",
     "aten::fill.Tensor": "fill",
     "aten::cat": "dims",
     "aten::stack": "dims insert",

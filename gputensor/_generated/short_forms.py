@@ -416,7 +416,7 @@ def inplace(loop: Any) -> ShortCut:
         storage, theirs = self._storage, other._storage
         if storage is None:
             storage = self._get_storage()
-        if theirs is storage or storage.is_shared or theirs is not None and theirs.is_shared:
+        if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
             return None
         x = self._array
         if x is None:
@@ -550,7 +550,7 @@ def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
         storage, theirs = self._storage, other._storage
         if storage is None:
             storage = self._get_storage()
-        if theirs is storage or storage.is_shared or theirs is not None and theirs.is_shared:
+        if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
             return None
         x = self._array
         if x is None:
@@ -584,8 +584,8 @@ def out_1(loop: Any) -> ShortCut:
         if storage is None:
             storage = out._get_storage()
         if (
-            storage.is_shared
-            or self._storage is not None and (self._storage is storage or self._storage.is_shared)
+            storage.may_alias
+            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
         ):
             return None
         x = self._array
@@ -622,9 +622,9 @@ def out_2(loop: Any) -> ShortCut:
         if storage is None:
             storage = out._get_storage()
         if (
-            storage.is_shared
-            or self._storage is not None and (self._storage is storage or self._storage.is_shared)
-            or other._storage is not None and (other._storage is storage or other._storage.is_shared)
+            storage.may_alias
+            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
+            or other._storage is not None and (other._storage is storage or other._storage.may_alias)
         ):
             return None
         x = self._array
@@ -662,8 +662,8 @@ def out_number(loop: Any) -> ShortCut:
         if storage is None:
             storage = out._get_storage()
         if (
-            storage.is_shared
-            or self._storage is not None and (self._storage is storage or self._storage.is_shared)
+            storage.may_alias
+            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
         ):
             return None
         x = self._array
@@ -906,7 +906,7 @@ def copy_(self: Any, other: Any) -> Any:
     storage, theirs = self._storage, other._storage
     if storage is None:
         storage = self._get_storage()
-    if theirs is storage or storage.is_shared or theirs is not None and theirs.is_shared:
+    if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
         return None
     x = self._array
     if x is None:
@@ -1058,7 +1058,7 @@ def cuda_inplace(device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut
         ):
             return None
         storage, theirs = self._storage, other._storage
-        if theirs is storage or storage.is_shared or theirs.is_shared:
+        if theirs is storage or storage.may_alias or theirs.may_alias:
             return None
         x = storage._data.ptr + self._offset * size_x
         y = theirs._data.ptr + other._offset * size_y

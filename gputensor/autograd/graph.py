@@ -1,4 +1,4 @@
-"""`gt.autograd.graph`: hooks for tensors saved for derivatives.
+"""`gt.autograd.graph`: hooks for tensors saved for derivatives, and edges of the graph.
 
     with gt.autograd.graph.saved_tensors_hooks(pack, unpack):
         y = model(x)             # pack(tensor) is kept in each saved tensor's place
@@ -11,9 +11,11 @@ Source: torch/autograd/graph.py and torch/csrc/autograd/saved_variable.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from .._generated import calls
 from ..core import errors, lazy
@@ -21,9 +23,15 @@ from ..core.guard import Guard
 from ..structured.transfer import land_on_host
 from ..tensor.tensor import Tensor
 from . import saved
-from .node import Node
+from .engine.run import running
+from .history import gradient_edge
+from .node import AccumulateGrad, GradientEdge, Node, RemovableHandle
 
-__all__ = ["Node", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
+__all__ = [
+    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
+    "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu",
+    "saved_tensors_hooks",
+]  # fmt: skip
 
 # Why there may be no hooks now, or None.
 _forbidden: ContextVar[str | None] = ContextVar(
@@ -97,6 +105,22 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
+class allow_mutation_on_saved_tensors(saved_tensors_hooks):
+    """Tensors saved in the block may be written to: each is copied when it is saved.
+
+    PyTorch copies only those that are written to.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(calls.clone, _as_it_is)
+
+
+def _as_it_is(packed: Any) -> Any:
+    return packed
+
+
 class disable_saved_tensors_hooks(Guard):
     """Within the block `saved_tensors_hooks` raises `error_message`."""
 
@@ -122,6 +146,98 @@ class disable_saved_tensors_hooks(Guard):
     def _put_back(self, found: Any) -> None:
         _forbidden.set(found[0])
         del self._before[found[1] :]
+
+
+# --- edges ----------------------------------------------------------------------------------------
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of a tensor arrives; `gt.autograd.grad` takes it in the tensor's place.
+
+    Raises: AutogradError if the tensor does not require grad.
+    """
+    edge = gradient_edge(tensor)
+    if edge is None:
+        raise errors.must("get_gradient_edge", "tensor", "require grad", tensor)
+    return GradientEdge(*edge, tensor if type(edge[0]) is AccumulateGrad else None)
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Count a write that no operator made: derivatives that saved the tensor are refused."""
+    for x in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
+        if not isinstance(x, Tensor):
+            raise errors.wrong_type("increment_version", "tensor", "hold Tensors", x)
+        if x.is_inference():
+            raise errors.inference_version()
+        x._get_storage().version += 1
+
+
+class _Gradients:
+    """The gradients of some tensors in one run: of how many, and those that have arrived."""
+
+    __slots__ = ("expected", "found", "count")
+
+    def __init__(self, expected: int, size: int) -> None:
+        self.expected, self.count = expected, 0
+        self.found: list[Tensor | None] = [None] * size
+
+
+class MultiHandle:
+    """Takes several hooks away again: by `remove`, or at the end of `with`."""
+
+    __slots__ = ("handles",)
+
+    def __init__(self, handles: tuple[RemovableHandle, ...]) -> None:
+        self.handles: tuple[RemovableHandle, ...] = handles
+
+    def remove(self) -> None:
+        """Take them away."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> MultiHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all"
+) -> MultiHandle:
+    """Call `fn` in each backward when the gradients of tensors have been computed.
+
+    Args:
+        tensors: those that require grad count; ones that a backward does not reach are not awaited.
+        fn: takes a list with the gradient of each tensor, or None; with "any" one gradient.
+        mode: "all", or "any" for a call with the first gradient alone.
+    """
+    if mode not in ("all", "any"):
+        raise errors.wrong_value("register_multi_grad_hook", "mode", "be 'all' or 'any'", mode)
+    if not callable(fn):
+        raise errors.wrong_type("register_multi_grad_hook", "fn", "be callable", fn)
+    listed = list(tensors)
+    nodes = [None if edge is None else edge[0] for edge in map(gradient_edge, listed)]
+    runs: WeakKeyDictionary[Any, _Gradients] = WeakKeyDictionary()
+
+    def arrived(number: int, grad: Tensor) -> None:
+        run = running()
+        assert run is not None
+        if run not in runs:
+            reached = [node for node in nodes if node is not None and run.reaches(node)]
+            runs[run] = _Gradients(1 if mode == "any" else len(reached), len(listed))
+        of_run = runs[run]
+        of_run.count += 1
+        of_run.found[number] = grad
+        if of_run.count == of_run.expected:
+            fn(grad if mode == "any" else of_run.found)
+
+    handles = [
+        x.register_hook(functools.partial(arrived, number))
+        for number, x in enumerate(listed)
+        if nodes[number] is not None
+    ]
+    return MultiHandle(tuple(handles))
 
 
 if not TYPE_CHECKING:

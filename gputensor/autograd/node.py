@@ -1,7 +1,7 @@
 """Node: one recorded operation, with edges to its operands' nodes and its saved values.
 
 The nodes of operators are generated (`_generated/kernels/`); AccumulateGrad, at the end of every
-path, is here; saved values are in saved.py, and engine_run.py runs nodes.
+path, is here; saved values are in saved.py, and engine/run.py runs nodes.
 
 Note [No cycles]
 A graph must be freed with the last tensor that uses it, without the garbage collector. So a node
@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 from .._generated import functions
@@ -133,6 +133,18 @@ class Node:
     def register_prehook(self, hook: Any) -> RemovableHandle:
         """Call `hook(grad_outputs)` before each run; its result, unless None, replaces them."""
         return RemovableHandle(hooks_of(self).before, hook)
+
+
+class GradientEdge(NamedTuple):
+    """Where the gradient of a tensor arrives: at an output of a node. `backward` and `grad` take it
+    in place of the tensor.
+
+    ownership_token: what keeps the node alive, of a leaf.
+    """
+
+    node: Node
+    output_nr: int
+    ownership_token: Any = None
 
 
 class HookDict(dict[int, Any]):

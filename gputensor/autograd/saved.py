@@ -13,7 +13,7 @@ from weakref import ref
 
 from .._generated import calls
 from ..core import errors
-from ..core.arguments import NUMBERS
+from ..core.arguments import NUMBERS, number_in
 from ..dispatch import tls
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
@@ -104,6 +104,13 @@ def save(x: Any) -> Any:
     storage = x._storage
     saved.tensor, saved.version = x, 0 if storage is None else storage.version
     return saved
+
+
+def save_number(x: Any) -> Any:
+    """An argument that is no Python number: of a 0-d tensor the number, as the tensor may be
+    written to before the derivative runs."""
+    found = number_in(x)
+    return x if found is None else found
 
 
 def save_copy(x: Any) -> Any:

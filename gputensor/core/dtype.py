@@ -137,6 +137,9 @@ float8_e4m3fnuz: dtype = dtype(
 float8_e5m2fnuz: dtype = dtype(
     "float8_e5m2fnuz", "f8e5m2fnuz", 19, 1, FLOATING, ml_dtypes.float8_e5m2fnuz
 )
+float8_e8m0fnu: dtype = dtype(
+    "float8_e8m0fnu", "f8e8m0fnu", 20, 1, FLOATING, ml_dtypes.float8_e8m0fnu
+)
 
 # Every type that loops and kernels are written for, in the order of their codes.
 ALL = (
@@ -146,7 +149,7 @@ ALL = (
 # Every type that kernels know; complex32 is computed in complex64.
 STORED = (*ALL, complex32)
 # What is kept, moved and cast, and computed in by no operator.
-FLOAT8 = (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz)
+FLOAT8 = (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu)
 # Every type that tensors can have, in the order of their codes.
 HELD = (*STORED, *FLOAT8)
 # PyTorch's second names.

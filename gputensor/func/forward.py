@@ -24,7 +24,8 @@ from .rules.batches import pointwise
 from .batching import vmap
 from .levels import around as levels_around
 from .levels import (
-    BatchedTensor, DualTensor, Level, Wrapper, batched, dual, held, parts_of, physical, rebuilt,
+    BatchedTensor, DualTensor, Level, Wrapper, batched, dual, held, is_of, parts_of, physical,
+    rebuilt, shares_memory, tensors_in,
 )  # fmt: skip
 from .operators import Entry, call, draws, functional_of, outside
 from .reverse import (
@@ -158,7 +159,7 @@ class DualLevel(Level):
             rule = "not be called where an operand has a tangent"
             raise errors.must(operator.short_name, "call", rule, x)
         else:
-            primal, tangent = parts_of(self, call(functional, *args))
+            primal, tangent = parts_of(self, call(functional, *self._kept(args)))
         if "inplace_view" in operator.tags:
             x.value, x.tangent, x._geometry = primal, tangent, primal._geometry
             return x
@@ -171,6 +172,17 @@ class DualLevel(Level):
         elif self.owns(x):
             x.tangent.zero_()
         return target
+
+    def _kept(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments of an operator in place: a copy of the first where the others are recorded,
+        as what is recorded may save it, and it is written to behind that."""
+        parts = [p for x in tensors_in(args) for p in parts_of(self, x) if p is not None]
+        if not is_recorded(levels_around(self), parts):
+            return args
+        primal, tangent = parts_of(self, args[0])
+        # Both copied here: clone's forward derivative would be the tangent itself.
+        copied = dual(self, primal.clone(), None if tangent is None else tangent.clone())
+        return (copied, *args[1:])
 
     def _elementwise(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
         """The sum over the operands of the gradient formula, given the operand's tangent."""
@@ -196,6 +208,7 @@ class DualLevel(Level):
                 total = found if total is None else total + found
         if total is not None and total.dtype is not result.dtype:
             total = total.to(result.dtype)
+        total = _apart(result, total, xs, [args[n].tangent for n in places])
         return dual(self, self._settled(entry, result, tracked, primals), total)
 
     def _settled(self, entry: Entry, y: Any, is_tracked: bool, primals: list[Any]) -> Any:
@@ -243,8 +256,18 @@ class DualLevel(Level):
         parts = []
         for y in listed:
             t = next(made) if any(y is other for other in ys) else None
+            t = _apart(y, t, xs, ts)
             parts.append(dual(self, self._settled(entry, y, tracked, primals), t))
         return parts[0] if isinstance(result, Tensor) else rebuilt(result, parts)
+
+
+def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
+    """The tangent of a result, in memory of its own where the result has its own: the formula of
+    `clone` gives the operand's tangent, and the result may be written to."""
+    for x, t in zip(xs, ts):
+        if tangent is not None and shares_memory(tangent, t) and not shares_memory(y, x):
+            return tangent.clone()
+    return tangent
 
 
 def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
@@ -261,21 +284,13 @@ def _unmapped(level: Any, y: Any, operands: list[Any]) -> Any:
     if not isinstance(y, Wrapper) or y.level.number < level.number:
         return y
     if y.level is level:
-        is_new = level.size and not any(_is_of(level, x) for x in operands)
+        has_batch = any(is_of(level, x) or level.has_written(x) for x in operands)
+        is_new = level.size and not has_batch
         return y.value.select(0, 0) if is_new else y
     if isinstance(y, BatchedTensor):
         return batched(y.level, _unmapped(level, y.value, [held(y.level, x) for x in operands]))
     primals = [parts_of(y.level, x)[0] if isinstance(x, Tensor) else x for x in operands]
     return dual(y.level, _unmapped(level, y.value, primals), parts_of(y.level, y)[1])
-
-
-def _is_of(level: Level, x: Any) -> bool:
-    """Whether a tensor, or what it holds, is of the level."""
-    while isinstance(x, Wrapper):
-        if x.level is level or isinstance(x, DualTensor) and _is_of(level, x.tangent):
-            return True
-        x = x.value
-    return False
 
 
 def _is_real(values: Sequence[Any]) -> bool:

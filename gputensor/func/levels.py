@@ -120,9 +120,14 @@ class Wrapper(Tensor):
 
 
 class BatchedTensor(Wrapper):
-    """As many tensors as its level has entries: the slices of `value` along its first dimension."""
+    """As many tensors as its level has entries: the slices of `value` along its first dimension.
 
-    __slots__ = ()
+    is_spread: all entries have the same numbers, and are apart for the sake of their gradients; see
+    Note [Spread batches] in vmap_level.py.
+    """
+
+    __slots__ = ("is_spread",)
+    is_spread: bool
 
     def __repr__(self) -> str:
         return f"BatchedTensor(level={self.level.number}, value={self.value!r})"
@@ -151,7 +156,7 @@ def batched(level: Any, value: Any) -> Tensor:
             return dual(value.level, *parts)
         return batched(value.level, batched(level, value.value.transpose(0, 1)))
     made = _new(BatchedTensor)
-    made.level = level
+    made.level, made.is_spread = level, False
     shape = value._geometry
     made.hold(value, geometry(shape.sizes[1:], shape.strides[1:], shape.dtype), BATCHED)
     return made
@@ -164,11 +169,34 @@ def physical(level: Any, x: Any) -> Tensor:
         held: Tensor = x.value
         return held
     if number < level.number:
+        written: Tensor | None = level.batch_of(x)
+        if written is not None:
+            return written
         expanded: Tensor = x.unsqueeze(0).expand(level.size, *x._geometry.sizes)
         return expanded
     if isinstance(x, DualTensor):
         return dual(x.level, physical(level, x.value), physical(level, x.tangent))
     return batched(x.level, physical(level, x.value).transpose(0, 1))
+
+
+def is_of(level: Level, x: Any) -> bool:
+    """Whether a tensor, or what it holds, is of the level."""
+    while isinstance(x, Wrapper):
+        if x.level is level or isinstance(x, DualTensor) and is_of(level, x.tangent):
+            return True
+        x = x.value
+    return False
+
+
+def shares_memory(a: Any, b: Any) -> bool:
+    """Whether something that two tensors hold is of one storage, the tangents included."""
+    if isinstance(a, DualTensor) and shares_memory(a.tangent, b):
+        return True
+    if isinstance(a, Wrapper):
+        return shares_memory(a.value, b)
+    if isinstance(b, Wrapper):
+        return shares_memory(b, a)
+    return a is b or a._storage is not None and a._storage is b._storage
 
 
 def held(level: Any, x: Any) -> Any:
@@ -186,6 +214,15 @@ def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
 def rebuilt(like: Any, parts: list[Any]) -> Any:
     """A list, tuple or named tuple like another one, of other parts."""
     return type(like)(parts) if type(like) in (list, tuple) else type(like)(*parts)
+
+
+def tensors_in(args: Sequence[Any]) -> list[Tensor]:
+    """The tensors among an operator's arguments, those in lists included."""
+    found: list[Tensor] = []
+    for value in args:
+        listed = value if isinstance(value, (list, tuple)) else (value,)
+        found += [x for x in listed if isinstance(x, Tensor)]
+    return found
 
 
 def each(result: Any, change: Callable[[Any], Any]) -> Any:

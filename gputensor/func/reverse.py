@@ -42,9 +42,12 @@ def alias(around: Levels, x: Tensor) -> Tensor:
         if requires_grad(x):
             return x.view_as(x)
         return x.detach().requires_grad_()
-    below, level = around[:-1], around[-1]
+    below = around[:-1]
+    level: Any = around[-1]
     if level.is_vmap:
-        return batched(level, alias(below, physical(level, x)))
+        made = batched(level, alias(below, physical(level, x)))
+        level.spread(made, x)
+        return made
     primal, tangent = parts_of(level, x)
     # What a level has written to must not meet it again: see DualLevel.written in forward.py.
     return dual(level, outside(level, alias, below, primal), tangent)
@@ -71,6 +74,8 @@ def pull(
 
     around: the levels that the aliases were made in.
     """
+    if not ys:
+        return [None] * len(xs)
     if not around:
         return _pulled(ys, xs, vs, create)
     below, level = around[:-1], around[-1]

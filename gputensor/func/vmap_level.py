@@ -3,6 +3,13 @@
 A rule is chosen by the field `batch` of the operator's row in native_functions.yaml, else by its
 family; rules/ has them. An operator without a rule runs once for each entry of the batch,
 which is right for all, and slow: it warns once.
+
+Note [Spread batches]
+A function within a vmap may be differentiated for a tensor without a batch, as `hessian`
+does. Its alias has the batch, so that each entry gets a gradient of its own (reverse.py), but the
+same numbers in all entries: it is spread, as is what is computed of spread tensors alone. If a
+spread tensor is written into a tensor without a batch, which the function may have made, that one
+gets the numbers, and what it views gets a batch at this level, so that the gradients stay apart.
 """
 
 from __future__ import annotations
@@ -12,13 +19,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from .._generated import functions
+from ..autograd.history import requires_grad
+from ..autograd.modes import is_grad_enabled, no_grad
 from ..core import errors
 from ..custom.operator_kernels import vmap_rules
 from ..dispatch.keys import BATCHED
 from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
 from .rules import batches, random
-from .levels import Level, batched, held, rebuilt
+from .levels import Level, Wrapper, batched, each, held, is_of, rebuilt, tensors_in
 from .operators import Entry, call, functional_of, outside
 from .rules.table import is_explicit, rule_of
 
@@ -40,31 +49,98 @@ class VmapLevel(Level):
     """A vmap while it runs; operators without operands of it come to it as well, since some of them
     draw random numbers.
 
-    size: entries of the batch. randomness: "error", "different" or "same".
+    size: entries of the batch. randomness: "error", "different" or "same". has_spread: see
+    Note [Spread batches]. written: by the id of a storage, the storage and its elements, for each
+    entry.
     """
 
     is_vmap: ClassVar[bool] = True
     bit: ClassVar[int] = BATCHED
     size: int
     randomness: str
+    has_spread: bool
+    written: dict[int, tuple[Any, Tensor]]
 
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()
         self.size, self.randomness = size, randomness
+        self.has_spread, self.written = False, {}
 
     def has_rule(self, entry: Entry) -> bool:
         """Whether a composite operator has a rule of its own."""
         return entry.operator in vmap_rules or is_explicit(entry.operator)
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
-        return outside(self, self._compute, entry, args)
+        return outside(self, self._with_spread if self.has_spread else self._compute, entry, args)
+
+    def spread(self, alias: Any, x: Any) -> None:
+        """Mark an alias whose entries have the same numbers, as those of x have."""
+        if x.is_spread if self.owns(x) else not is_of(self, x):
+            self.has_spread = alias.is_spread = True
+
+    def has_written(self, x: Any) -> bool:
+        return bool(self.written) and self.batch_of(x) is not None
+
+    def batch_of(self, x: Any) -> Tensor | None:
+        """The entries of a tensor without a wrapper that a spread one was written into."""
+        if not self.written or isinstance(x, Wrapper) or not isinstance(x, Tensor):
+            return None
+        found = self.written.get(id(x._storage))
+        if found is None or found[1].dtype is not x.dtype:
+            return None
+        shape, front = x._geometry, found[1]._geometry.sizes[1]
+        return found[1].as_strided((self.size, *shape.sizes), (front, *shape.strides), x._offset)
+
+    def _entered(self, value: Any) -> Any:
+        """An argument, as one of this level where a spread tensor was written into it."""
+        if isinstance(value, (list, tuple)):
+            return tuple([self._entered(x) for x in value])
+        found = self.batch_of(value)
+        return value if found is None else self._as_spread(batched(self, found))
+
+    def _as_spread(self, x: Any) -> Any:
+        if self.owns(x):
+            x.is_spread = True
+        return x
+
+    def _begin(self, x: Tensor) -> None:
+        """Let what a tensor views have a batch."""
+        storage = x._get_storage()
+        if id(storage) not in self.written:
+            count = storage.nbytes() // x.dtype.itemsize
+            elements = x.as_strided((count,), (1,), 0)
+            self.written[id(storage)] = storage, elements.expand(self.size, count).clone()
+
+    def _with_spread(self, entry: Entry, args: Sequence[Any]) -> Any:
+        """`_compute` where some batches are spread: their results are, and may be written into what
+        has no batch."""
+        given, target = [self._entered(x) for x in args], args[0]
+        own: list[Any] = [x for x in tensors_in(given) if self.owns(x)]
+        are_spread = all(x.is_spread for x in own)
+        if entry.kind != "inplace" or isinstance(target, Wrapper):
+            made = self._compute(entry, given)
+            return each(made, self._as_spread) if are_spread else made
+        if are_spread:
+            self._begin(target)
+        given[0] = self._entered(target) if are_spread else target
+        self._compute(entry, given)
+        with no_grad():
+            target.copy_(given[0].value.select(0, 0).detach())
+        return target
 
     def _compute(self, entry: Entry, args: Sequence[Any]) -> Any:
         if entry.operator in vmap_rules:
             return self._users(entry, args)
+        if entry.kind == "out":
+            raise errors.must(
+                entry.operator.short_name, "out", "not be given within vmap", args[-1]
+            )
+        if entry.kind == "inplace":
+            batches.check_written(self, entry, args)
         rule, argument = rule_of(entry.operator)
         made = NotImplemented
-        if rule is not None and "inplace_view" not in entry.operator.tags:
+        reshapes = "inplace_view" in entry.operator.tags
+        if rule is not None and (not reshapes or is_explicit(entry.operator)):
             made = rule(self, entry, args, argument)
         if made is NotImplemented and entry.kind == "inplace":
             made = self._inplace(entry, args)
@@ -78,7 +154,6 @@ class VmapLevel(Level):
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
         """What the functional form gives, copied into self; without one, entry by entry."""
-        batches.check_written(self, entry, args)
         operator = entry.operator
         functional = functional_of(operator)
         if functional is None:
@@ -87,17 +162,19 @@ class VmapLevel(Level):
                 return args[0]
             rule = "not be called within vmap, as it changes what its operand is"
             raise errors.must("vmap", operator.short_name, rule, args[0])
-        result = call(functional, *args)
+        x, *rest = args
         if "inplace_view" in operator.tags:
-            args[0].hold(result.value, result._geometry, BATCHED)
-            return args[0]
-        return args[0].copy_(result)
+            result = call(functional, x, *rest)
+            x.hold(result.value, result._geometry, BATCHED)
+            return x
+        if is_grad_enabled() and any(map(requires_grad, tensors_in(args))):
+            # What is recorded may save self, which is written to behind that.
+            return x.copy_(call(functional, x.clone(), *rest))
+        return x.copy_(call(functional, x, *rest))
 
     def _one_by_one(self, entry: Entry, args: Sequence[Any]) -> Any:
         """One call for each entry of the batch; the results stacked."""
         operator = entry.operator
-        if entry.kind == "out":
-            raise errors.must(operator.short_name, "out", "not be given within vmap", args[-1])
         if operator not in _warned:
             _warned.add(operator)
             warnings.warn(errors.vmap_without_rule(operator.short_name), stacklevel=2)

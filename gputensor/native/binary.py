@@ -11,7 +11,7 @@ from typing import Any
 from .._generated import calls, operators
 from .._generated.loops import LOOPS
 from ..core import errors
-from ..core.arguments import number
+from ..core.arguments import number_in
 from ..core.dtype import (
     BOOL, COMPLEX, FLOATING, INTEGER, complex128, dtype, float32, float64,
 )  # fmt: skip
@@ -255,7 +255,7 @@ def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
         return alpha
     op = operator.short_name
     if kind not in pointwise.NUMBERS:
-        given, alpha = alpha, number(alpha)
+        given, alpha = alpha, number_in(alpha)
         if alpha is None:
             raise errors.wrong_type(op, "alpha", "be a number", given)
     check_scale(op, "alpha", alpha, max(_category(self), _category(other)))

@@ -18,7 +18,7 @@ from ..iterator.config import Config
 from ..iterator.plan import build
 from ..kernels import stub
 from ..dispatch import defaults, shortcuts
-from ..structured import arguments, derived
+from ..structured import arguments, float8, forms
 from ..structured.indexed import Places, index_dtype, is_mask, read
 from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
@@ -27,7 +27,7 @@ from .slicing import unbind
 from .view import view_strides
 
 
-out = derived.out
+out = forms.out_of_functional
 
 _LAYOUT = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))
 
@@ -141,6 +141,8 @@ def _laid_out(at: Places) -> Geometry:
 
 
 def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    if self._geometry.dtype.is_float8:
+        return float8.moved(index_Tensor, key_set, self, indices)
     if self._keys is CPU_KEYS:
         made = _of_mask(self, indices)
         if made is not None:
@@ -282,6 +284,8 @@ def rows(op: str, self: Tensor, dim: Any, index: Tensor, *, wraps: bool = False)
 
 
 def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
+    if self._geometry.dtype.is_float8:
+        return float8.moved(index_select, key_set, self, dim, index)
     at = rows("index_select", self, dim, index)
     made = allocate(contiguous_geometry(at.sizes, self._geometry.dtype), self._device)
     read(at, made)

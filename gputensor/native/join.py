@@ -23,7 +23,7 @@ from ..kernels import stub
 from ..tensor.base import suggest_memory_format, suggested_format
 from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments
+from ..structured import arguments, float8
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 from .copy import copies_are_ours
@@ -158,6 +158,9 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     if known is not None:
         return known
     found = checked_tensors("cat", tensors)
+    if found[0]._geometry.dtype.is_float8:
+        _common_dtype(found)
+        return float8.moved(cat, key_set, found, dim)
     d, shape = _cat_plan(found, dim)
     made = allocate(shape, found[0]._device)
     if made._device is CPU and shape.nbytes and _is_plain(made, found):
@@ -233,6 +236,9 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
         return known
     found = checked_tensors("stack", tensors)
     table, first = operators.stack.table, found[0]._geometry
+    if first.dtype.is_float8:
+        _common_dtype(found)
+        return float8.moved(stack, key_set, found, dim)
     made = _stacked(found, dim)
     shape = made._geometry
     if (

@@ -18,6 +18,7 @@ from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
+from ..structured import float8
 from ..structured.indexed import number_of
 from ..structured.missing import ask, ask_inplace
 from ..structured.pointwise import NUMBERS
@@ -97,6 +98,8 @@ masked_fill__Tensor, masked_fill_Tensor = masked_fill__Scalar, masked_fill_Scala
 
 
 def masked_select(key_set: int, self: Tensor, mask: Tensor) -> Tensor:
+    if self._geometry.dtype.is_float8:
+        return float8.moved(masked_select, key_set, self, mask)
     self, mask = _broadcast("masked_select", self, mask)
     if self._device is CPU and mask._device is CPU:
         found = stub.cpu("nonzero").selected(self._get_array(), mask._get_array())

@@ -20,7 +20,7 @@ from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..kernels.cpu.copy_pieces import Piece, Pieces
-from ..structured import arguments
+from ..structured import arguments, float8
 from ..structured.pointwise import NUMBERS
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate
@@ -135,6 +135,9 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
     op = "constant_pad_nd"
     if type(value) not in NUMBERS:
         raise errors.wrong_type(op, "value", "be a number", value)
+    if (of := self._geometry.dtype).is_float8:
+        code = float8.code_of(value, of)
+        return float8.moved(constant_pad_nd, key_set, self, pad, code)
     pairs = _pairs(op, "pad", pad, self._geometry.ndim)
     sizes = _grown(op, "pad", self, pairs)
     kept = self

@@ -274,6 +274,9 @@ def eye_m(
     key_set: int, n: int, m: int, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
+    if getattr(dtype, "is_float8", False):
+        made = eye_m(key_set, n, m, dtypes.float32, layout, device, pin_memory)
+        return calls.to_dtype(made, dtype, False, False, None)
     made = calls.empty_memory_format(_eye_sizes(n, m), dtype, layout, device, pin_memory, None)
     if _has_none(made, "eye"):
         return missing.ask(operators.eye_m_out, made, n, m, made)

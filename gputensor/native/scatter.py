@@ -17,7 +17,7 @@ from ..core.dtype import COMPLEX, FLOATING, bool_, int64
 from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
-from ..structured import arguments, derived
+from ..structured import arguments, float8, forms
 from ..structured.indexed import number_of, wide_dtype, write
 from ..structured.missing import ask_inplace
 from ..structured.pointwise import NUMBERS
@@ -25,8 +25,8 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .gather import along, check_along, clamped, flat_places, places, rows, with_dims
 
-functional, kept_functional = derived.functional, derived.kept_functional
-out = kept_out = derived.out
+functional, kept_functional = forms.functional, forms.kept_functional
+out = kept_out = forms.out_of_functional
 
 _REDUCTIONS = "sum prod mean amax amin"
 
@@ -60,6 +60,8 @@ def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
 
 def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
     """Run a loop over `at(self)`, wide where elements are narrow. `at` makes the places."""
+    if self._geometry.dtype.is_float8:
+        raise errors.not_computed(loop, "self", self._geometry.dtype, self)
     wide = wide_dtype(self._geometry.dtype)
     if wide is self._geometry.dtype:
         write(loop, at(self), value)
@@ -85,6 +87,9 @@ def _index_put_impl_(
             raise errors.mixed_devices(op, self, "self", values, "values")
         device, element = self._device, self._geometry.dtype
         values = calls.to_device(values, device, element, False, False, None)
+    if self._geometry.dtype.is_float8 and not accumulate:
+        float8.moved(_index_put_impl_, key_set, self, indices, values)
+        return self
     (values,) = _apart(op, self, values)
     indices = [
         i if i is None or overlap.relation(self, i) == overlap.NO else calls.clone(i, None)

@@ -15,6 +15,7 @@ from ..dispatch.boxing.calling import tensors_for_numbers
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
 from ..tensor.tensor import Tensor
+from ..structured import float8
 from ..structured.pointwise import elementwise
 from ..structured import pointwise
 from ..structured.pointwise import NUMBERS, Kernel, Rule
@@ -62,13 +63,31 @@ def functional(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, condition: Tensor, self: Any, other: Any) -> Tensor:
         mask, args = _mask(condition), (condition, self, other)
         found: Tensor
-        if mask is condition:
-            found = made(args, (), kernel, args)
-        else:
-            found = made((mask, self, other))
+        try:
+            if mask is condition:
+                found = made(args, (), kernel, args)
+            else:
+                found = made((mask, self, other))
+        except errors.NotComputedError:
+            return float8.moved(functional_on_bytes, key_set, mask, *_codes(self, other))
         return found
 
+    def functional_on_bytes(key_set: int, *args: Any) -> Tensor:
+        return made(args)  # type: ignore[no-any-return]
+
     return kernel
+
+
+def _codes(self: Any, other: Any) -> tuple[Any, Any]:
+    """Operands of which one is of float8: for a number beside it the number's code."""
+    for x, y in ((self, other), (other, self)):
+        if isinstance(x, Tensor) and x._geometry.dtype.is_float8 and type(y) in NUMBERS:
+            place = x._device
+            code = calls.scalar_tensor(
+                float8.code_of(y, x._geometry.dtype), uint8, None, place, None
+            )
+            return (code, x) if x is other else (x, code)
+    return self, other
 
 
 def out(operator: Operator, loop: str) -> Kernel:

@@ -1,21 +1,27 @@
-"""Casts of the float8 dtypes, made of other operators: the same on every device.
+"""Casts and moves of the float8 dtypes, made of other operators: the same on every device.
 
 A number of eight bits has a sign, an exponent with a bias, and a fraction. Shifted to float32's
 positions, these bits are the number times a power of two: one multiplication decodes it, and
 rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and its kin; https://arxiv.org/abs/2209.05433,
 and https://arxiv.org/abs/2206.02915 for fnuz: no infinity, and NaN in the place of negative zero.
+float8_e8m0fnu has an exponent alone, as the scales of the OCP Microscaling formats
+(c10/util/Float8_e8m0fnu.h).
+
+Operators that move elements, as `cat` and indexing, move the bytes: see `moved`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from .._generated import calls
 from ..core.dtype import (
-    dtype, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float32, int32,
-    uint8,
+    dtype, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu,
+    float32, int32, uint8,
 )  # fmt: skip
-from ..tensor.make import as_bytes
+from ..core.geometry import geometry
+from ..tensor.make import as_bytes, view_of
 from ..tensor.tensor import Tensor
 
 
@@ -42,8 +48,10 @@ _SIGN, _REST = 0x80, 0x7F
 
 def decoded(x: Tensor) -> Tensor:
     """The numbers as float32, exactly."""
-    form = _FORMATS[x._geometry.dtype]
     code = calls.to_dtype(as_bytes(x), int32, False, False, None)
+    if x._geometry.dtype is float8_e8m0fnu:
+        return _power_of_two(code)
+    form = _FORMATS[x._geometry.dtype]
     rest = code & _REST
     number = calls.view_dtype(rest << (23 - form.fraction), float32) * 2.0 ** (127 - form.bias)
     if form.infinity is not None:
@@ -57,6 +65,8 @@ def decoded(x: Tensor) -> Tensor:
 
 def encoded(x: Tensor, to: dtype) -> Tensor:
     """The codes of the nearest numbers of a dtype, ties to even, as uint8. x: float32."""
+    if to is float8_e8m0fnu:
+        return _exponent(x)
     form = _FORMATS[to]
     shift = 23 - form.fraction
     bits = calls.view_dtype(x, int32)
@@ -77,3 +87,67 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
         is_signed = is_signed & (code != 0)
     code = calls.where_self(is_signed, code | _SIGN, code)
     return calls.to_dtype(code, uint8, False, False, None)
+
+
+# --- powers of two --------------------------------------------------------------------------------
+
+_POINT = 23  # where float32's exponent begins
+_NO_NUMBER = 0xFF
+
+
+def _power_of_two(code: Tensor) -> Tensor:
+    """2 to the power of the code less 127; float32 has the smallest as a subnormal number."""
+    bits = calls.where_self(code == 0, 1 << (_POINT - 1), code << _POINT)
+    number = calls.view_dtype(bits, float32)
+    return calls.where_self(code == _NO_NUMBER, float("nan"), number)
+
+
+def _exponent(x: Tensor) -> Tensor:
+    """The exponent, and one more from the middle on; the sign is lost, infinity is no number."""
+    bits = calls.view_dtype(x, int32) & 0x7FFFFFFF
+    code, fraction = bits >> _POINT, bits & ((1 << _POINT) - 1)
+    half = 1 << (_POINT - 1)
+    is_up = (fraction > half) | ((fraction == half) & (code > 0))
+    code = calls.where_self(is_up & (code < _NO_NUMBER), code + 1, code)
+    return calls.to_dtype(code, uint8, False, False, None)
+
+
+# --- moves ----------------------------------------------------------------------------------------
+
+
+def moved(kernel: Callable[..., Any], key_set: int, *args: Any) -> Tensor:
+    """The result of a kernel that moves elements of float8 and looks at none, on their bytes.
+
+    args: tensors of one float8 dtype, indices, and numbers as the kernel moves them.
+    """
+    of = next(x._geometry.dtype for x in _tensors(args) if x._geometry.dtype.is_float8)
+    made = kernel(key_set, *[_bytes_of(value, of) for value in args])
+    return with_dtype(made, of)
+
+
+def with_dtype(codes: Tensor, of: dtype) -> Tensor:
+    """Codes in uint8 as numbers of float8, over the same memory."""
+    shape = codes._geometry
+    return view_of(codes, geometry(shape.sizes, shape.strides, of), codes._offset)
+
+
+def code_of(value: Any, of: dtype) -> int:
+    """The code of a number."""
+    wide = calls.scalar_tensor(value, float32, None, None, None)
+    return int(calls.item(encoded(wide, of)))
+
+
+def _tensors(args: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    for value in args:
+        found += [x for x in (value if isinstance(value, (list, tuple)) else (value,))
+                  if isinstance(x, Tensor)]  # fmt: skip
+    return found
+
+
+def _bytes_of(value: Any, of: dtype) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_bytes_of(x, of) for x in value]
+    if isinstance(value, Tensor) and value._geometry.dtype is of:
+        return as_bytes(value)
+    return value

@@ -82,7 +82,7 @@ _CODES = {
 # kDLFloat8_e4m3fn and its kin, since DLPack 1.1
 _CODES |= {
     dtypes.float8_e4m3fn: (10, 8), dtypes.float8_e4m3fnuz: (11, 8), dtypes.float8_e5m2: (12, 8),
-    dtypes.float8_e5m2fnuz: (13, 8),
+    dtypes.float8_e5m2fnuz: (13, 8), dtypes.float8_e8m0fnu: (14, 8),
 }  # fmt: skip
 DTYPES = {code: d for d, code in _CODES.items()}
 

@@ -12,7 +12,7 @@ from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import ZERO
 from ..dispatch.tls import inference_blocks, keys_now
-from .storage import Storage, allocate_storage
+from .storage import Storage, allocate_storage, as_tensor
 from .tensor import Tensor, blank
 
 CPU_KEYS = TENSOR_KEYS["cpu"]
@@ -87,6 +87,15 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
     tensor._array = None
     tensor._autograd = None
     return tensor
+
+
+def _bytes_of(storage: Storage) -> Tensor:
+    """The whole storage as a tensor of bytes."""
+    shape = contiguous_geometry((storage._nbytes,), uint8)
+    return from_storage(storage, 0, shape, keys_now(TENSOR_KEYS[storage.device.type]))
+
+
+as_tensor.append(_bytes_of)
 
 
 def as_bytes(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 from weakref import ref
 
@@ -37,7 +37,7 @@ class Storage:
     _nbytes: int
     device: _device
     version: int
-    is_shared = False  # whether another storage may look at these bytes
+    may_alias = False  # whether another storage may look at these bytes
     is_exposed = False  # whether somebody else, NumPy or an address, may
 
     # No __init__, as Python then makes one in half the time; each result on a device has one.
@@ -86,6 +86,101 @@ class Storage:
 
     def __repr__(self) -> str:
         return f"<Storage {self._nbytes} bytes on {self.device}>"
+
+    # --- what PyTorch's storages do: operators on the bytes as a tensor ---------------------------
+
+    def element_size(self) -> int:
+        """Bytes of one element: 1."""
+        return 1
+
+    def untyped(self) -> Storage:
+        """The storage itself."""
+        return self
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the bytes are on a CUDA device."""
+        return self.device.type == "cuda"
+
+    def get_device(self) -> int | None:
+        """Index of the device; None on the CPU."""
+        return self.device.index
+
+    def tolist(self) -> list[int]:
+        """The bytes as ints."""
+        found: list[int] = _flat(self).tolist()
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def __getitem__(self, index: Any) -> Any:
+        """The byte at an index as an int; of a slice a storage over these bytes."""
+        if not isinstance(index, slice):
+            return _flat(self)[_at(index)].item()
+        start, stop = _bounds(self, index)
+        if self.data is None:
+            return allocate_storage(stop - start, self.device)
+        expose(self)
+        owner = self.data
+        if self.device is CPU:
+            return SharedStorage.over(owner[start:stop], stop - start, CPU)
+        return SharedStorage.over(_Part(owner, start), stop - start, self.device)
+
+    def __setitem__(self, index: Any, value: int) -> None:
+        part = slice(*_bounds(self, index)) if isinstance(index, slice) else _at(index)
+        _flat(self)[part] = _byte(value)
+
+    def fill_(self, value: int) -> Storage:
+        """Write one byte, the lowest of `value`, to all places."""
+        _flat(self).fill_(_byte(value))
+        return self
+
+    def copy_(self, source: Storage, non_blocking: bool = False) -> Storage:
+        """Write the bytes of a storage of the same size, from any device."""
+        if not isinstance(source, Storage) or source._nbytes != self._nbytes:
+            rule = f"be a storage of {self._nbytes} bytes"
+            raise errors.wrong_value("copy_", "source", rule, source)
+        _flat(self).copy_(_flat(source), non_blocking)
+        return self
+
+    def clone(self) -> Storage:
+        """A new storage with the same bytes."""
+        return allocate_storage(self._nbytes, self.device).copy_(self)
+
+    def resize_(self, size: int) -> Storage:
+        """Get another number of bytes, for all tensors on this storage. New ones are undefined."""
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise errors.wrong_value("resize_", "size", "be a number of bytes, at least 0", size)
+        if size != self._nbytes:
+            self.resize(size, lambda to, old, n: _flat(to)[:n].copy_(_flat(old)[:n]))
+        return self
+
+    def to(self, device: Any, non_blocking: bool = False) -> Storage:
+        """The bytes on a device; the storage itself where they are there."""
+        found: Storage = _flat(self).to(device, non_blocking=non_blocking)._get_storage()
+        return self if found.device is self.device else found
+
+    def cpu(self) -> Storage:
+        """The bytes on the CPU; the storage itself where they are there."""
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
+        """The bytes on a CUDA device, the current one by default."""
+        return self.to("cuda" if device is None else device, non_blocking)
+
+    def is_pinned(self) -> bool:
+        """Whether the memory is page-locked."""
+        return bool(_flat(self).is_pinned())
+
+    def is_shared(self) -> bool:
+        """Whether the memory is shared with other processes."""
+        return bool(_flat(self).is_shared())
+
+    def share_memory_(self) -> Storage:
+        """Move the bytes to memory that other processes share."""
+        _flat(self).share_memory_()
+        return self
 
     def twin(self) -> Storage:
         """Another storage over the same bytes, also after a resize, with versions of its own."""
@@ -136,7 +231,45 @@ class SharedStorage(Storage):
     """
 
     __slots__ = ()
-    is_shared = is_exposed = True
+    may_alias = is_exposed = True
+
+
+class _Part:
+    """A device's memory from some byte on; keeps all of it alive."""
+
+    __slots__ = ("ptr", "whole")
+
+    def __init__(self, whole: Any, start: int) -> None:
+        self.ptr: int = whole.ptr + start
+        self.whole: Any = whole
+
+
+# Gives the tensor of a storage's bytes; put here where tensors are defined.
+as_tensor: list[Callable[[Storage], Any]] = []
+
+
+def _flat(storage: Storage) -> Any:
+    return as_tensor[0](storage)
+
+
+def _at(index: Any) -> int:
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise errors.wrong_type("storage", "index", "be an int or a slice", index)
+    return index
+
+
+def _bounds(storage: Storage, part: slice) -> tuple[int, int]:
+    start, stop, step = part.indices(storage._nbytes)
+    if step != 1:
+        raise errors.wrong_value("storage", "index", "be a slice with steps of 1", part)
+    return start, max(start, stop)
+
+
+def _byte(value: Any) -> int:
+    """The lowest byte of an int."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise errors.wrong_type("storage", "value", "be an int", value)
+    return value & 0xFF
 
 
 class ExposedStorage(Storage):

@@ -10,6 +10,9 @@ import pytest
 import gputensor as gt
 import gputensor.nn.functional as F
 
+from ..harness import cases as forms
+from ..rows import Row
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     "a keyword": lambda n: gt.add(gt.ones(2), gt.ones(2), alpha=n),
     "a method": lambda n: gt.ones(2).add(gt.ones(2), alpha=n),
@@ -61,3 +64,63 @@ def test_a_dimension_is_no_float() -> None:
 def test_an_error_of_anything_else_goes_on_as_it_was() -> None:
     with pytest.raises(gt.GpuTensorError, match="must broadcast"):
         gt.add(gt.ones(2), gt.ones(3), alpha=gt.tensor(2))
+
+
+NUMERIC = ("Scalar", "float", "int", "SymInt")
+
+
+def _numbers(case: forms.Case) -> list[str | int]:
+    """Arguments of the case's call that are numbers in all overloads: names, or places."""
+    op, call = case.op(), case.build()
+    declared = {a.name: a.type.required.base for a in op.arguments}
+    others = [o.arguments for o in forms.OPS_OF[op.base]]
+    by_place = dict(enumerate(declared.values()))
+    by_place.update({n: "" for o in others for n, a in enumerate(o) if a.type.has_tensor})
+    given = {**dict(enumerate(call.args)), **call.kwargs}
+    return [
+        at for at, x in given.items()
+        if (declared.get(at) if isinstance(at, str) else by_place.get(at)) in NUMERIC
+        and type(x) in (int, float)
+    ]  # fmt: skip
+
+
+def _gradients(case: forms.Case, at: str | int | None) -> list[Any]:
+    """Gradients of the call's floating operands; the number at `at` in a tensor that is written to
+    before they are computed."""
+    gt.manual_seed(7)
+    call, held = case.build(), None
+    args, kwargs = list(call.args), dict(call.kwargs)
+    if at is not None:
+        given: Any = kwargs if isinstance(at, str) else args
+        given[at] = held = gt.tensor(given[at], dtype=type(given[at]))
+    named = {**dict(zip([a.name for a in case.op().arguments], args)), **kwargs}
+    leaves = [
+        named[name].requires_grad_() for name in case.op().derivatives
+        if isinstance(named.get(name), gt.Tensor) and named[name].is_floating_point()
+    ]  # fmt: skip
+    made = forms.flat(forms.main_form(case.row.name)(tuple(args), kwargs))
+    if held is not None:
+        held.zero_()
+    made = made if isinstance(made, (list, tuple)) else [made]
+    results = [y for y in made if isinstance(y, gt.Tensor) and y.requires_grad]
+    if not results:
+        return []
+    found = gt.autograd.grad([y.abs().sum() for y in results], leaves, allow_unused=True)
+    return [y.detach() for y in results] + [g for g in found if g is not None]
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in forms.CALLABLE if row.name.strip("_") == row.name], ids=str
+)
+def test_the_number_is_read_once(row: Row) -> None:
+    """A tensor that is written to after the call changes no gradient."""
+    for case in forms.one_of_each_form(row):
+        if case.op().kind != "functional" or not case.op().derivatives:
+            continue
+        for at in _numbers(case):
+            wanted, made = _gradients(case, None), _gradients(case, at)
+            assert len(made) == len(wanted), (str(case), at)
+            for ours, theirs in zip(made, wanted):
+                gt.testing.assert_close(
+                    ours, theirs, rtol=0, atol=0, equal_nan=True, msg=f"{case}, {at}"
+                )

@@ -265,3 +265,65 @@ def test_tangents_are_written_into_what_has_none() -> None:
         assert close(forward_ad.unpack_dual(out.exp()).tangent, v * v.exp())
         assert close(forward_ad.unpack_dual(out).tangent, v)
     assert forward_ad.unpack_dual(out).tangent is None and close(out, v)
+
+
+def test_a_function_writes_into_tensors_that_it_made() -> None:
+    """Numbers with a batch for the sake of gradients alone, into what has none."""
+    kept = gt.zeros(3, dtype=v.dtype)
+
+    def into_views(x: Any) -> Any:
+        out = gt.zeros(2, 3, dtype=x.dtype)
+        row = out[1]
+        row.copy_(x**2)
+        out[0, 1:] = x[1:] * x[0]
+        return (out.sin() * x).sum()
+
+    def in_place(x: Any) -> Any:
+        out = gt.zeros(3, dtype=x.dtype)
+        out.add_(x**2)
+        out.mul_(x)
+        out[0] *= x[1]
+        return out.sum()
+
+    def outside(x: Any) -> Any:
+        kept.copy_(x.exp())
+        return (kept * x).sum()
+
+    for function in (into_views, in_place, outside):
+        wanted = func.jacrev(func.jacrev(function))(v)
+        assert close(func.hessian(function)(v), wanted)
+        assert close(func.jacfwd(func.jacfwd(function))(v), wanted)
+        assert close(func.jvp(func.grad(function), (v,), (gt.ones_like(v),))[1], wanted.sum(1))
+    assert close(kept, v.exp())
+
+
+def test_a_tangent_of_a_new_tensor_is_its_own() -> None:
+    """Writing into a copy leaves the tangents of what was copied."""
+    copies: list[Any] = [
+        lambda x: x.clone(), lambda x: x + 0, lambda x: gt.stack([x, x])[0],
+        lambda x: x.reshape(1, 3).clone().flatten(), lambda x: gt.zeros_like(x).copy_(x),
+        lambda x: gt.cat([x]), lambda x: x.neg().neg(), lambda x: x.double().clone(),
+    ]  # fmt: skip
+    for number, copied in enumerate(copies):
+        tangent = gt.ones_like(v)
+
+        def function(x: Any, copied: Any = copied) -> Any:
+            other = copied(x)
+            other.mul_(5)
+            return x * 1, other
+
+        (value, _), (of_x, of_copy) = func.jvp(function, (v,), (tangent,))
+        assert value.equal(v) and of_x.tolist() == [1, 1, 1], number
+        assert of_copy.tolist() == [5, 5, 5] and tangent.tolist() == [1, 1, 1], number
+
+
+def test_what_is_written_to_behind_its_use_is_kept() -> None:
+    def function(x: Any) -> Any:
+        out = x.clone()
+        out.mul_(x)
+        out.mul_(x)
+        return out.sum()
+
+    batch = gt.stack([v, 2 * v])
+    assert close(gt.vmap(func.grad(function))(batch), 3 * batch**2)
+    assert close(func.jvp(func.grad(function), (v,), (v,))[1], 6 * v * v)

@@ -217,3 +217,20 @@ def test_an_interrupted_map_leaves_nothing_behind() -> None:
     with pytest.raises(KeyboardInterrupt):
         gt.vmap(fails)(x)
     assert levels() == () and tls.state.get() is tls.PLAIN
+
+
+def test_a_tensor_gets_other_sizes() -> None:
+    def resized(a: Any, n: int) -> Any:
+        return a.clone().resize_(n)
+
+    assert same(gt.vmap(lambda a: resized(a, 2))(x), x[:, :2].clone())
+    assert same(gt.vmap(lambda a: resized(a, 6).zero_()[1:])(x), gt.zeros(len(x), 5))
+    with pytest.raises(errors.GpuTensorError, match="cannot resize variables that require grad"):
+        gt.vmap(gt.func.grad(lambda a: resized(a, 2).sum()))(x.float())
+
+
+def test_out_is_refused_with_a_batch() -> None:
+    out = gt.zeros(x.shape[1])
+    with pytest.raises(errors.GpuTensorError, match="mul: 'out' must not be given within vmap"):
+        gt.vmap(lambda a: gt.mul(a, a, out=out))(x)
+    assert out.shape == (x.shape[1],) and not out.any()

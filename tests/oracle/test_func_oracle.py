@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -104,10 +105,74 @@ def batch_normed(t: Any, f: Any, x: Any, y: Any, w: Any) -> Any:
     return f.vmap(function)(images), f.vmap(lambda a: t.nn.functional.group_norm(a, 2))(images)
 
 
+def into_zeros(t: Any, a: Any) -> Any:
+    made = t.zeros(3)
+    made[0] = a[0] ** 2
+    made[1:] = a[1:] * a[0]
+    return made
+
+
+def in_place(t: Any, a: Any) -> Any:
+    made = t.zeros(3)
+    made.add_(a**2)
+    made.mul_(a)
+    made[0] *= a[1]
+    return made
+
+
+def through_a_view(t: Any, a: Any) -> Any:
+    made = t.zeros(2, 3)
+    row = made[0]
+    row.copy_(a**2)
+    return made.sin() * a
+
+
+def by_index(t: Any, a: Any) -> Any:
+    made = t.empty(3).fill_(2.0)
+    made.index_put_((t.tensor([0, 1]),), a[:2] * a[1:])
+    made.masked_fill_(t.tensor([False, False, True]), 0)
+    return t.zeros(3).scatter_(0, t.tensor([2, 1, 0]), made * a)
+
+
+def of_its_own(t: Any, a: Any) -> Any:
+    made = a.new_zeros(2)
+    made.resize_(3)
+    return made.zero_().add_(a).mul_(a)
+
+
+def writes(t: Any, f: Any, x: Any, y: Any, w: Any) -> Any:
+    """Into tensors that the function made, which have neither batch nor tangent."""
+    found = []
+    for function in (into_zeros, in_place, through_a_view, by_index, of_its_own):
+        of, row = functools.partial(function, t), x[0]
+
+        def total(a: Any, of: Any = of) -> Any:
+            return of(a).sum()
+
+        found += [
+            f.hessian(total)(row), f.hessian(of)(row), f.jacfwd(f.jacfwd(of))(row),
+            f.jacrev(f.jacfwd(of))(row), f.jvp(f.grad(total), (row,), (y[0],)),
+        ]  # fmt: skip
+    own = functools.partial(of_its_own, t)
+    mapped = f.vmap(own)(x), f.vmap(f.grad(lambda a: own(a).sum()))(x), f.vmap(f.jacfwd(own))(x)
+    return found, mapped
+
+
 PROGRAMS = [
     per_sample, normed, hessians, solved, written, indexed, nested, convolved, linearised,
-    batch_normed,
+    batch_normed, writes,
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "function", [into_zeros, in_place, through_a_view, by_index], ids=lambda f: f.__name__
+)
+def test_a_batch_is_not_written_into_what_has_none(function: Any) -> None:
+    for t, x in ((gt, gt.tensor(X)), (torch, torch.tensor(X))):
+        with pytest.raises(RuntimeError):
+            t.func.vmap(functools.partial(function, t))(x)
+        with pytest.raises(RuntimeError):
+            t.func.vmap(lambda a, t=t: t.mul(a, a, out=t.zeros(3)))(x)
 
 
 def flat(value: Any) -> list[np.ndarray]:

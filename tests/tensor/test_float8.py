@@ -32,6 +32,11 @@ def numbers() -> np.ndarray[Any, Any]:
     return np.concatenate([x.astype(np.float32) for x in found])
 
 
+def least(of: gt.dtype) -> float:
+    """What zero is cast to: float8_e8m0fnu has powers of two alone."""
+    return 2.0**-127 if of is gt.float8_e8m0fnu else 0.0
+
+
 @dtypes
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore")
@@ -62,6 +67,8 @@ def test_casts_are_pytorchs(of: gt.dtype, device: str) -> None:
 def test_files_and_texts_are_pytorchs(of: gt.dtype) -> None:
     torch = pytest.importorskip("torch")
     data = [[1.5, -2.0, 100.0], [0.0, 1e-3, float("nan")]]
+    if of is gt.float8_e8m0fnu:  # of which PyTorch writes 2**-127 as 0.0000
+        data = [[1.0, 2.0, 128.0], [4.0, 8.0, 16.0]]
     ours, theirs = gt.tensor(data, dtype=of), torch.tensor(data, dtype=getattr(torch, of.name))
     assert repr(ours).replace("gputensor.", "torch.") == repr(theirs)
     file = io.BytesIO()
@@ -80,20 +87,20 @@ def test_files_and_texts_are_pytorchs(of: gt.dtype) -> None:
 def test_they_are_copied_and_filled(of: gt.dtype, device: str) -> None:
     if device == "cuda" and not gt.cuda.is_available():
         pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
-    x = gt.tensor([[1.5, -2.0, 3.0], [0.0, 4.0, 0.5]], dtype=of, device=device)
-    wanted = [[1.5, -2.0, 3.0], [0.0, 4.0, 0.5]]
+    wanted = [[1.0, 2.0, 4.0], [0.25, 8.0, 0.5]]  # which all of them have
+    x = gt.tensor(wanted, dtype=of, device=device)
     assert (x.dtype, x.element_size(), x.is_floating_point()) == (of, 1, True)
     for _ in range(4):  # the later ones may take a short cut
         for made in (x.clone(), x.t().contiguous().t(), x.cpu(), copy.deepcopy(x), x.repeat(1, 1),
                      pickle.loads(pickle.dumps(x)), x.to(gt.float16).to(of)):  # fmt: skip
             assert made.dtype is of and made.tolist() == wanted
-        assert gt.zeros(3, dtype=of, device=device).tolist() == [0, 0, 0]
-        assert gt.full((2,), 3, dtype=of, device=device).tolist() == [3, 3]
+        assert gt.zeros(3, dtype=of, device=device).tolist() == [least(of)] * 3
+        assert gt.full((2,), 4, dtype=of, device=device).tolist() == [4, 4]
         assert gt.ones_like(x).fill_(2).tolist() == [[2, 2, 2], [2, 2, 2]]
         y = x.clone()
         y[0, 1] = 8
         y[1] = x[0]
-        assert y.tolist() == [[1.5, 8, 3], [1.5, -2, 3]] and y[0, 1].item() == 8
+        assert y.tolist() == [[1, 8, 4], [1, 2, 4]] and y[0, 1].item() == 8
     assert gt.ones(300, 300, dtype=of, device=device).float().sum().item() == 90_000
     assert gt.empty(0, dtype=of, device=device).tolist() == []
     leaf = gt.ones(2, device=device, requires_grad=True)
@@ -103,13 +110,92 @@ def test_they_are_copied_and_filled(of: gt.dtype, device: str) -> None:
 
 @dtypes
 def test_numpy_has_them_by_ml_dtypes(of: gt.dtype) -> None:
-    array = gt.tensor([1.5, -2.0], dtype=of).numpy()
-    assert array.dtype == of.np == of and array.astype(np.float32).tolist() == [1.5, -2]
+    array = gt.tensor([0.5, 2.0], dtype=of).numpy()
+    assert array.dtype == of.np == of and array.astype(np.float32).tolist() == [0.5, 2]
     for made in (gt.from_numpy(array), gt.tensor(array), gt.asarray(array)):
-        assert made.dtype is of and made.tolist() == [1.5, -2]
+        assert made.dtype is of and made.tolist() == [0.5, 2]
     shared = gt.from_numpy(array)
-    array[0] = 3
-    assert shared.tolist() == [3, -2] and gt.finfo(of).bits == 8
+    array[0] = 4
+    assert shared.tolist() == [4, 2] and gt.finfo(of).bits == 8
+
+
+def _written(x: Any, places: Any, values: Any) -> Any:
+    made = x.clone()
+    made[places] = values
+    return made
+
+
+# By the library, x of sizes (3, 4), a mask of these sizes and two indices of rows.
+MOVES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "cat": lambda t, x, mask, at: t.cat([x, x[:1]]),
+    "cat of another dimension": lambda t, x, mask, at: t.cat([x, x.clone()], 1),
+    "stack": lambda t, x, mask, at: t.stack([x, x], 1),
+    "hstack": lambda t, x, mask, at: t.hstack([x, x]),
+    "vstack": lambda t, x, mask, at: t.vstack([x, x]),
+    "block_diag": lambda t, x, mask, at: t.block_diag(x, x),
+    "index": lambda t, x, mask, at: x[at],
+    "two indices": lambda t, x, mask, at: x[at, at],
+    "an index behind": lambda t, x, mask, at: x[:, at],
+    "mask": lambda t, x, mask, at: x[mask],
+    "masked_select": lambda t, x, mask, at: t.masked_select(x, mask),
+    "index_select": lambda t, x, mask, at: x.index_select(1, at),
+    "embedding": lambda t, x, mask, at: t.nn.functional.embedding(at, x),
+    "where": lambda t, x, mask, at: t.where(mask, x, x.flip(0)),
+    "where of a number": lambda t, x, mask, at: t.where(mask, x, 2.0),
+    "where of a number first": lambda t, x, mask, at: t.where(mask, 2.0, x),
+    "flip": lambda t, x, mask, at: x.flip(0),
+    "roll": lambda t, x, mask, at: x.roll(1),
+    "roll of dimensions": lambda t, x, mask, at: x.roll((1, 2), (0, 1)),
+    "pad": lambda t, x, mask, at: t.nn.functional.pad(x, (1, 2, 0, 1), value=2.0),
+    "eye": lambda t, x, mask, at: t.eye(3, 2, dtype=x.dtype),
+    "repeat_interleave": lambda t, x, mask, at: x.repeat_interleave(2, 0),
+    "select_scatter": lambda t, x, mask, at: x.select_scatter(x[0], 0, 1),
+}
+# PyTorch has them for the four with a fraction alone.
+OF_FRACTIONS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "index_put": lambda t, x, mask, at: x.index_put((at,), x[:2]),
+    "rows written": lambda t, x, mask, at: _written(x, at, x[:2]),
+}
+
+
+@dtypes
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", [*MOVES, *OF_FRACTIONS])
+@pytest.mark.parametrize("device", DEVICES)
+def test_elements_are_moved_as_pytorch_does(of: gt.dtype, name: str, device: str) -> None:
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not gt.cuda.is_available():
+        pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
+    if name in OF_FRACTIONS and of is gt.float8_e8m0fnu or name == "pad" and not least(of) == 0:
+        pytest.skip("PyTorch lacks it")
+    data = 2.0 ** np.arange(-4, 8).reshape(3, 4)
+    mask, at = data > 3, np.array([2, 0])
+    call = {**MOVES, **OF_FRACTIONS}[name]
+    ours = call(gt, gt.tensor(data, dtype=of, device=device), *[
+        gt.tensor(x, device=device) for x in (mask, at)
+    ])  # fmt: skip
+    theirs = call(torch, *[
+        torch.tensor(x, dtype=d) for x, d in ((data, getattr(torch, of.name)), (mask, None),
+                                              (at, None))
+    ])  # fmt: skip
+    wanted = theirs.float().tolist()
+    if name == "eye":
+        ours = ours.cpu()
+    assert ours.dtype is of and ours.float().tolist() == wanted
+    assert ours.stride() == theirs.stride()
+
+
+@dtypes
+def test_moves_keep_to_one_dtype(of: gt.dtype) -> None:
+    x, idx = gt.ones(2, dtype=of), gt.tensor([0])
+    for call in (
+        lambda: gt.cat([x, gt.ones(2)]), lambda: gt.cat([x, gt.ones(2, dtype=gt.uint8)]),
+        lambda: gt.where(gt.tensor(True), x, gt.ones(2)), lambda: gt.stack([x, gt.ones(2)]),
+        lambda: x.index_put((idx,), gt.ones(1)),
+    ):  # fmt: skip
+        with pytest.raises(gt.GpuTensorError):
+            call()
+    assert x.tolist() == [1, 1]
 
 
 REFUSED: dict[str, Callable[[Any], Any]] = {
@@ -121,6 +207,9 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "amax": lambda x: x.amax(),
     "sort": lambda x: x.sort(),
     "mm": lambda x: x @ x,
+    "index_add": lambda x: x.index_add(0, gt.tensor([0], device=x.device), x[:1]),
+    "scatter_add": lambda x: x.scatter_add(0, gt.tensor([[0]], device=x.device), x),
+    "accumulate": lambda x: x.index_put((gt.tensor([0], device=x.device),), x[0], accumulate=True),
     "softmax": lambda x: x.softmax(0),
     "var_mean": lambda x: gt.var_mean(x),
     "cumsum": lambda x: x.cumsum(0),

@@ -17,6 +17,8 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
+from ...autograd.saved import save_number as _save_number
+from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import activation as native
 from .. import operators as _operators
@@ -277,15 +279,19 @@ class EluBackward0(_Node):
 
     def keep(node, self, alpha, scale, input_scale):
         node.saved_self = _save(self)
-        node.saved_alpha = alpha
-        node.saved_scale = scale
-        node.saved_input_scale = input_scale
+        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _save_number(alpha)
+        node.saved_scale = scale if type(scale) in _NUMBERS else _save_number(scale)
+        node.saved_input_scale = (
+            input_scale if type(input_scale) in _NUMBERS else _save_number(input_scale)
+        )
 
     def keep_inplace(node, self, alpha, scale, input_scale):
         node.saved_self = _save_copy(self)
-        node.saved_alpha = alpha
-        node.saved_scale = scale
-        node.saved_input_scale = input_scale
+        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _save_number(alpha)
+        node.saved_scale = scale if type(scale) in _NUMBERS else _save_number(scale)
+        node.saved_input_scale = (
+            input_scale if type(input_scale) in _NUMBERS else _save_number(input_scale)
+        )
 
     def backward(node, grad):
         alpha = node.saved_alpha
@@ -310,9 +316,11 @@ class EluBackwardBackward0(_Node):
         node.saved_self_or_result = _save(self_or_result)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_alpha = alpha
-        node.saved_scale = scale
-        node.saved_input_scale = input_scale
+        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _save_number(alpha)
+        node.saved_scale = scale if type(scale) in _NUMBERS else _save_number(scale)
+        node.saved_input_scale = (
+            input_scale if type(input_scale) in _NUMBERS else _save_number(input_scale)
+        )
         node.saved_is_result = is_result
 
     def backward(node, grad):
@@ -350,11 +358,11 @@ class CeluBackward0(_Node):
 
     def keep(node, self, alpha):
         node.saved_self = _save(self)
-        node.saved_alpha = alpha
+        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _save_number(alpha)
 
     def keep_inplace(node, self, alpha):
         node.saved_self = _save_copy(self)
-        node.saved_alpha = alpha
+        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _save_number(alpha)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)
@@ -370,8 +378,8 @@ class HardtanhBackward0(_Node):
     saved = ("saved_result",)
 
     def keep(node, self, min_val, max_val):
-        node.saved_min_val = min_val
-        node.saved_max_val = max_val
+        node.saved_min_val = min_val if type(min_val) in _NUMBERS else _save_number(min_val)
+        node.saved_max_val = max_val if type(max_val) in _NUMBERS else _save_number(max_val)
 
     def backward(node, grad):
         min_val = node.saved_min_val
@@ -393,8 +401,8 @@ class HardtanhBackwardBackward0(_Node):
     def keep(node, grad_output, self, min_val, max_val):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-        node.saved_min_val = min_val
-        node.saved_max_val = max_val
+        node.saved_min_val = min_val if type(min_val) in _NUMBERS else _save_number(min_val)
+        node.saved_max_val = max_val if type(max_val) in _NUMBERS else _save_number(max_val)
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges
@@ -500,7 +508,7 @@ class HardshrinkBackward0(_Node):
 
     def keep(node, self, lambd):
         node.saved_self = _save(self)
-        node.saved_lambd = lambd
+        node.saved_lambd = lambd if type(lambd) in _NUMBERS else _save_number(lambd)
 
     def backward(node, grad):
         return (hardshrink_backward(grad, node.saved_self.unpack(node), node.saved_lambd),)
@@ -517,7 +525,7 @@ class HardshrinkBackwardBackward0(_Node):
     def keep(node, grad_out, self, lambd):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-        node.saved_lambd = lambd
+        node.saved_lambd = lambd if type(lambd) in _NUMBERS else _save_number(lambd)
 
     def backward(node, grad):
         to_grad_out, to_self = node.edges
@@ -540,7 +548,7 @@ class SoftshrinkBackward0(_Node):
 
     def keep(node, self, lambd):
         node.saved_self = _save(self)
-        node.saved_lambd = lambd
+        node.saved_lambd = lambd if type(lambd) in _NUMBERS else _save_number(lambd)
 
     def backward(node, grad):
         return (softshrink_backward(grad, node.saved_self.unpack(node), node.saved_lambd),)
@@ -557,7 +565,7 @@ class SoftshrinkBackwardBackward0(_Node):
     def keep(node, grad_output, self, lambd):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-        node.saved_lambd = lambd
+        node.saved_lambd = lambd if type(lambd) in _NUMBERS else _save_number(lambd)
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges
@@ -580,8 +588,8 @@ class SoftplusBackward0(_Node):
 
     def keep(node, self, beta, threshold):
         node.saved_self = _save(self)
-        node.saved_beta = beta
-        node.saved_threshold = threshold
+        node.saved_beta = beta if type(beta) in _NUMBERS else _save_number(beta)
+        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _save_number(threshold)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)
@@ -600,8 +608,8 @@ class SoftplusBackwardBackward0(_Node):
         node.saved_self = _save(self)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_beta = beta
-        node.saved_threshold = threshold
+        node.saved_beta = beta if type(beta) in _NUMBERS else _save_number(beta)
+        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _save_number(threshold)
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges
@@ -628,11 +636,15 @@ class LeakyReluBackward0(_Node):
 
     def keep(node, self, negative_slope):
         node.saved_self = _save(self)
-        node.saved_negative_slope = negative_slope
+        node.saved_negative_slope = (
+            negative_slope if type(negative_slope) in _NUMBERS else _save_number(negative_slope)
+        )
 
     def keep_inplace(node, self, negative_slope):
         node.saved_self = _save_copy(self)
-        node.saved_negative_slope = negative_slope
+        node.saved_negative_slope = (
+            negative_slope if type(negative_slope) in _NUMBERS else _save_number(negative_slope)
+        )
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)
@@ -650,7 +662,9 @@ class LeakyReluBackwardBackward0(_Node):
     def keep(node, grad_output, self, negative_slope, self_is_result):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-        node.saved_negative_slope = negative_slope
+        node.saved_negative_slope = (
+            negative_slope if type(negative_slope) in _NUMBERS else _save_number(negative_slope)
+        )
         node.saved_self_is_result = self_is_result
 
     def backward(node, grad):
@@ -676,11 +690,11 @@ class ThresholdBackward0(_Node):
 
     def keep(node, self, threshold, value):
         node.saved_self = _save(self)
-        node.saved_threshold = threshold
+        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _save_number(threshold)
 
     def keep_inplace(node, self, threshold, value):
         node.saved_self = _save_copy(self)
-        node.saved_threshold = threshold
+        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _save_number(threshold)
 
     def backward(node, grad):
         return (threshold_backward(grad, node.saved_self.unpack(node), node.saved_threshold),)

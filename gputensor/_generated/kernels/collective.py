@@ -8,6 +8,8 @@ from ...distributed.derivatives import (
 )
 from ...autograd.node import Node as _Node
 from ...autograd.formulas.views import shapes as _shapes
+from ...autograd.saved import save_number as _save_number
+from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import counts, impl, passes, refuses_out
 from ...distributed import operators as native
 from ..families import collective as _operators
@@ -126,7 +128,9 @@ class AllGatherIntoTensorBackward0(_Node):
 
     def keep(node, input, group_size, group_name):
         node.saved_input_shape = input.shape
-        node.saved_group_size = group_size
+        node.saved_group_size = (
+            group_size if type(group_size) in _NUMBERS else _save_number(group_size)
+        )
         node.saved_group_name = group_name
 
     def backward(node, grad):
@@ -142,7 +146,9 @@ class AllGatherIntoTensorCoalescedBackward0(_Node):
 
     def keep(node, inputs, group_size, group_name):
         node.saved_inputs_shapes = _shapes(inputs)
-        node.saved_group_size = group_size
+        node.saved_group_size = (
+            group_size if type(group_size) in _NUMBERS else _save_number(group_size)
+        )
         node.saved_group_name = group_name
 
     def backward(node, *grads):
@@ -159,7 +165,9 @@ class ReduceScatterTensorBackward0(_Node):
 
     def keep(node, input, reduce_op, group_size, group_name):
         node.saved_reduce_op = reduce_op
-        node.saved_group_size = group_size
+        node.saved_group_size = (
+            group_size if type(group_size) in _NUMBERS else _save_number(group_size)
+        )
         node.saved_group_name = group_name
 
     def backward(node, grad):
@@ -175,7 +183,9 @@ class ReduceScatterTensorCoalescedBackward0(_Node):
 
     def keep(node, inputs, reduce_op, group_size, group_name):
         node.saved_reduce_op = reduce_op
-        node.saved_group_size = group_size
+        node.saved_group_size = (
+            group_size if type(group_size) in _NUMBERS else _save_number(group_size)
+        )
         node.saved_group_name = group_name
 
     def backward(node, *grads):
@@ -211,7 +221,7 @@ class BroadcastBackward0(_Node):
     __slots__ = ("saved_src", "saved_group_name")
 
     def keep(node, input, src, group_name):
-        node.saved_src = src
+        node.saved_src = src if type(src) in _NUMBERS else _save_number(src)
         node.saved_group_name = group_name
 
     def backward(node, grad):

@@ -6,6 +6,8 @@ from ...autograd.formulas.spectral import (
 )
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
+from ...autograd.saved import save_number as _save_number
+from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import casts, counts, impl, passes, refuses_out, selects
 from ...native import fft as native
 from .. import operators as _operators
@@ -137,7 +139,9 @@ class FftC2CBackward0(_Node):
 
     def keep(node, self, dim, normalization, forward):
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_normalization = normalization
+        node.saved_normalization = (
+            normalization if type(normalization) in _NUMBERS else _save_number(normalization)
+        )
         node.saved_forward = forward
 
     def backward(node, grad):
@@ -154,7 +158,9 @@ class FftR2CBackward0(_Node):
     def keep(node, self, dim, normalization, onesided):
         node.saved_self_shape = self.shape
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_normalization = normalization
+        node.saved_normalization = (
+            normalization if type(normalization) in _NUMBERS else _save_number(normalization)
+        )
         node.saved_onesided = onesided
 
     def backward(node, grad):
@@ -171,7 +177,9 @@ class FftC2RBackward0(_Node):
 
     def keep(node, self, dim, normalization, last_dim_size):
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_normalization = normalization
+        node.saved_normalization = (
+            normalization if type(normalization) in _NUMBERS else _save_number(normalization)
+        )
 
     def backward(node, grad):
         return (fft_c2r_backward(grad, node.saved_dim, node.saved_normalization),)

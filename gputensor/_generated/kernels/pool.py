@@ -9,6 +9,8 @@ from ...autograd.formulas import (
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
+from ...autograd.saved import save_number as _save_number
+from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import casts, impl
 from ...native import pool as native
 from .. import operators as _operators
@@ -71,7 +73,9 @@ class AvgPool2DBackward0(_Node):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_ceil_mode = ceil_mode
         node.saved_count_include_pad = count_include_pad
-        node.saved_divisor_override = divisor_override
+        node.saved_divisor_override = (
+            divisor_override if type(divisor_override) in _NUMBERS else _save_number(divisor_override)
+        )
 
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
@@ -109,7 +113,9 @@ class AvgPool2DBackwardBackward0(_Node):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_ceil_mode = ceil_mode
         node.saved_count_include_pad = count_include_pad
-        node.saved_divisor_override = divisor_override
+        node.saved_divisor_override = (
+            divisor_override if type(divisor_override) in _NUMBERS else _save_number(divisor_override)
+        )
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges
@@ -150,7 +156,9 @@ class AvgPool3DBackward0(_Node):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_ceil_mode = ceil_mode
         node.saved_count_include_pad = count_include_pad
-        node.saved_divisor_override = divisor_override
+        node.saved_divisor_override = (
+            divisor_override if type(divisor_override) in _NUMBERS else _save_number(divisor_override)
+        )
 
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
@@ -188,7 +196,9 @@ class AvgPool3DBackwardBackward0(_Node):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_ceil_mode = ceil_mode
         node.saved_count_include_pad = count_include_pad
-        node.saved_divisor_override = divisor_override
+        node.saved_divisor_override = (
+            divisor_override if type(divisor_override) in _NUMBERS else _save_number(divisor_override)
+        )
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges

@@ -7,12 +7,15 @@ from ...autograd.formulas.views import (
 )
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
+from ...autograd.saved import save_number as _save_number
+from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import counts, impl, refuses_out
 from ...native import rearrange as native
 from .. import operators as _operators
 
 
 def install() -> None:
+    impl(_operators.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
     impl(_operators.roll, "CompositeExplicitAutograd", native.roll, RollBackward0)
     impl(
         _operators.roll_out, "CompositeExplicitAutograd", _forms.out(_operators.roll), counts,
@@ -65,6 +68,17 @@ def install() -> None:
     )
 
 
+class FlipBackward0(_Node):
+    """Of flip."""
+    __slots__ = ("saved_dims",)
+
+    def keep(node, self, dims):
+        node.saved_dims = tuple(dims) if type(dims) is list else dims
+
+    def backward(node, grad):
+        return (grad.flip(node.saved_dims),)
+
+
 class RollBackward0(_Node):
     """Of roll."""
     __slots__ = ("saved_shifts", "saved_dims")
@@ -82,7 +96,7 @@ class Rot90Backward0(_Node):
     __slots__ = ("saved_k", "saved_dims")
 
     def keep(node, self, k, dims):
-        node.saved_k = k
+        node.saved_k = k if type(k) in _NUMBERS else _save_number(k)
         node.saved_dims = tuple(dims) if type(dims) is list else dims
 
     def backward(node, grad):
@@ -94,7 +108,9 @@ class PixelShuffleBackward0(_Node):
     __slots__ = ("saved_upscale_factor",)
 
     def keep(node, self, upscale_factor):
-        node.saved_upscale_factor = upscale_factor
+        node.saved_upscale_factor = (
+            upscale_factor if type(upscale_factor) in _NUMBERS else _save_number(upscale_factor)
+        )
 
     def backward(node, grad):
         return (pixel_unshuffle(grad, node.saved_upscale_factor),)
@@ -105,7 +121,9 @@ class PixelUnshuffleBackward0(_Node):
     __slots__ = ("saved_downscale_factor",)
 
     def keep(node, self, downscale_factor):
-        node.saved_downscale_factor = downscale_factor
+        node.saved_downscale_factor = (
+            downscale_factor if type(downscale_factor) in _NUMBERS else _save_number(downscale_factor)
+        )
 
     def backward(node, grad):
         return (pixel_shuffle(grad, node.saved_downscale_factor),)
@@ -116,7 +134,7 @@ class ChannelShuffleBackward0(_Node):
     __slots__ = ("saved_groups",)
 
     def keep(node, self, groups):
-        node.saved_groups = groups
+        node.saved_groups = groups if type(groups) in _NUMBERS else _save_number(groups)
 
     def backward(node, grad):
         return (channel_shuffle_backward(grad, node.saved_groups),)

@@ -3,6 +3,8 @@
 
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
+from ...autograd.saved import save_number as _save_number
+from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import counts, impl, passes, refuses_out, selects
 from ...native import triangle as native
 from .. import operators as _operators
@@ -48,7 +50,7 @@ class TrilBackward0(_Node):
     __slots__ = ("saved_diagonal",)
 
     def keep(node, self, diagonal):
-        node.saved_diagonal = diagonal
+        node.saved_diagonal = diagonal if type(diagonal) in _NUMBERS else _save_number(diagonal)
 
     def backward(node, grad):
         return (grad.tril(node.saved_diagonal),)
@@ -59,7 +61,7 @@ class TriuBackward0(_Node):
     __slots__ = ("saved_diagonal",)
 
     def keep(node, self, diagonal):
-        node.saved_diagonal = diagonal
+        node.saved_diagonal = diagonal if type(diagonal) in _NUMBERS else _save_number(diagonal)
 
     def backward(node, grad):
         return (grad.triu(node.saved_diagonal),)
@@ -70,9 +72,9 @@ class DiagEmbedBackward0(_Node):
     __slots__ = ("saved_offset", "saved_dim1", "saved_dim2")
 
     def keep(node, self, offset, dim1, dim2):
-        node.saved_offset = offset
-        node.saved_dim1 = dim1
-        node.saved_dim2 = dim2
+        node.saved_offset = offset if type(offset) in _NUMBERS else _save_number(offset)
+        node.saved_dim1 = dim1 if type(dim1) in _NUMBERS else _save_number(dim1)
+        node.saved_dim2 = dim2 if type(dim2) in _NUMBERS else _save_number(dim2)
 
     def backward(node, grad):
         return (grad.diagonal(node.saved_offset, node.saved_dim1, node.saved_dim2),)

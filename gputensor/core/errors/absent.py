@@ -46,7 +46,7 @@ _FAMILIES = (
         {
             "torch": "q_* quantize* qint* quint* qscheme int_repr dequantize empty_quantized "
             "fake_quantize* fused_moving_avg_obs* choose_qparams* fbgemm_* per_* QInt* QUInt* "
-            "int[1-7] uint[1-7] bit bits* float4_* float8_e8m0fnu",
+            "int[1-7] uint[1-7] bit bits* float4_*",
             "torch.Tensor": "q_* qscheme int_repr dequantize",
         },
         "torch.ao torch.quantization torch.nn.quantized torch.nn.qat torch.nn.intrinsic "
@@ -100,6 +100,7 @@ _FAMILIES = (
             "has_torch_function is_view_replay_enabled *_multithreading_enabled",
             "torch.cuda": "CudaError DeferredCudaCallError check_error cudaStatus cudart "
             "current_*_handle get_gencode_flags",
+            "torch.autograd.graph": "set_*stream* region_activation_memory_budget",
             "torch.fft": "Tensor",
             "torch.nn": "factory_kwargs",
             "torch.nn.functional": "has_torch_function*",

@@ -383,3 +383,7 @@ def vmap_randomness(op: str) -> DispatchError:
         f"vmap: '{op}' must not draw random numbers with randomness='error' (got a call); say "
         "vmap(..., randomness='different') or 'same'"
     )
+
+
+def hook_silenced(error: Exception) -> str:
+    return f"a forward hook raised {type(error).__name__} while another error was raised: {error}"

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from ...autograd.variable import check_resize
 from ...core import errors
 from ...core.promotion import result_type
 from ...dispatch import defaults, families
 from ...dispatch.dispatcher import find
+from ...dispatch.keys import BATCHED
 from ...tensor.tensor import Tensor
 from ..levels import aligned, batched, each, physical, unfolded, wrapped
 from ..operators import Entry, call
@@ -39,7 +41,6 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     rank = max(x._geometry.ndim for x in tensors)
     written = entry.kind == "inplace"
     if written:
-        check_written(level, entry, args)
         rank = args[0]._geometry.ndim
     given = list(args)
     for n in entry.places:
@@ -246,6 +247,22 @@ def expand(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     x, wanted = args[0], args[1]
     value = aligned(x.value, x._geometry.ndim, len(wanted))
     return batched(level, call(entry.operator, value, (level.size, *wanted), *args[2:]))
+
+
+def resized(level: Any, entry: Entry, args: Args, argument: str) -> Any:
+    """Each entry keeps its elements, as far as the new sizes reach. PyTorch resizes the whole
+    batch, where a smaller entry gets elements of others."""
+    x, wanted = args[0], tuple(args[1])
+    check_resize("resize_", x)
+    count, kept = prod(wanted), x._geometry.numel
+    value = x.value.reshape(level.size, kept)
+    if count > kept:
+        grown = value.new_empty((level.size, count))
+        grown.narrow(1, 0, kept).copy_(value)
+        value = grown
+    made = value.narrow(1, 0, count).reshape(level.size, *wanted)
+    x.hold(made, batched(level, made)._geometry, BATCHED)
+    return x
 
 
 # --- batches that operators have anyway -----------------------------------------------------------

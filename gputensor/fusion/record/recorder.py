@@ -234,7 +234,7 @@ class Recorder:
             for recording in [*self.pending]:
                 if recording is writer:
                     continue
-                is_read = storage.is_shared or recording.reads(storage)
+                is_read = storage.may_alias or recording.reads(storage)
                 if is_read or storage.is_exposed and recording.reads_exposed():
                     recording.run(reason, is_last=True)
 

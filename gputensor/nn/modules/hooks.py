@@ -6,6 +6,7 @@ Source: torch/nn/modules/module.py, torch/utils/hooks.py.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
 
 # Shared by all modules for each kind of hook that they do not have.
 _NONE = HookDict()
+_WITH_KWARGS, _ALWAYS = 1, 2
 
 
 class Hooks:
     """Base of Module: its hooks, and the registration of each kind of them."""
 
-    _before: HookDict = _NONE
-    _after: HookDict = _NONE
-    _before_backward: HookDict = _NONE
-    _after_backward: HookDict = _NONE
+    # Those of every module, which one without its own finds: so a call asks once for both.
+    _before: HookDict = HookDict()
+    _after: HookDict = HookDict()
+    _before_backward: HookDict = HookDict()
+    _after_backward: HookDict = HookDict()
     _before_state: HookDict = _NONE
     _after_state: HookDict = _NONE
     _before_load: HookDict = _NONE
@@ -40,11 +43,17 @@ class Hooks:
         return self._hook("_before", hook, prepend, with_kwargs)
 
     def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:  # fmt: skip
         """Call `hook(module, args, result)` after `forward`; its result, unless None, replaces the
-        result."""
-        return self._hook("_after", hook, prepend, with_kwargs)
+        result.
+
+        with_kwargs: `hook(module, args, kwargs, result)`. always_call: also where `forward` or
+        another hook raises, with None as the result.
+        """
+        flag = _WITH_KWARGS * bool(with_kwargs) + _ALWAYS * bool(always_call)
+        return self._hook("_after", hook, prepend, flag)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -105,15 +114,103 @@ class Hooks:
         raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
 
     def _hook(
-        self, kind: str, hook: Any, prepend: bool = False, flag: bool = False
+        self, kind: str, hook: Any, prepend: bool = False, flag: int = False
     ) -> RemovableHandle:
         """flag: whether the hook gets keyword arguments too, or before loading the module."""
         hooks = self.__dict__.get(kind)
         if hooks is None:
             hooks = self.__dict__[kind] = HookDict()
-        handle = RemovableHandle(hooks, hook, first=prepend)
-        hooks[handle.id] = (hook, flag)
-        return handle
+        return _added(hooks, hook, prepend, flag)
+
+    def _hooks(self, kind: str) -> list[tuple[Any, int]]:
+        """The hooks of every module, and then the module's own."""
+        return [*getattr(Hooks, kind).values(), *self.__dict__.get(kind, {}).values()]
+
+    def _finished(self, args: Any, kwargs: Any, result: Any, ran: list[Any]) -> Any:
+        """The result behind the forward hooks. ran: takes the hooks that have been called."""
+        for hook, flag in self._hooks("_after"):
+            ran.append(hook)
+            given = (self, args, kwargs, result) if flag & _WITH_KWARGS else (self, args, result)
+            found = hook(*given)
+            result = result if found is None else found
+        return result
+
+    def _failed(self, args: Any, kwargs: Any, ran: list[Any]) -> None:
+        """Call the forward hooks that are called always, where something has raised."""
+        for hook, flag in self._hooks("_after"):
+            if flag & _ALWAYS and hook not in ran:
+                try:
+                    hook(
+                        *((self, args, kwargs, None) if flag & _WITH_KWARGS else (self, args, None))
+                    )
+                except Exception as error:
+                    warnings.warn(errors.hook_silenced(error), stacklevel=4)
+
+
+def _added(hooks: HookDict, hook: Any, prepend: bool, flag: int) -> RemovableHandle:
+    handle = RemovableHandle(hooks, hook, first=prepend)
+    hooks[handle.id] = (hook, flag)
+    return handle
+
+
+# --- hooks of every module ------------------------------------------------------------------------
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, args)` before the `forward` of every module, before its own hooks."""
+    return _added(Hooks._before, hook, False, False)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call `hook(module, args, result)` after the `forward` of every module, before its own hooks.
+
+    See `Module.register_forward_hook`.
+    """
+    flag = _WITH_KWARGS * bool(with_kwargs) + _ALWAYS * bool(always_call)
+    return _added(Hooks._after, hook, False, flag)
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_output)` before the gradients of every module are computed."""
+    return _added(Hooks._before_backward, hook, False, False)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_input, grad_output)` for every module; see
+    `Module.register_full_backward_hook`."""
+    return _added(Hooks._after_backward, hook, False, False)
+
+
+register_module_backward_hook = register_module_full_backward_hook
+
+# Kind of what a module registers -> the hooks told of it.
+REGISTERED = {kind: HookDict() for kind in ("_parameters", "_buffers", "_modules")}
+
+
+def registered(module: Any, kind: str, name: str, value: Any) -> Any:
+    """The value to register, after the hooks."""
+    for hook, _ in list(REGISTERED[kind].values()):
+        found = hook(module, name, value)
+        value = value if found is None else found
+    return value
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, name, param)` for each parameter that a module registers; its result,
+    unless None, is registered instead."""
+    return _added(REGISTERED["_parameters"], hook, False, False)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, name, buffer)` for each buffer, as of parameters."""
+    return _added(REGISTERED["_buffers"], hook, False, False)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, name, submodule)` for each submodule, as of parameters."""
+    return _added(REGISTERED["_modules"], hook, False, False)
 
 
 class BackwardHooks:
@@ -121,8 +218,8 @@ class BackwardHooks:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.before: list[Any] = [hook for hook, _ in module._before_backward.values()]
-        self.after: list[Any] = [hook for hook, _ in module._after_backward.values()]
+        self.before: list[Any] = [hook for hook, _ in module._hooks("_before_backward")]
+        self.after: list[Any] = [hook for hook, _ in module._hooks("_after_backward")]
         self.grad_output: tuple[Any, ...] = ()
         self.has_inputs: bool = False
 

@@ -17,7 +17,7 @@ from ...core.dtype import FLOATING, dtype as _dtype
 from ...dispatch.refusal import declare_constructor, read
 from ...tensor.tensor import Tensor
 from ..parameter import Buffer, Parameter
-from .hooks import BackwardHooks, Hooks
+from .hooks import BackwardHooks, Hooks, registered
 from .state import IncompatibleKeys, joined, load_state, saved_state
 
 _OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
@@ -65,21 +65,22 @@ class Module(Hooks):
                 if forward.__module__.startswith(_OURS):
                     read(type(self).__name__, forward, {}, (self, *args), kwargs)
                 raise
-        for hook, takes_kwargs in list(self._before.values()):
-            found = hook(self, args, kwargs) if takes_kwargs else hook(self, args)
-            if found is not None and takes_kwargs:
-                args, kwargs = found
-            elif found is not None:
-                args = found if isinstance(found, tuple) else (found,)
-        backward = BackwardHooks(self) if has_backward else None
-        if backward is not None:
-            args = backward.inputs(args)
-        result = self.forward(*args, **kwargs)
-        for hook, takes_kwargs in list(self._after.values()):
-            given = (self, args, kwargs, result) if takes_kwargs else (self, args, result)
-            found = hook(*given)
-            result = result if found is None else found
-        return result if backward is None else backward.outputs(result)
+        ran: list[Any] = []
+        try:
+            for hook, takes_kwargs in self._hooks("_before"):
+                found = hook(self, args, kwargs) if takes_kwargs else hook(self, args)
+                if found is not None and takes_kwargs:
+                    args, kwargs = found
+                elif found is not None:
+                    args = found if isinstance(found, tuple) else (found,)
+            backward = BackwardHooks(self) if has_backward else None
+            if backward is not None:
+                args = backward.inputs(args)
+            result = self._finished(args, kwargs, self.forward(*args, **kwargs), ran)
+            return result if backward is None else backward.outputs(result)
+        except Exception:
+            self._failed(args, kwargs, ran)
+            raise
 
     # --- attributes -----------------------------------------------------------------------------
 
@@ -156,6 +157,8 @@ class Module(Hooks):
         if param is not None and not param.is_leaf:
             raise errors.must("register_parameter", "param", "be a leaf", param)
         self._claim("register_parameter", name, "_parameters")
+        if param is not None:
+            param = registered(self, "_parameters", name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -163,7 +166,7 @@ class Module(Hooks):
         if tensor is not None and not isinstance(tensor, Tensor):
             raise errors.wrong_type("register_buffer", "tensor", "be a Tensor or None", tensor)
         self._claim("register_buffer", name, "_buffers")
-        self._buffers[name] = tensor
+        self._buffers[name] = registered(self, "_buffers", name, tensor)
         apart = self._non_persistent_buffers_set
         (apart.discard if persistent else apart.add)(name)
 
@@ -172,7 +175,7 @@ class Module(Hooks):
         if module is not None and not isinstance(module, Module):
             raise errors.wrong_type("add_module", "module", "be a Module or None", module)
         self._claim("add_module", name, "_modules")
-        self._modules[name] = module
+        self._modules[name] = registered(self, "_modules", name, module)
 
     register_module = add_module
 

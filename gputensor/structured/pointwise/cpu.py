@@ -16,7 +16,7 @@ from ...dispatch.tls import inference_blocks, keys_now
 from ...kernels.cpu.quiet import again, enter, run
 from ...tensor.make import CPU_KEYS, from_array
 from ...tensor.tensor import Tensor, blank
-from ..shortcuts import cpu as short
+from ..shortcuts import pointwise as short
 from . import NUMBERS, Kernel, Rule, check_overlap, make_entry, too_large, write
 
 
@@ -126,8 +126,8 @@ def binary_inplace(operator: Operator, rule: Rule, scaled: Kernel | Any = None) 
         if not is_number:
             mine, theirs = self._storage, other._storage
             if (
-                mine is not None and (mine is theirs or mine.is_shared)
-                or theirs is not None and theirs.is_shared
+                mine is not None and (mine is theirs or mine.may_alias)
+                or theirs is not None and theirs.may_alias
             ):  # fmt: skip
                 # NumPy's look at the bounds is a tenth of ours.
                 if mine is theirs or may_share_memory(array, other._get_array()):

@@ -120,7 +120,7 @@ def binary_inplace(
                 b = other
                 key: tuple[Any, ...] = (shape, device, a & 15, kind)
             elif other._device is device and not (
-                other._storage is storage or storage.is_shared or other._storage.is_shared
+                other._storage is storage or storage.may_alias or other._storage.may_alias
             ):
                 shape_b = other._geometry
                 b = other._storage._data.ptr + other._offset * shape_b.dtype.itemsize

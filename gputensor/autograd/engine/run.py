@@ -13,18 +13,18 @@ import threading
 from operator import attrgetter
 from typing import Any
 
-from .._generated import calls
-from ..dispatch.tls import AUTOCAST, BELOW, PLAIN, same, state as _state
-from ..runtime import current
-from ..tensor.tensor import Tensor
-from . import anomaly
+from ..._generated import calls
+from ...dispatch.tls import AUTOCAST, BELOW, PLAIN, same, state as _state
+from ...runtime import current
+from ...tensor.tensor import Tensor
+from .. import anomaly
 from .accumulate import accumulate
-from .engine_node import Careful, Grads, all_none
-from .formulas.fitting import fit
-from .history import AutogradMeta
-from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
-from .node import AccumulateGrad, Edge, Node
-from .streams import on_stream, wait
+from .node import Careful, Grads, all_none
+from ..formulas.fitting import fit
+from ..history import AutogradMeta
+from ..modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
+from ..node import AccumulateGrad, Edge, Node
+from ..streams import on_stream, wait
 
 # After this many nested backwards the next one runs in a new thread with an empty stack: each takes
 # a dozen frames plus those of user code, and Python's limit is 1000.
@@ -34,17 +34,24 @@ _thread = threading.local()
 _number = attrgetter("sequence_nr")
 
 
+def running() -> Run | None:
+    """The innermost run of this thread."""
+    found: Run | None = getattr(_thread, "run", None)
+    return found
+
+
 class Run(Careful):
     """One walk through a graph.
 
     buffers: node -> the sum of the gradients that have arrived, by output. missing: leaf -> how
-    many are still to arrive.
+    many are still to arrive. order: the nodes to run, leaves aside.
     """
 
-    __slots__ = ("buffers", "missing")
+    __slots__ = ("buffers", "missing", "order", "__weakref__")
 
     def __init__(self, keep: bool, create: bool) -> None:
         super().__init__(keep, create)
+        self.order: list[Node] = []
         self.buffers: dict[Node, Grads] = {}
         self.missing: dict[Node, int] = {}
 
@@ -53,16 +60,18 @@ class Run(Careful):
         depth = getattr(_thread, "depth", 0)
         if depth >= NESTED_AT_MOST:
             return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
-        _thread.depth = depth + 1
+        around = getattr(_thread, "run", None)
+        _thread.depth, _thread.run = depth + 1, self
         try:
             return self._run_here(roots, grads, wanted, accumulates)
         finally:
-            _thread.depth = depth
+            _thread.depth, _thread.run = depth, around
 
     def _run_here(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
         order = self._order(roots)
         if wanted is not None:
             order = self._choose(order, wanted, accumulates)
+        self.order = order
         state, mode = _state.get(), grad_mode.get()
         # A derivative computes in its forward call's dtypes, wherever backward is called. Nothing
         # is recorded here, so the formulas need no checks; user code has its own state.
@@ -90,6 +99,12 @@ class Run(Careful):
         if self.leaf_streams:
             self.join_streams()
         return self.found
+
+    def reaches(self, node: Node) -> bool:
+        """Whether a gradient arrives at the node in this run."""
+        if type(node) is AccumulateGrad:
+            return node in self.missing and (self.needed is None or node in self.needed)
+        return node in self.order
 
     def _walk(self, order: list[Node]) -> None:
         """Run the nodes. Written out: this is every node of every backward."""

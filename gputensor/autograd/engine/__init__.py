@@ -1,6 +1,6 @@
 """The engine's public functions: `backward` and `grad`.
 
-engine_run.py walks the graph, engine_node.py runs nodes with hooks and other attachments.
+run.py walks the graph, node.py runs nodes with hooks and other attachments.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated import calls
-from ..core import errors
-from ..core.dtype import COMPLEX
-from ..dispatch.refusal import declares
-from ..tensor.tensor import Tensor
-from . import variable
-from .engine_node import Grads
-from .engine_run import Run
-from .history import gradient_edge, is_leaf, requires_grad
-from .node import Edge, zeros_of
+from ..._generated import calls
+from ...core import errors
+from ...core.dtype import COMPLEX
+from ...core.geometry import Geometry
+from ...dispatch.refusal import declares
+from ...tensor.tensor import Tensor
+from .. import variable
+from .node import Grads
+from .run import Run
+from ..history import gradient_edge, is_leaf, requires_grad
+from ..node import Edge, GradientEdge, zeros_of
 
 
 # --- what users call ------------------------------------------------------------------------------
@@ -48,7 +49,7 @@ def backward(
         if not leaves:
             raise errors.must("backward", "inputs", "not be empty", inputs)
         for x in leaves:
-            if requires_grad(x) and not is_leaf(x):
+            if isinstance(x, Tensor) and requires_grad(x) and not is_leaf(x):
                 variable.retain_grad(x)
         wanted = [_input_edge(x) for x in leaves]
     keep = create_graph if retain_graph is None else retain_graph
@@ -78,20 +79,27 @@ def grad(
     edges = [_input_edge(x) for x in wanted]
     keep = create_graph if retain_graph is None else retain_graph
     found = Run(keep, create_graph).run(_roots(results), grads, edges, accumulates=False)
-    for number, x in enumerate(wanted):
+    for number, edge in enumerate(edges):
         if found[number] is None:
             if materialize_grads:
-                found[number] = zeros_of(x._geometry, x._device)
+                assert edge is not None
+                found[number] = zeros_of(*edge[0].outputs[edge[1]])
             elif not allow_unused:
                 raise errors.input_unused(number)
     return tuple(found)
 
 
-def _tuple(tensors: Any) -> tuple[Tensor, ...]:
-    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+def _tuple(tensors: Any) -> tuple[Any, ...]:
+    return (tensors,) if isinstance(tensors, (Tensor, GradientEdge)) else tuple(tensors)
 
 
-def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
+def _shape(x: Any) -> Geometry:
+    """Geometry of a tensor, or of what arrives at an edge."""
+    shape: Geometry = x.node.outputs[x.output_nr][0] if isinstance(x, GradientEdge) else x._geometry
+    return shape
+
+
+def _root_grads(outputs: Sequence[Any], given: Any) -> Grads:
     grads: Grads = [None] * len(outputs) if given is None else list(_tuple(given))
     if len(grads) != len(outputs):
         raise errors.grads_count(len(outputs), len(grads))
@@ -100,11 +108,15 @@ def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
             if not isinstance(g, Tensor):
                 rule = "be a Tensor or None"
                 raise errors.wrong_type("backward", f"grad_tensors[{number}]", rule, g)
-            if g._geometry.sizes != output._geometry.sizes:
+            shape = _shape(output)
+            if g._geometry.sizes != shape.sizes:
                 raise errors.wrong_grad_output(number, g, output)
-            if g._geometry.dtype.is_complex != output._geometry.dtype.is_complex:
+            if g._geometry.dtype.is_complex != shape.dtype.is_complex:
                 rule = "be complex as the output is"
                 raise errors.must("backward", f"grad_tensors[{number}]", rule, g)
+        elif isinstance(output, GradientEdge):
+            rule = "be given for an edge"
+            raise errors.must("backward", f"grad_tensors[{number}]", rule, None)
         elif requires_grad(output):
             if output._geometry.numel != 1:
                 raise errors.not_scalar(output)
@@ -114,17 +126,19 @@ def _root_grads(outputs: Sequence[Tensor], given: Any) -> Grads:
     return grads
 
 
-def _roots(outputs: Sequence[Tensor]) -> list[Edge]:
+def _roots(outputs: Sequence[Any]) -> list[Edge]:
     roots = []
     for number, output in enumerate(outputs):
-        edge = gradient_edge(output)
+        edge = output[:2] if isinstance(output, GradientEdge) else gradient_edge(output)
         if edge is None:
             raise errors.nothing_to_differentiate(number)
         roots.append(edge)
     return roots
 
 
-def _input_edge(x: Tensor) -> Edge | None:
+def _input_edge(x: Any) -> Edge | None:
+    if isinstance(x, GradientEdge):
+        return x[:2]
     if not requires_grad(x):
         raise errors.input_without_grad()
     return gradient_edge(x)
