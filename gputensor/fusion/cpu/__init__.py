@@ -5,7 +5,8 @@ Otherwise each block goes through all instructions before the next block begins,
 a thread reuses; so operands are read from memory once, and values that are not stored are never
 written to memory. If all operands have the walk's layout, a block is a run of memory; with several
 layouts it is a part of a slab (cpu/layouts.py); otherwise it is a run of the walk's rows. A chain
-that fits into one block runs directly. Chains with reductions are in cpu/reductions.py.
+that fits into one block runs directly. Chains with reductions are programs whose blocks are rows
+(cpu/rows.py), or run block by block too (cpu/reductions.py).
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ bool read_call(const char* family, const char* name, PyObject* arrays, PyObject*
   return to->function;
 }
 
-// (family, op, common, out, operands, params), of rows (…, is_row, arrays, integers, numbers): False
-// where there is no such loop. arrays: of a function, by operand; -1 for the result, -2 - dtype for
-// a value of each row that nobody reads; () for a loop.
+// (family, op, common, out, operands, params), of rows (…, is_row, arrays, integers, numbers):
+// False where there is no such loop. arrays: of a function, by operand; -1 for the result,
+// -2 - dtype for a value of each row that nobody reads; () for a loop.
 bool read_step(PyObject* given, Said* to) {
   const char *family, *op;
   PyObject *operands, *params, *arrays = nullptr, *integers, *numbers;
@@ -178,7 +178,9 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
     const int value = n_inputs + s, out = now.out;
-    slot[value] = place[value] >= 0 ? place[value] : slots.take(out, registers.is_local(value), now.is_row);
+    slot[value] = place[value] >= 0
+                      ? place[value]
+                      : slots.take(out, registers.is_local(value), now.is_row);
     if (now.call.function) {
       RowCall& call = chain.call[s] = now.call;
       Step* step = begin(slot[value]);
@@ -210,7 +212,8 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
           if (!cast(given[j], slot[v], wanted, dtype[v])) return false;
         }
       }
-      if (now.entry->result != out) to = own[n_own++] = slots.take(now.entry->result, false, now.is_row);
+      if (now.entry->result != out)
+        to = own[n_own++] = slots.take(now.entry->result, false, now.is_row);
       Step* step = begin(to);
       if (!step) return false;
       step->loop = now.entry->loop;

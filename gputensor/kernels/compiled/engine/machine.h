@@ -1,5 +1,5 @@
-// Arithmetic on tiles that stay in registers: what engine/registers.cpp translates steps of a program
-// to, and loops/registers.cpp runs.
+// Arithmetic on tiles that stay in registers: what engine/registers.cpp translates steps of a
+// program to, and loops/registers.cpp runs.
 //
 // A tile is eight vectors. The machine has one accumulator of a tile; an instruction takes it, and
 // tiles of its places, and leaves its result in it. Numbers, and operands that are one value, are
@@ -25,8 +25,8 @@ struct Instruction {
 // The place of the scalars of loops.
 constexpr int SCALARS = 128;
 
-// What stands in the accumulator when an instruction begins: its first operand, its second, both,
-// or none. Further operands are places, in their order. ONE: the only place, the first one or the
+// What the accumulator holds when an instruction begins: its first operand, its second, both, or
+// none. Further operands are places, in their order. ONE: the only place, the first one or the
 // second one is a number, of which one vector is read.
 enum Held : byte {
   FIRST,

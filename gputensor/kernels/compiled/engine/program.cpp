@@ -139,8 +139,8 @@ i64 bytes_of(const Plan& plan, int k) {
   return is_number || plan.layout[k] == ONE ? tile : 0;
 }
 
-// The slots of one thread's block. tile: of an operand or number that is one value, a tile of it, or
-// null; shown: the value that is there. step: as of loops.
+// The slots of one thread's block. tile: of an operand or number that is one value, a tile of it,
+// or null; shown: the value that is there. step: as of loops.
 struct Block {
   const Plan& plan;
   const Program& program;
@@ -274,7 +274,7 @@ void blocks(void* context, i64 first, i64 last) {
   char* packed[MOST_ARRAYS];
   i64 bytes = 0;
   for (int k = 0; k < program.n_slots; k++) bytes += bytes_of(plan, k);
-  char* free = (char*)(((abi::u64)__builtin_alloca(bytes + LINE) + LINE - 1) & ~(abi::u64)(LINE - 1));
+  char* free = (char*)rounded((i64)__builtin_alloca(bytes + LINE));
   for (int k = 0; k < program.n_slots; k++) {
     const i64 own = bytes_of(plan, k);
     const bool is_memory = k < n ? plan.layout[k] == PACKED : k >= first_temporary;

@@ -94,7 +94,8 @@ void Registers::find(const Said* said, int n_steps, int n_inputs, const int* dty
   bool may[MOST_STEPS];
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
-    may[s] = now.entry && !now.is_row && (now.way[FIRST] || now.way[NOTHING]) && now.out == now.entry->result;
+    may[s] = now.entry && !now.is_row && (now.way[FIRST] || now.way[NOTHING]) &&
+             now.out == now.entry->result;
     for (int j = 0; may[s] && j < now.n_operands; j++) {
       const int v = now.operand[j];
       may[s] = v < 0 ? now.entry->input[j] == now.common : dtype[v] == now.entry->input[j];
@@ -181,7 +182,8 @@ int Registers::translate(int first, const int* slot, const int (*number)[MOST_IN
     }
     for (int j = 0; way != TWICE && j < now.n_operands; j++)
       if (j != skipped) made->place[n++] = (short)place_of(j);
-    if (!made->loop && is_kept(s)) put(entry_of("", "store", dtype, FIRST))->place[0] = slot[n_inputs_ + s];
+    if (!made->loop && is_kept(s))
+      put(entry_of("", "store", dtype, FIRST))->place[0] = (short)slot[n_inputs_ + s];
   }
   put(entry_of("", "end", dtype, FIRST));
   return int(at - to);
