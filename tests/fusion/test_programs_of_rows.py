@@ -155,3 +155,17 @@ def test_norms_and_losses_are_one_program(found: list[bool]) -> None:
         assert len(explained.chains) == 1
         assert state_of(explained.result) == state_of(function(x, y))
     assert all(found)
+
+
+def test_a_row_with_many_temporaries_is_no_program(found: list[bool]) -> None:
+    x = gt.randn(6, 16_384, dtype=gt.float64)
+
+    def many(x: gt.Tensor) -> gt.Tensor:
+        found = [x.exp() for x in [x * n for n in range(1, 13)]]
+        top = found[0].amax(-1, True)
+        for one in found:
+            top = top + (one - top) * 0.5
+        return top
+
+    assert state_of(gt.fuse(many)(x)) == state_of(many(x))
+    assert not all(found)

@@ -13,6 +13,8 @@ namespace {
 using abi::Scalar;
 
 constexpr int MOST_NUMBERS = 64;
+// Bytes of the temporaries of a row, which are on a thread's stack.
+constexpr i64 MOST_OF_ROW = 1 << 20;
 // A step is at most a load, itself and a store; a run of two or more has an end.
 constexpr int MOST_INSTRUCTIONS = 3 * MOST_STEPS + MOST_STEPS / 2;
 
@@ -110,7 +112,7 @@ struct Slots {
   void give(int slot) { free[n_free++] = slot; }
 };
 
-// False where it is longer than a program may be.
+// False where it is longer than a program may be, or has too many temporaries.
 bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, int n_outputs,
            const Said* said, int n_steps) {
   Program& program = chain.program;
@@ -248,7 +250,10 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     n_code += registers.translate(first, slot, number, first_scalar, chain.code + n_code);
     program.code = chain.code;
   }
-  return true;
+  i64 of_row = 0;
+  for (int k = program.n_operands + program.n_numbers; k < program.n_slots; k++)
+    if (!program.is_tile[k] && !program.is_row[k]) of_row += program.row * program.itemsize[k];
+  return of_row <= MOST_OF_ROW;
 }
 
 // Whether no output overlaps an input that is still read.

@@ -121,7 +121,7 @@ void lay_out(Plan& plan) {
   for (int d = plan.outer; d < walk.ndim; d++) plan.blocks *= walk.size[d];
 }
 
-// The temporaries of one thread, on the stack: at most some hundred KiB, and nothing can fail.
+// The temporaries of one thread, on the stack: at most some MiB, and nothing can fail.
 i64 rounded(i64 bytes) { return (bytes + LINE - 1) & ~(LINE - 1); }
 
 // What a slot needs there: packed operands and temporaries, and a tile for what is one value.
