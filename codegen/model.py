@@ -57,7 +57,7 @@ AUTOCAST_DEVICES = ("CPU", "CUDA")
 # Properties other than elements that an operator may read.
 READS = ("geometry", "conjugates", "storage")
 # Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one;
-# interpose/lazy_views.py reads the others, which stand for the field `reads`.
+# fallbacks/lazy_views.py reads the others, which stand for the field `reads`.
 OUR_TAGS = ("numbers_as_tensors", *(f"reads_{what}" for what in READS))
 TAGS = (
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",

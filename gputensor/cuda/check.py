@@ -238,7 +238,7 @@ def _placed(args: list[Any]) -> tuple[list[Any], Callable[[], None]]:
     cuda = runtime.cuda()
     if cuda.is_emulated:
         return args, lambda: None
-    from ..exchange.numpy_bridge import from_numpy
+    from ..exchange.numpy.bridge import from_numpy
 
     there = [from_numpy(a).to("cuda") if isinstance(a, np.ndarray) else a for a in args]
 

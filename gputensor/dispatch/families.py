@@ -41,7 +41,7 @@ _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
 # The module behind every call; it is above the dispatcher, so it is imported by name.
-_START = f"{_PACKAGE}.interpose.start"
+_START = f"{_PACKAGE}.fallbacks.start"
 # Finished steps: module name -> module; and steps in progress, with the functions that undo them.
 _done: dict[str, ModuleType] = {}
 _under_way: dict[str, list[Callable[[], object]]] = {}

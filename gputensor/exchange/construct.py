@@ -18,7 +18,7 @@ from ..core.dtype import dtype
 from ..dispatch import backend_select
 from ..tensor.tensor import Tensor
 from .nested import PLAIN, from_numbers
-from .numpy_bridge import array_of, from_numpy, over_copy
+from .numpy.bridge import array_of, from_numpy, over_copy
 
 _dtype = dtype
 

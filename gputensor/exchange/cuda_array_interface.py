@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import errors
 from ..core.geometry import Sizes, unholdable
 from ..core.memory_format import contiguous_strides
-
-if TYPE_CHECKING:
-    pass
 
 
 class Described(NamedTuple):

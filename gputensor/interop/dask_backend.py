@@ -15,7 +15,7 @@ from dask.array.backends import ArrayBackendEntrypoint
 from dask.utils import Dispatch
 
 from .._generated.functions import empty
-from ..exchange.numpy_bridge import from_numpy
+from ..exchange.numpy.bridge import from_numpy
 from ..tensor.tensor import Tensor
 
 

@@ -93,7 +93,7 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
-    """Raise for a tensor that is not NumPy's to compute with: see numpy_protocol.py.
+    """Raise for a tensor that is not NumPy's to compute with: see exchange/numpy/protocol.py.
 
     is_boolean: the result has no gradient that could be lost.
     """

@@ -166,7 +166,7 @@ class Tensor(
         """Override in a subclass: every operator that meets one of its tensors comes here.
 
         types: the operands' classes that have a handler. As it stands it runs the operator on the
-        operands' memory; results are plain tensors. See interpose/modes.py.
+        operands' memory; results are plain tensors. See fallbacks/modes.py.
         """
         with ExcludeDispatchKeys(PYTHON):
             return _plain(op(*args, **(kwargs or {})))
@@ -452,7 +452,7 @@ _device = device
 
 @cache
 def _numpy_protocol() -> Any:
-    return import_module("gputensor.exchange.numpy_protocol")
+    return import_module("gputensor.exchange.numpy.protocol")
 
 
 def _of_tensors(kind: Any) -> type[Tensor]:

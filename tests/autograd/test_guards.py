@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.interpose import modes as dispatch_modes
+from gputensor.fallbacks import modes as dispatch_modes
 from gputensor.amp import casting
 from gputensor.autograd import anomaly, graph, modes, saved
 from gputensor.dispatch import backend_select, tls

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.interpose import modes
+from gputensor.fallbacks import modes
 from gputensor.core import errors
 from gputensor.dispatch import keys, tls
 from gputensor.dispatch.operator import Operator

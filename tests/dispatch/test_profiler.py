@@ -14,7 +14,7 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.dispatch import dispatcher
 from gputensor.library import Library
-from gputensor.watch.profiler import profile
+from gputensor.profiling.profiler import profile
 
 from .operands import CPU
 

@@ -27,7 +27,7 @@ from gputensor.dispatch import dispatcher, keys, shortcuts
 from gputensor.dispatch.tls import (
     ExcludeDispatchKeys, IncludeDispatchKeys, inference_blocks, unrecorded,
 )  # fmt: skip
-from gputensor.interpose.modes import DispatchMode
+from gputensor.fallbacks.modes import DispatchMode
 from gputensor.library import Library
 
 from ..harness import tier

@@ -17,7 +17,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.dispatch import dispatcher
-from gputensor.interpose.lazy_views import _passes
+from gputensor.fallbacks.lazy_views import _passes
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]

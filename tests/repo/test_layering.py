@@ -29,7 +29,7 @@ FLOORS = [
     (6, "structured _generated.short_forms"),  # forms that structured/shortcuts/ choose among
     (7, "native"),
     (8, "autograd"),
-    (9, "interpose"),
+    (9, "fallbacks"),
     (10, "amp makers _generated.shapes"),  # kernels between autograd and native are made of these
     (11, "_generated.kernels"),
     (11, "exchange"),
@@ -42,7 +42,7 @@ FLOORS = [
     (13, "cuda"),
     (13, "testing"),
     (13, "op_tests"),
-    (13, "watch"),
+    (13, "profiling"),
     (13, "nn"),
     (13, "functional"),
     (12, "fusion"),

@@ -17,7 +17,7 @@ from gputensor._generated.index import OPERATORS
 ROOT = Path(__file__).parents[2]
 ROOMS = (
     "codegen", "gputensor/native", "gputensor/structured", "gputensor/kernels",
-    "gputensor/interpose", "gputensor/makers",
+    "gputensor/fallbacks", "gputensor/makers",
 )  # fmt: skip
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # Lists of the binary family in files that the pointwise families share, and why they are there.

@@ -1,4 +1,4 @@
-"""Table of our operators for NumPy's functions; numpy_protocol.py has the rule."""
+"""Table of our operators for NumPy's functions; protocol.py has the rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dtype as dtypes
+from ...core import dtype as dtypes
 
 # Python's own operators; one operand may be a number.
 OPERATORS: dict[str, Callable[..., Any]] = {

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
-from ..core import dtype as dtypes
-from ..core.arguments import number
-from ..core.device import CPU
-from ..tensor import export
-from ..tensor.tensor import Tensor
-from .numpy_rule import BOOLEAN, check, get_numpy_on_devices
+from ..._generated import calls
+from ...core import dtype as dtypes
+from ...core.arguments import number
+from ...core.device import CPU
+from ...tensor import export
+from ...tensor.tensor import Tensor
+from .rule import BOOLEAN, check, get_numpy_on_devices
 
 # Passed on unchanged: numbers and NumPy dtypes.
 PLAIN = frozenset({bool, int, float, complex, str, type(None)}) | {
