@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
 import numpy as np
@@ -137,12 +136,6 @@ class UntypedStorage(metaclass=_StorageType):
     def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
         """The first bytes of a file, mapped into memory; written to in the file where shared."""
         return _FileBytes(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
-
-
-class ProfilerActivity(enum.Enum):
-    """What PyTorch's profiler looks at."""
-
-    CPU, XPU, CUDA, HPU, MTIA, PrivateUse1 = range(6)
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:

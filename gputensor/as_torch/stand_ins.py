@@ -20,7 +20,7 @@ from gputensor.dispatch import keys, tls
 from gputensor.nn.modules import conv, functional, loss, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
-from . import functions, legacy_types
+from . import functions, groups, legacy_types, profiles
 
 # What programs compare with: names and behaviour are this PyTorch's.
 VERSION = "2.13.0"
@@ -232,7 +232,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "set_device_states": legacy_types.set_device_states,
     },
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
-    "torch.profiler": {"ProfilerActivity": legacy_types.ProfilerActivity},
+    "torch.profiler": profiles.OF_PROFILER, "torch.autograd.profiler": profiles.OF_AUTOGRAD,
     "torch.autograd.function": {"FunctionCtx": function.Context},
     "torch.optim.optimizer": {"required": required},
     "torch._C._nn": {}, "torch.nn.modules.utils": nn_utils_of_modules,
@@ -275,6 +275,8 @@ STAND_INS: dict[str, dict[str, Any]] = {
                         "range": block},
     "torch.cpu": {"is_available": lambda: True, "device_count": lambda: 1, "synchronize": nothing,
                   "current_device": lambda: "cpu"},
+    "torch.distributed": groups.OF_DISTRIBUTED,
+    "torch.distributed.distributed_c10d": groups.OF_DISTRIBUTED,
     "torch.distributed.tensor": {
         "Replicate": Placement, "Shard": Placement,
         "Partial": Placement,
