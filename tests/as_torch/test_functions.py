@@ -32,6 +32,7 @@ class _Ours:
 
 
 @pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore")  # some are deprecated in PyTorch
 @pytest.mark.parametrize("name", CALLS)
 def test_a_function_is_pytorchs(name: str) -> None:
     torch = pytest.importorskip("torch")
