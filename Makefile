@@ -30,13 +30,16 @@ install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor
 	echo "setup: installing gputensor[$$extras] into $(VENV); pip is silent until it is done"; \
 	$(bin)/python -m pip install -qq --editable ".[$$extras]" && $(library) && touch $@
 
+# Loops of this CPU alone, in half the time; the other targets compile those of every CPU.
+demo test: export GPUTENSOR_BUILD_CAPABILITIES ?= best
+
 # Compile what changed of the CPU's loops, and say whose loops run: pip says neither.
 library = $(bin)/python build_library.py
 
 # $(call pytest,TIER,ARGUMENTS): the tests on all cores; --dist keeps neighbours in one process.
 pytest = $(bin)/python -m pytest -q -n $(JOBS) --dist worksteal --tier $(1) $(2) $(PYTEST)
 
-.PHONY: help demo test check full pythons oracle nvrtc lint bench house docs library wheel clean sanitize
+.PHONY: help demo test check full pythons oracle nvrtc lint bench house docs library wheel release clean sanitize
 
 help:
 	@echo "make demo    set up and run the demonstration on a photograph (draws demo.png)"
@@ -51,6 +54,7 @@ help:
 	@echo "make docs    the pages and the reference of docs/ as a site, in site/index.html"
 	@echo "make library compile the CPU's loops again where their sources changed (g++, or CXX=)"
 	@echo "make wheel   build dist/gputensor-*.whl: with compiled loops, and without"
+	@echo "make release wheels and sdist, each installed and tried on every Python; pip fetches what they need"
 	@echo "make clean   remove $(VENV) and everything built"
 
 demo: $(VENV)/.demo
@@ -103,6 +107,10 @@ wheel: $(VENV)/.check
 	  GPUTENSOR_BUILD_CAPABILITIES=$$without $(bin)/python -m pip wheel -qq --no-deps --no-build-isolation \
 	    --wheel-dir dist . || exit 1; done
 	@ls -l dist/*.whl
+
+release: wheel
+	@$(bin)/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist")' >/dev/null
+	@$(bin)/python -m tests.release dist
 
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(bin)/python -m mkdocs build --strict --quiet

@@ -12,7 +12,8 @@ the content of a file that they include has changed; times of files mean nothing
 sets them anew.
 
     GPUTENSOR_CXX, else CXX         the compiler; g++ where neither is set
-    GPUTENSOR_BUILD_CAPABILITIES    which loops are built: `avx2,avx512`; `default` for none
+    GPUTENSOR_BUILD_CAPABILITIES    which loops are built: `avx2,avx512`; `default` for none; `best`
+                                    for those that this CPU runs, and those built here before
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ LIBRARY = SOURCES / "_library.abi3.so"
 VARIABLE = "GPUTENSOR_BUILD_CAPABILITIES"
 # What gputensor.backends.cpu.get_cpu_capability() calls NumPy's loops.
 DEFAULT = "default"
+# Half of the compiler's time, for a checkout that this machine alone runs.
+BEST = "best"
 
 # By machine, each capability's instructions. A capability's loops run only where the CPU has all of
 # them: `known` of engine/module.cpp.
@@ -100,11 +103,31 @@ def capabilities() -> dict[str, list[str]]:
         return known
     if wanted == DEFAULT:
         return {}
+    if wanted == BEST:
+        return {name: known[name] for name in _best(known)}
     for name in wanted.split(","):
         if name not in known:
-            names = ", ".join((DEFAULT, *known))
+            names = ", ".join((DEFAULT, BEST, *known))
             raise BuildError(f"{VARIABLE} must be of {names} on {machine} (got {wanted!r})")
     return {name: known[name] for name in wanted.split(",")}
+
+
+def _best(known: dict[str, list[str]]) -> list[str]:
+    """The last one of which this CPU has all instructions, the one that GPUTENSOR_CPU_CAPABILITY
+    asks for, and what was built here before; all where Linux does not say what the CPU has."""
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return list(known)
+    has = set(next((ln for ln in told.splitlines() if ln.startswith("flags")), "").split())
+    renamed = {"bmi": "bmi1", "lzcnt": "abm"}
+    runs = [
+        name for name, options in known.items()
+        if all(renamed.get(o[2:], o[2:]) in has for o in options if "=" not in o)
+    ]  # fmt: skip
+    kept = [name for name in known if any(FOLDER.glob(f"{name}_*.o"))]
+    wanted = {*runs[-1:], *kept, os.environ.get("GPUTENSOR_CPU_CAPABILITY")}
+    return [name for name in known if name in wanted] or list(known)
 
 
 def unavailable_reason() -> str:

@@ -1,1 +1,1 @@
-"""Benchmarks: every figure is a ratio to a peer that was measured in the same process, in turns."""
+"""Benchmarks. Each figure is a ratio to another library, measured alternately in one process."""

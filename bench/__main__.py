@@ -2,10 +2,10 @@
 PART…`, `report FILE`, `env`.
 
 `run` prints a Markdown table; with --out it writes a record (`record.schema.json`) after every
-case, and at the end the table and, with matplotlib, plots. Exit status: 0 fine, 1 a budget is
-missed (only with --check), a case is slower (--fail-on slow), a build is told apart from itself, a
-record is not for publication, a figure is impossible or a result is wrong, 2 bad input, 3 device
-absent, 4 not comparable.
+case, and at the end the table and, with matplotlib, plots. Exit status: 0 success; 1 a budget is
+missed (only with --check), a case is slower (--fail-on slow), a build differs from itself, a record
+cannot be published, a figure is impossible or a result is wrong; 2 bad input; 3 no device; 4 not
+comparable.
 """
 
 from __future__ import annotations
@@ -213,9 +213,9 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
             file=sys.stderr,
         )
         return BAD_INPUT
-    around = environment(args.device, argv)  # before the run, whose own load is none of it
+    around = environment(args.device, argv)  # before the run adds its own load
     if args.out is not None and "note" in inspect.signature(module.run).parameters:
-        # What is cut off later leaves a record of the cases that it has done.
+        # Write a record after each case, so that an interrupted run leaves one.
         options["note"] = lambda data: _write(data, _completed(around, data, args), args.out)
     try:
         data = module.run(args.device, **options)
@@ -240,7 +240,7 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
 
 
 def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
-    """Numbers of the cases that no record has, None for all; one that is not there has none."""
+    """Return the numbers of cases that no existing record has, or None for all cases."""
     there = [records.read(Path(path)) for path in paths if Path(path).exists()]
     done = {case["number"] for data in there for case in data["cases"]}
     done.update(number for data in there for number in data.get("refused", ()))
@@ -253,7 +253,7 @@ def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
 def _completed(
     around: dict[str, Any], data: dict[str, Any], args: argparse.Namespace
 ) -> dict[str, Any]:
-    """The environment with what only a run shows: what it imported, and what its record lacks."""
+    """Add to the environment what is known after a run: imported versions, and missing parts."""
     made = around | {
         "versions": around["versions"] | peers.versions()
     }  # some are imported when needed

@@ -1,7 +1,7 @@
 """Host cost of recording and differentiating: forward and backward of small programs.
 
-A multilayer perceptron made of mm, add, maximum and mean, and a chain of 1,000 operators, against
-PyTorch on the CPU, one thread each, in turns. And what a kernel that records nothing costs.
+A multilayer perceptron of mm, add, maximum and mean, and a chain of 1,000 operators, alternating
+with PyTorch on the CPU, one thread each. Also the cost of an autograd kernel that records nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import gputensor as gt
 from . import peers, timing
 
 NAME = "autograd"
-# Times the peer's, per case.
+# Our time over PyTorch's, for each case.
 BUDGET_RATIO = 2.0
 # Microseconds that the autograd kernel may add to an operator of two tensors.
 BUDGET_NOTHING_US = 0.15
@@ -54,10 +54,9 @@ def _cases(lib: Any, device: str) -> dict[str, Side]:
 
 
 def _what_nothing_costs() -> dict[str, float]:
-    """Nanoseconds of a + b through the autograd kernel, and from below it: the fastest of many
-    rounds.
+    """Return nanoseconds of a + b with and without the autograd kernel, the fastest of many rounds.
 
-    The difference is a tenth of either, and whatever else the machine does only adds to both.
+    The fastest, because the difference is a tenth of either, and other load only adds time.
     """
     from gputensor._generated import operators
     from gputensor.dispatch import keys
@@ -73,7 +72,7 @@ def _what_nothing_costs() -> dict[str, float]:
 
 
 def run(device: str = "cpu", rounds: int = 11) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+    """Measure all cases; return the record that `bench run` prints and writes."""
     libraries = peers.with_torch(device)
     sides = {name: _cases(lib, device) for name, lib in libraries.items()}
     cases = []
@@ -94,7 +93,7 @@ def run(device: str = "cpu", rounds: int = 11) -> dict[str, Any]:
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record."""
+    """Return a Markdown table of a record."""
     libraries = ["gputensor", *record["peers"]]
     head = [f"{lib} µs" for lib in libraries] + [f"/ {peer}" for peer in record["peers"]]
     lines = [f"| {record['device']} | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
@@ -111,7 +110,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     found = []
     for case in record["cases"]:
         us = case["us"]

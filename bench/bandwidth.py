@@ -1,5 +1,5 @@
-"""Pointwise operators and reductions over large arrays, against PyTorch, CuPy and a memcpy of as
-many bytes: layouts that are dense, a row for all rows, and transposed; every result is checked."""
+"""Pointwise operators and reductions over large arrays, against PyTorch, CuPy and a memcpy of the
+same size. Operands are dense, a broadcast row, or transposed; every result is checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIDE, _CPU_SIDE = 8192, 1024
 class Case:
     """One operator of square matrices. others: layouts of further operands (dense, row, turned).
 
-    axis: of a reduction. by: how far a result may be off, beside 1 (the elements are below 1).
+    axis: of a reduction. by: absolute tolerance of a result (the elements are below 1).
     """
 
     __slots__ = ("name", "op", "of", "result", "others", "axis", "by")
@@ -52,7 +52,7 @@ CASES = (
     Case("amax f16 of rows", "amax", _F16, axis=1),
 )
 COUNT = len(CASES)
-# PyTorch's names, which are ours too, where NumPy's differ.
+# PyTorch's and our names where NumPy's differ.
 _OURS = {"multiply": "mul", "less": "lt"}
 
 report, brief = tables.report, tables.brief
@@ -133,5 +133,5 @@ run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, 
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """No budget of DESIGN's is about operators over large arrays; the table shows them."""
+    """Return nothing: there is no budget for operators over large arrays."""
     return []

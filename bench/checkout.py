@@ -1,8 +1,7 @@
-"""Which commit a run is of: from git, or from what was noted before the tree travelled without it.
+"""The commit of a run: from git, or from a note in a tree that was copied without git.
 
-`python -m bench.gpu_check prepare` writes the note (`.carried/commit.json`) where git is: the
-commit, whether something was changed, and a hash of the sources, so that a tree that was edited
-after it, here or there, is told.
+`python -m bench.gpu_check prepare` writes the note (`.carried/commit.json`): the commit, whether
+files were changed, and a hash of the sources, which shows later changes.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from gputensor.runtime import files
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = ROOT / ".carried" / "commit.json"
-# What a run itself writes, or is written from its record, makes no tree dirty.
+# Files that a run writes, or that are made from its record, do not count as changes.
 _RESULTS = (":!bench/results", ":!README.md", ":!docs/figures.md")
 _SOURCES = ("gputensor", "bench", "tests", "examples")
 
 
 def commit() -> dict[str, Any] | None:
-    """{"hash", "dirty"}; in an image, of the checkout it is built from; None where unknown."""
+    """Return {"hash", "dirty"}; in an image, of the checkout it was built from; None if unknown."""
     noted = _noted()
-    # A tree that travelled may lie in another repository, or over an older commit of its own.
+    # The note first: a copied tree may lie in another repository, or over an older commit.
     if noted is not None and not noted["dirty"]:
         return noted
     return _of_git() or noted
@@ -42,7 +41,7 @@ def _of_git() -> dict[str, Any] | None:
 
 
 def note() -> Path:
-    """Write the note for where there is no git. Raises: RuntimeError where there is none here."""
+    """Write the note for a copy without git. Raises: RuntimeError without git here."""
     found = _of_git()
     if found is None:
         raise RuntimeError("there is no git to ask for the commit")
@@ -52,7 +51,7 @@ def note() -> Path:
 
 
 def sources() -> str:
-    """A hash of every source file's name and content."""
+    """Return a hash of every source file's name and content."""
     h = hashlib.sha256()
     for folder in _SOURCES:
         for path in sorted((ROOT / folder).rglob("*")):

@@ -1,12 +1,12 @@
-"""`compare OLD NEW`: what became faster or slower between two records, case by case.
+"""`compare OLD NEW`: cases that became faster or slower between two records.
 
-Times are divided by memcpy of the same rounds, where a record has it, so that a machine that is
-slower as a whole is not a slower program. A case is judged by the interval in which the median lies
-with 99 % confidence (order statistics; no distribution is assumed):
+Times are divided by memcpy's of the same rounds if a record has them, so that a slower machine does
+not look like a slower program. A case is judged by the 99 % confidence interval of its median
+(order statistics; no distribution is assumed):
 
-SAME       the intervals allow no difference above the tolerance
-FAST SLOW  they allow nothing but one
-AMBIGUOUS  they allow both: measure longer, or on a quieter machine
+SAME       the interval excludes a difference above the tolerance
+FAST SLOW  it proves one
+AMBIGUOUS  it does neither: measure longer, or on a quieter machine
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .timing import median_interval
 SAME, FAST, SLOW, AMBIGUOUS = "SAME", "FAST", "SLOW", "AMBIGUOUS"
 APART = (FAST, SLOW)
 TOLERANCE = 0.03
-# What must be equal, or the records say nothing about each other.
+# Fields that must be equal for a comparison.
 _CONDITIONS = ("benchmark", "device", "threads")
 _MACHINE = ("cpu", "cpus", "system")
 
 
 def not_comparable(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Why these two cannot be compared, a sentence each."""
+    """Return the reasons why two records cannot be compared."""
     found = [
         f"{name} differs ({old.get(name)!r}, {new.get(name)!r})"
         for name in _CONDITIONS if old.get(name) != new.get(name)
@@ -46,7 +46,7 @@ def not_comparable(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def compare(
     old: dict[str, Any], new: dict[str, Any], tolerance: float = TOLERANCE
 ) -> list[dict[str, Any]]:
-    """A row per case that both have: name, ratio (new time by old), low, high, verdict."""
+    """Return a row for each common case: name, ratio (new time over old), low, high, verdict."""
     return [_row(a, b, tolerance) for a, b in _shared(old, new)]
 
 
@@ -70,9 +70,9 @@ def _row(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> dict[str
 
 
 def _interval(case: dict[str, Any]) -> tuple[float, float, float]:
-    """(low, median, high) of our time, by memcpy's where the record has it."""
+    """Return (low, median, high) of our time, over memcpy's if the record has it."""
     samples = case.get("samples_ns")
-    if samples is None:  # the quartiles are all that there is
+    if samples is None:  # the record has quartiles only
         low, high = case["quartiles_ns"]["gputensor"]
         return low, case["ns"]["gputensor"], high
     ours, plain = samples["gputensor"], samples.get("memcpy")
@@ -80,7 +80,7 @@ def _interval(case: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def verdict(low: float, high: float, tolerance: float) -> str:
-    """Of an interval of time ratios."""
+    """Return the verdict for an interval of time ratios."""
     if low > 1 + tolerance:
         return SLOW
     if high < 1 / (1 + tolerance):
@@ -90,17 +90,18 @@ def verdict(low: float, high: float, tolerance: float) -> str:
 
 
 def most_told_apart(cases: int) -> int:
-    """How many cases of one build may be told apart from themselves: 1 %, and one of fewer than
-    100.
+    """Return how many cases of one build may differ from themselves: 1 %, rounded up.
 
-    Each has an interval that holds with 99 %.
+    The confidence of each interval is 99 %.
     """
     return math.ceil(cases / 100)
 
 
 def self_comparison(data: dict[str, Any], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
-    """A/A: ours against ours within the record, round by round. More than SAME is a fault of the
-    measurement, not of the program."""
+    """Compare gputensor with itself within a record (A/A), round by round.
+
+    Another verdict than SAME is an error of the measurement.
+    """
     rows = []
     for case in data["cases"]:
         samples = case.get("samples_ns", {})

@@ -1,6 +1,6 @@
-"""What the benchmarks of copies share: how a case is measured, what its figures are, the table.
+"""Shared code of the copy benchmarks `layout` and `pack`: measurement, figures and tables.
 
-`layout` and `pack` say what is copied; a Session measures it beside the peers and memcpy.
+These define the copies; a Session measures them alternately with other libraries and memcpy.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import gputensor as gt
 from . import gpu_state, graphs, layout_sides, nvml, peers, timing
 from .places import WrongResult
 
-# On the CPU, for every library that has such a setting.
+# Threads of every library on the CPU.
 THREADS = 2
-# What must hold. CPU: geometric mean against the peers over cases of at least 1 MiB, and the worst.
+# Budgets on the CPU: geometric mean of ratios over cases of at least 1 MiB, and the worst ratio.
 CPU_TORCH, CPU_WORST_TORCH, CPU_NUMPY, CPU_FROM_BYTES = 2.4, 0.9, 4.5, 1 << 20
-# CUDA: share of same-run memcpy, geometric mean and worst; against the peers.
+# Budgets on CUDA: share of memcpy in the same run, geometric mean and worst; ratios to peers.
 CUDA_SHARE, CUDA_WORST_SHARE, CUDA_TORCH, CUDA_CUPY, CUDA_WORST_PEER = 0.88, 0.60, 2.0, 2.5, 0.97
-# Nothing is copied faster than this times the best memcpy of the same size: beyond lies an error.
-# Broadcasts write more than they read, which memory takes faster; a CPU's clock and caches waver.
+# A copy this many times faster than the best memcpy of the same size is an error. Broadcasts write
+# more than they read, which is faster; a CPU's clock and caches vary.
 ROOFLINE = {"cpu": 2.0, "cuda": 1.10, "broadcast": 3.0}
-# A case is measured until its ratios are known to this, or for so long; kind: (rounds, seconds).
+# A case is measured until its ratios are known with this accuracy, or up to (rounds, seconds).
 NOISE = 0.005
 MOST = {"cpu": (30, 6.0), "cuda": (30, 2.0)}
-# The kind under which tables and plots show the cases that are in no mean.
+# The heading in tables and plots of cases that are in no mean.
 LEFT_OUT = "in no mean"
-# Milliseconds of a round: short on a CPU, which others use too; long beside what an event costs.
+# Milliseconds of a round: short on a shared CPU; long compared with the cost of a GPU's event.
 ROUND_MS = {"cpu": 1.0, "cuda": 5.0}
-# A peer that takes longer for one copy is not measured.
+# A peer is not measured if one copy takes longer.
 SLOWEST_S = 2.0
-# Pairs of buffers that take turns on a GPU, at least and at most.
+# Least and greatest number of buffer pairs used in turn on a GPU.
 PAIRS = (3, 256)
-# Of an H200, the largest of those that are known; for where nobody tells.
+# L2 size of an H200, the largest known, for GPUs of unknown size.
 L2_BYTES = 60 << 20
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Skipped(Exception):
 
 
 class Session:
-    """One run of one benchmark: the device, the peers that are there, and how long to measure."""
+    """One run of one benchmark: the device, the available peers, and how long to measure."""
 
     def __init__(
         self, name: str, device: str, wanted: Iterable[str], rounds: int | None, scale: int = 1,
@@ -75,9 +75,9 @@ class Session:
         self, cases: Sequence[T], only: tuple[int, ...], title: Callable[[T], str],
         measure: Callable[[int, T, Session], dict[str, Any]],
     ) -> dict[str, Any]:  # fmt: skip
-        """Measure all; returns the data of the record. A case that fails costs only itself.
+        """Measure all cases; return the record's data. A failing case does not stop the others.
 
-        Raises: the first failure, where every case fails.
+        Raises: the first failure if all cases fail.
         """
         first: Exception | None = None
         numbered = [(n, case) for n, case in enumerate(cases, 1) if not only or n in only]
@@ -86,7 +86,7 @@ class Session:
                 self.cases.append(measure(number, case, self))
             except Exception as error:
                 traceback.print_exc()
-                first = first or error.with_traceback(None)  # which would keep the case's arrays
+                first = first or error.with_traceback(None)  # frees the case's arrays
                 self.failed[title(case)] = f"{type(error).__name__}: {error}".splitlines()[0][:300]
             if self.cases and self.note is not None:
                 self.note(self.data())
@@ -98,11 +98,10 @@ class Session:
         self, place: Any, make: Callable[[str], Any], verify: Callable[[Any, str], None],
         moved: int, sectors: int, limit: str,
     ) -> dict[str, Any]:  # fmt: skip
-        """The figures of a case.
+        """Return the figures of a case.
 
-        make: a library's name -> its callable, or why there is none. verify: (callable, name) ->
-        WrongResult where it does not write what it has to. moved, sectors: bytes. limit: which of
-        ROOFLINE holds.
+        make: a library's name -> its callable, or why there is none. verify: (callable, name),
+        raises WrongResult for a wrong copy. moved, sectors: bytes. limit: key of ROOFLINE.
         """
         ours = make("gputensor")
         verify(ours, "gputensor")
@@ -145,14 +144,14 @@ class Session:
             taken_s = timing.call_s(side, place.finish)
         except WrongResult:
             raise
-        except Exception as error:  # a peer's own failure is no failure of the benchmark
+        except Exception as error:  # a peer's failure does not stop the benchmark
             raise Skipped(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from None
         if taken_s > SLOWEST_S:
             raise Skipped(f"one copy takes {taken_s:.0f} s")
         return side
 
     def data(self) -> dict[str, Any]:
-        """What a record holds of the run so far."""
+        """Return the record's data so far."""
         data: dict[str, Any] = {
             "benchmark": self.name, "device": self.device, "peers": self.peers,
             "skipped": self.skipped,
@@ -170,20 +169,20 @@ def runner(
     title: Callable[[T], str], measure: Callable[[int, T, Session], dict[str, Any]],
     absent: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[..., dict[str, Any]]:  # fmt: skip
-    """The `run` of a benchmark of copies.
+    """Return the function `run` of a copy benchmark.
 
-    measure: (number, case, session) -> its figures. absent: libraries that it cannot have, and why.
+    measure: (number, case, session) -> figures. absent: libraries without such copies, and why.
     """
 
     def run(
         device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
         libraries: tuple[str, ...] | None = None, scale: int = 1, note: Note | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Measure; returns the data of the record.
+        """Measure all cases; return the record's data.
 
-        rounds: exactly so many; None for as many as a case needs. only: numbers of cases.
+        rounds: number of rounds; None for as many as a case needs. only: numbers of cases.
         libraries: the peers. scale: divides the sizes, for tests. note: called with the data so far
-        after each case, to keep it whatever comes later.
+        after each case.
         """
         wanted = peers_of if libraries is None else libraries
         session = Session(name, device, wanted, rounds, scale, note)
@@ -194,7 +193,7 @@ def runner(
 
 
 def buffers(kind: str, moved: int, device: str = "cuda") -> int:
-    """How many pairs take turns: on a GPU as many as fill its L2 cache twice, to find nothing."""
+    """Return the number of buffer pairs: on a GPU they fill its L2 cache twice, to avoid hits."""
     if kind != "cuda" or gt.cuda.is_emulated():
         return 1
     least, most = PAIRS
@@ -213,7 +212,7 @@ def _nvml(place: Any) -> nvml.Device | None:
 def row(
     samples: dict[str, timing.Sample], plain: list[str], moved: int, sectors: int, limit: str
 ) -> dict[str, Any]:
-    """The figures of a case. limit: which of ROOFLINE is held against the best round of memcpy."""
+    """Return the figures of a case. limit: key of ROOFLINE, compared with memcpy's best round."""
     ours = samples["gputensor"]
     memcpy = min((samples[name] for name in plain), key=lambda s: s.median_ns)
     best = min(samples[name].best_ns for name in plain)
@@ -236,19 +235,19 @@ def row(
     }  # fmt: skip
 
 
-# --- what it adds up to ---------------------------------------------------------------------------
+# --- totals ---------------------------------------------------------------------------------------
 
 
 def counted(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The cases that means are taken over: on the CPU those that write at least 1 MiB, on a GPU
-    those that are not bound by the launch."""
+    """Return the cases of means: on the CPU those that write at least 1 MiB, on a GPU those not
+    bound by the launch."""
     if data["device"] != "cpu":
         return [c for c in data["cases"] if not c.get("bound_by")] or data["cases"]
     return [c for c in data["cases"] if c["bytes"] >= 2 * CPU_FROM_BYTES] or data["cases"]
 
 
 def groups(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Every case once, by kind, and last under LEFT_OUT those that are in no mean."""
+    """Return all cases by kind; the last key, LEFT_OUT, has those that are in no mean."""
     inside = counted(data)
     found: dict[str, list[dict[str, Any]]] = {}
     for case in inside:
@@ -290,7 +289,7 @@ def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
 
 
 def of_sectors(case: dict[str, Any]) -> float:
-    """The share of memcpy; where a GPU's memory sectors bind, the share of what they allow."""
+    """Return the share of memcpy; in cases bound by memory sectors, the share of that bound."""
     return float(case["share_of_sectors" if case["kind"] == "sectors" else "share_of_memcpy"])
 
 
@@ -300,7 +299,7 @@ def _spread(case: dict[str, Any]) -> float:
 
 
 def impossible(data: dict[str, Any]) -> list[str]:
-    """Figures that say that something was not measured, a sentence each."""
+    """Return a sentence for each figure that is faster than possible."""
     if data["is_emulated"]:
         return []
     return [
@@ -310,7 +309,7 @@ def impossible(data: dict[str, Any]) -> list[str]:
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Which budgets the data misses, a sentence each."""
+    """Return a sentence for each budget that the data misses."""
     total = data["summary"]
     if data["is_emulated"]:
         return []

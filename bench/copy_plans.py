@@ -1,10 +1,9 @@
-"""`python -m bench.copy_plans --cases 6,7,31 [--compile]`: the plans that a layout copy may have,
-timed.
+"""`python -m bench.copy_plans --cases 6,7,31 [--compile]`: time all plans of layout copies.
 
-Any plan gives the right copy; kernels/cuda/copy_score.py holds the numbers that choose one. This
-runs the others too: TILE in each size, with each width of access, PACK with each length of runs and
-each number of tiles a block. A line of JSON for each, the fastest first. With --compile the kernels
-are compiled and nothing is timed, so that several processes can fill the cache before one measures.
+All plans copy correctly; kernels/cuda/copy_score.py has the numbers that choose one. This measures
+the others too: TILE in each size and width of access, PACK with each length of runs and number of
+tiles per block. It prints a line of JSON for each, the fastest first. --compile only compiles the
+kernels, so that several processes can fill the cache before one measures.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def _run(case: layout_cases.Case, walk: Walk, dtypes: tuple[Any, Any], is_once: 
 
 
 def _us(call: Callable[[], None]) -> float:
-    """Microseconds of a call on the device, the least of several rounds."""
+    """Return microseconds of a call on the device, the least of several rounds."""
     call()
     times = []
     for _ in range(ROUNDS):
@@ -97,7 +96,7 @@ def _us(call: Callable[[], None]) -> float:
 
 
 def _launches(walk: Walk, dtypes: tuple[Any, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
-    """The chosen plan's launch, then others: (what it is, launch)."""
+    """Yield (description, launch) of the chosen plan, then of the others."""
     gpu = runtime.cuda().limits(DEVICE)
     chosen = copy_plan.choose(walk, gpu)
     yield {"plan": chosen.kernel, "chosen": True}, copy_launch.launch_of(walk, chosen, dtypes, gpu)
@@ -115,7 +114,7 @@ def _launches(walk: Walk, dtypes: tuple[Any, Any]) -> Iterator[tuple[dict[str, A
 
 
 def _tiles(walk: Walk, y: int) -> Iterator[tuple[copy_plan.Tile, int]]:
-    """Plans, and how many columns of tiles neighbouring blocks cover."""
+    """Return plans, with the number of tile columns that neighbouring blocks cover."""
     side = score.TILE_SIDE[walk.item]
     load, store = copy_plan._tile_accesses(walk, y)
     for rows, columns in product((2 * side, side, side // 2), repeat=2):

@@ -1,7 +1,7 @@
-"""Host cost of custom operators: what `custom_op` adds to a Python function, against PyTorch's.
+"""Host cost of custom operators: the time that `custom_op` adds to a Python function.
 
-The kernels do next to nothing, so the dispatcher, the checks of results and the recording are what
-is measured; CPU, one thread each, in turns.
+The kernels do almost nothing, so dispatcher, checks of results and recording are measured.
+Alternating with PyTorch's on the CPU, one thread each.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Tuple
 from . import peers, timing
 
 NAME = "custom_op"
-# Times the peer's: of a call, recorded or not; of a call and backward, which is the engine's time.
+# Our time over PyTorch's: of a call, recorded or not; of a call and backward, mostly the engine.
 BUDGET_CALL, BUDGET_BACKWARD = 1.0, 2.0
 
 Side = Callable[[], Any]
 
 
 def _cases(lib: Any, device: str) -> dict[str, Side]:
-    """The cases of a library; its operators stay defined under the namespace `bench_custom_op`."""
+    """Return a library's cases; they define operators in the namespace `bench_custom_op`."""
     made = lib.ones(4, device=device)
     empty = lib.empty
 
@@ -63,7 +63,7 @@ def _pair(lib: Any) -> Callable[..., Tuple[Any, Any]]:
 
 
 def run(device: str = "cpu", rounds: int = 61) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+    """Measure all cases; return the record that `bench run` prints and writes."""
     libraries = peers.with_torch(device)
     sides = {name: _cases(lib, device) for name, lib in libraries.items()}
     cases: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ def run(device: str = "cpu", rounds: int = 61) -> dict[str, Any]:
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record."""
+    """Return a Markdown table of a record."""
     libraries = ["gputensor", *record["peers"]]
     head = [f"{lib} ns" for lib in libraries] + [f"/ {peer}" for peer in record["peers"]]
     lines = [f"| {record['device']} | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
@@ -103,7 +103,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     found = []
     for case in record["cases"]:
         ns = case["ns"]

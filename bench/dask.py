@@ -1,8 +1,8 @@
-"""`python -m bench run dask`: what a program of Dask's costs over tensors, beside NumPy's arrays.
+"""`python -m bench run dask`: Dask programs over chunks of tensors, against chunks of NumPy arrays.
 
-64 chunks, which are there before, on Dask's own threads. Both sides' graphs are built once and are
-computed in turns in one process, so that of what is compared most is Dask's scheduler, as it is in
-programs. Needs `pip install 'gputensor[clients]'`.
+64 chunks, made before, on Dask's threads. Both graphs are built once and computed alternately in
+one process. Most of the time is Dask's scheduler, as in real programs. Needs
+`pip install 'gputensor[clients]'`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from . import timing
 
 NAME = "dask"
 CHUNKS, ROWS, COLUMNS = 64, 1024, 256
-BUDGET = 1.1  # times NumPy's chunks
+BUDGET = 1.1  # our time over NumPy's
 Program = Callable[[Any, Any], Any]
 LIBRARIES = ("gputensor", "numpy")
 
 
 def _programs() -> dict[str, Program]:
-    """Of an array of 64 chunks, one below the other, and a matrix of one."""
+    """Return programs over an array of 64 row chunks and a matrix of one chunk."""
     svd = import_module("dask.array").linalg.svd
     return {
         "x.sum()": lambda x, y: x.sum(),
@@ -40,7 +40,7 @@ def _programs() -> dict[str, Program]:
 def run(device: str = "cpu", rounds: int = 61, scale: int = 1) -> dict[str, Any]:
     """Measure all programs; returns the record that `bench run` prints and writes.
 
-    Raises: ValueError for another device, whose chunks NumPy has none of.
+    Raises: ValueError for another device than the CPU.
     """
     if device != "cpu":
         raise ValueError(f"dask compares with NumPy's chunks, which are on the CPU (got {device})")
@@ -65,8 +65,11 @@ def run(device: str = "cpu", rounds: int = 61, scale: int = 1) -> dict[str, Any]
 
 
 def _arrays(rows: int) -> dict[str, tuple[Any, Any]]:
-    """(x, y) of each library, with equal elements, every chunk in memory of its own: as a part of
-    one array NumPy's would lie in large pages, which are read faster."""
+    """Return (x, y) of each library, with equal elements.
+
+    Each chunk is allocated alone: parts of one NumPy array would lie in large pages, which are
+    read faster.
+    """
     da = import_module("dask.array")
     rng = np.random.default_rng(0)
     x = da.from_array(rng.random((CHUNKS * rows, COLUMNS), np.float32), chunks=(rows, COLUMNS))
@@ -83,7 +86,7 @@ def _ratio(case: dict[str, Any]) -> float:
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record."""
+    """Return a Markdown table of a record."""
     lines = ["| 64 chunks | NumPy's | tensors | ratio |", "|---|---:|---:|---:|"]
     for case in record["cases"]:
         cells = [f"{case['ns'][library] / 1e6:.1f} ms" for library in ("numpy", "gputensor")]
@@ -95,7 +98,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     return [
         f"{case['name']} on chunks that are tensors takes {_ratio(case):.2f} times as long as on "
         f"NumPy's, above {BUDGET}"

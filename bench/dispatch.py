@@ -1,9 +1,9 @@
-"""What the dispatcher alone costs: operators whose Python kernels return their first tensor.
+"""Cost of the dispatcher alone: operators whose Python kernels return their first tensor.
 
-The same operators are defined and registered with `gt.library` and with `torch.library` and called
-as `gt.ops.<ns>.<op>.<overload>(...)` and `torch.ops.<ns>.<op>.<overload>(...)`, in turns. Plain
-tensors carry the Autograd keys, those made in inference mode do not. PyTorch takes the arguments of
-every Python kernel from the stack, so the peer of a boxed kernel is an ordinary one.
+Equal operators are registered with `gt.library` and `torch.library` and called alternately as
+`gt.ops.<ns>.<op>.<overload>(...)` and `torch.ops.<ns>.<op>.<overload>(...)`. Plain tensors have
+Autograd keys, tensors made in inference mode do not. PyTorch boxes the arguments of all Python
+kernels, so our boxed kernels are compared with its ordinary ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .places import WrongResult
 
 NAME = "dispatch"
 NAMESPACE = "bench_dispatch"
-# What must hold for two plain tensors: our time, and how many times as long PyTorch takes.
+# Budgets for two plain tensors: our time, and PyTorch's time over ours.
 TWO = "two tensors"
 BUDGET_NS = 500.0
 BUDGET_RATIO = 2.0
@@ -40,7 +40,7 @@ def _first_boxed(operator: Any, key_set: Any, stack: list[Any]) -> None:
 
 
 def _go_on(operator: Any, below: Any) -> Callable[..., Any]:
-    """A kernel that redispatches to the keys below its own, as those of autograd do."""
+    """Make a kernel that redispatches to the keys below its own, like autograd kernels."""
     redispatch = operator.redispatch
 
     def go_on(key_set: Any, x: Any, y: Any) -> Any:
@@ -50,7 +50,7 @@ def _go_on(operator: Any, below: Any) -> Callable[..., Any]:
 
 
 def _below(lib: Any, key: str) -> Any:
-    """The keys strictly below one, as the library writes it."""
+    """Return the library's key set of all keys below `key`."""
     if lib is gt:
         return gt.dispatch.full_after(key)
     return lib._C._dispatch_keyset_full_after(getattr(lib._C.DispatchKey, key))
@@ -58,7 +58,7 @@ def _below(lib: Any, key: str) -> Any:
 
 @contextmanager
 def _cases(lib: Any, device: str) -> Iterator[dict[str, tuple[Side, Any]]]:
-    """case -> its call and what it must return; the registrations last as long as the block."""
+    """Yield case -> (call, expected result); the registrations end with the block."""
     backend = "CPU" if device == "cpu" else "CUDA"
     with ExitStack() as undo:
         define = lib.library.Library(NAMESPACE, "DEF")
@@ -97,7 +97,7 @@ def _cases(lib: Any, device: str) -> Iterator[dict[str, tuple[Side, Any]]]:
 
 
 def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+    """Measure all cases; return the record that `bench run` prints and writes."""
     libraries = {"gputensor": gt}
     torch = peers.torch(device)
     if torch is not None:
@@ -139,7 +139,7 @@ def _measured(case: str, sides: dict[str, tuple[Side, Any]], rounds: int) -> dic
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record."""
+    """Return a Markdown table of a record."""
     libraries = ["gputensor", *record["peers"]]
     head = [f"{lib} ns" for lib in libraries] + [f"× {peer}" for peer in record["peers"]]
     lines = [f"| {record['device']} | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
@@ -158,7 +158,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     two = next(case for case in record["cases"] if case["name"] == TWO)
     found = []
     if two["ns"]["gputensor"] > BUDGET_NS:

@@ -1,8 +1,8 @@
-"""What the CUDA emulator costs: a launch, a thread with and without barriers, an edit.
+"""Cost of the CUDA emulator: a launch, a thread with and without barriers, an edit.
 
-numba's simulator runs kernels written in Python, a thread of the operating system for each CUDA
-thread; it is left out where numba cannot be imported. The kernels do the same work on both sides,
-and their results are compared before anything is timed. On the CPU: this says nothing about a GPU.
+The peer is numba's simulator, if installed: it runs kernels written in Python, with an operating
+system thread for each CUDA thread. Results of both are compared first. All runs on the CPU and
+says nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from . import timing
 from .places import WrongResult
 
 NAME = "emulator"
-# Times faster than numba's simulator, on each kernel.
+# Least speed-up over numba's simulator, for each kernel.
 BUDGET_TIMES = 50.0
-# Times slower than a plain launch, with the checks that pytest's plugin has on by default.
+# Most slow-down over a plain launch with the default checks of the pytest plugin.
 BUDGET_PROTECTED = 3.0
 PLAIN, PROTECTED = ", plain", ", as in pytest"
 
@@ -66,7 +66,7 @@ extern "C" __global__ void block_sum(const float* x, float* y) {
 }
 """
 
-# What a check of each access costs most: two reads and hardly a sum for each, or a store for each.
+# Kernels for which checks of each access cost most: a few instructions per access.
 DENSE = r"""
 extern "C" __global__ void product(const float* a, const float* b, float* c, int n) {
   const int row = blockIdx.y * 16 + threadIdx.y, column = blockIdx.x * 16 + threadIdx.x;
@@ -96,7 +96,7 @@ Input = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def _inputs() -> dict[str, Input]:
-    """(x, expected y) of each kernel."""
+    """Return (x, expected y) of each kernel."""
     random = np.random.default_rng(0)
     line = random.integers(-9, 9, AXPY_THREADS).astype(np.float32)
     image = random.integers(-9, 9, (BLUR_SIZE, BLUR_SIZE)).astype(np.float32)
@@ -132,8 +132,8 @@ def _ours(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]]:
 
 
 def _numbas(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]] | None:
-    """The same in Python, for numba's simulator; None where it cannot be imported."""
-    global cuda  # the simulator replaces the module's name while a kernel runs
+    """Return the kernels in Python for numba's simulator; None without numba."""
+    global cuda  # the simulator replaces this global while a kernel runs
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
     try:
         with warnings.catch_warnings():
@@ -202,7 +202,7 @@ def _numbas(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]] 
 def run(
     device: str = "cpu", rounds: int = 11, libraries: Sequence[str] = ("numba",)
 ) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+    """Measure all cases; return the record that `bench run` prints and writes."""
     os.environ["GPUTENSOR_CUDA"] = "emulator"
     runtime.choose_again()
     inputs = _inputs()
@@ -235,7 +235,7 @@ def _case(name: str, threads: int, barriers: int, sample: timing.Sample) -> dict
 
 
 def _protected(inputs: dict[str, Input]) -> list[dict[str, Any]]:
-    """Every kernel plainly and with its writes checked, in turns."""
+    """Measure every kernel alternately without checks and with checked writes."""
     checked = {checks: _with_checks(inputs, checks) for checks in ("", "writes")}
     cases = []
     for name in checked[""]:
@@ -249,7 +249,7 @@ def _protected(inputs: dict[str, Input]) -> list[dict[str, Any]]:
 
 
 def _with_checks(inputs: dict[str, Input], checks: str) -> dict[str, Side]:
-    """Calls of every kernel under checks, which a kernel has from its first launch on."""
+    """Return calls of new kernels with these checks: a kernel keeps those of its first launch."""
     with gt.cuda.emulator_settings(sanitize=checks):
         sides = {name: side for name, side in _ours(inputs)[0].items() if name != "nothing"}
         n = DENSE_SIZE
@@ -269,7 +269,7 @@ def _under(checks: str, side: Side) -> Side:
 
 
 def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
-    """The block sum once more, with every access checked."""
+    """Measure the block sum with every access checked."""
     with gt.cuda.emulator_settings(sanitize="all"):
         calls, _ = _ours(inputs)
         (sample,) = timing.alternate([calls["block_sum"]])
@@ -277,7 +277,7 @@ def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
 
 
 def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
-    """From an edited text to its result: g++ and the launch, in a cache of its own."""
+    """Measure from an edited source to its result, g++ and launch, with an empty cache."""
     given, _ = inputs["block_sum"]
     numbers = itertools.count()
 
@@ -294,11 +294,11 @@ def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
             del os.environ["GPUTENSOR_CACHE_DIR"]
             if kept is not None:
                 os.environ["GPUTENSOR_CACHE_DIR"] = kept
-    return _case("block_sum, from an edit to the result", 0, 0, sample)  # not a matter of threads
+    return _case("block_sum, from an edit to the result", 0, 0, sample)  # threads do not matter
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record."""
+    """Return a Markdown table of a record."""
     head = "| kernel | threads | barriers | launch µs | ns per thread |"
     line = "|---|---:|---:|---:|---:|"
     for peer in record["peers"]:
@@ -319,7 +319,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     found = []
     for case in record["cases"]:
         theirs = case["ns"].get("numba")

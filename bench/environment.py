@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: machine, versions, commit. A record carries it."""
+"""Describe what figures depend on: machine, versions, commit. It is part of each record."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from . import checkout, gpu_state, peers
 
 
 def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
-    """The environment of a run, as plain data; to be taken before it, so that what is busy are
-    others.
+    """Return the environment as plain data. Call it before a run, whose load would count as busy
+    CPUs.
 
-    argv: what `python -m bench` was given.
+    argv: arguments of `python -m bench`.
     """
     record: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -50,8 +50,8 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def _python_build() -> str:
-    """What host costs depend on by a tenth: whether the interpreter's code is in a shared library,
-    which calls its own functions by a table, and who compiled it."""
+    """Return the interpreter's compiler, and whether it is a shared library, whose internal calls
+    are slower: both change host costs by a tenth."""
     try:
         is_shared = "libpython" in Path("/proc/self/maps").read_text()
     except OSError:
@@ -78,7 +78,7 @@ _DISTRIBUTIONS = (
 
 
 def _wheels() -> dict[str, str]:
-    """distribution: a hash of its RECORD, which lists a hash of every file that was installed."""
+    """Return, by distribution, a hash of its RECORD, which has a hash of every installed file."""
     found = {}
     for name in _DISTRIBUTIONS:
         try:
@@ -120,11 +120,11 @@ def _read(path: str) -> str | None:
 
 
 def _busy_cpus(seconds: float = 0.25) -> float | None:
-    """How many CPUs of the machine were busy while this process slept; None where nobody tells."""
+    """Return how many CPUs were busy while this process slept; None if unknown."""
 
     def ticks() -> tuple[int, int]:
         fields = [int(n) for n in (_read("/proc/stat") or "").partition("\n")[0].split()[1:9]]
-        return sum(fields), sum(fields[3:5])  # in all; idle and waiting for a disk
+        return sum(fields), sum(fields[3:5])  # total; idle and waiting for a disk
 
     total, idle = ticks()
     time.sleep(seconds)
@@ -135,13 +135,13 @@ def _busy_cpus(seconds: float = 0.25) -> float | None:
 
 
 def _hash(folder: Path) -> str:
-    """Of the texts of all kernels, so that a record says which ones it measured."""
+    """Return a hash of all kernel sources, which identifies those that a record measured."""
     texts = sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".cu", ".cuh"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in texts)).hexdigest()[:16]
 
 
 def _missing(record: dict[str, Any]) -> list[str]:
-    """What a published record needs and this one lacks."""
+    """Return what this record lacks for publication."""
     lacking = []
     commit = record["commit"]
     if commit is None or commit["dirty"]:

@@ -1,8 +1,8 @@
-"""Chains of element-by-element operators: `gt.fuse` against the same operators one by one, NumPy,
-PyTorch, torch.compile and numexpr, on operands of 16 MiB.
+"""Chains of pointwise operators on operands of 16 MiB: `gt.fuse` against eager operators, NumPy,
+PyTorch, torch.compile and numexpr.
 
-Each function is written once, over a module with the names that all of them have. On the CPU
-whoever uses threads has two; what is timed is a call with the allocation of its result.
+Each function is written once, with names that all libraries have. On the CPU libraries have two
+threads. A timed call includes the allocation of its result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .places import WrongResult
 
 NAME = "fuse"
 ELEMENTS = 4 << 20
-# Times the peer's speed, in the geometric mean.
+# Speed over each peer's, geometric mean.
 BUDGETS = {"eager": 5.0, "numpy": 5.0, "torch": 5.0, "numexpr": 2.0, "torch.compile": 0.9}
 
 Function = Callable[..., Any]
@@ -48,7 +48,7 @@ def _gelu(m: Any, x: Any, y: Any) -> Any:
 
 
 def _black_scholes(m: Any, x: Any, y: Any) -> Any:
-    """A call's price, with the logistic form of the normal distribution."""
+    """Price of a call option, with a logistic approximation of the normal distribution."""
     d1 = (m.log(x / y) + 0.065) / 0.3
     d2 = d1 - 0.3
     return x / (1 + m.exp(-1.702 * d1)) - y * 0.98 / (1 + m.exp(-1.702 * d2))
@@ -66,7 +66,7 @@ def _adam(m: Any, x: Any, y: Any) -> Any:
 
 
 def _luma(m: Any, x: Any, y: Any) -> Any:
-    """Y of three planes, kept within bounds."""
+    """Luma of three planes, clamped."""
     light = 0.299 * x + 0.587 * y + 0.114 * (x + y) + 0.0625
     return m.where(light > 1.5, 1.5 + 0 * x, light)
 
@@ -79,7 +79,7 @@ def _mandelbrot(m: Any, x: Any, y: Any) -> Any:
 
 
 def _along(m: Any, name: str, x: Any) -> Any:
-    """A reduction of each row, which keeps its dimension."""
+    """Reduce each row with keepdim."""
     reduce = getattr(m, name)
     return reduce(x, -1, keepdims=True) if m is np else reduce(x, -1, True)
 
@@ -101,26 +101,26 @@ def _masked_softmax(m: Any, x: Any, y: Any) -> Any:
 
 
 def _planes(m: Any, x: Any) -> Any:
-    """Pixels (N, H, W, C) as a view (N, C, H, W)."""
+    """Return a view (N, C, H, W) of pixels (N, H, W, C)."""
     return x.transpose(0, 3, 1, 2) if m is np else x.permute(0, 3, 1, 2)
 
 
 def _laid_out(m: Any, x: Any, of: Any = None) -> Any:
-    """Dense planes, cast if need be."""
+    """Return contiguous planes of a dtype."""
     if m is np:
         return np.ascontiguousarray(x, of)
     return (x if of is None else x.to(of)).contiguous()
 
 
 def _packed_image(m: Any, x: Any, y: Any) -> Any:
-    """Packed pixels as normalized planes of floats."""
+    """Convert packed pixels to normalized planes of floats."""
     planes = _planes(m, x)
     wide = planes.astype(m.float32) if m is np else planes.to(m.float32)
     return _laid_out(m, wide * y[0] * 0.004 + y[1])
 
 
 def _yuv(m: Any, x: Any, y: Any) -> Any:
-    """Packed RGB as planes of Y, U and V, bytes within bounds."""
+    """Convert packed RGB to planes of Y, U and V, clamped to bytes."""
     planes = _planes(m, x)
     red, green, blue = planes[:, :1], planes[:, 1:2], planes[:, 2:]
     mixed = red * y[0] * 0.299 + green * y[1] * 0.587 + blue * y[2] * 0.114 + y[3]
@@ -128,7 +128,7 @@ def _yuv(m: Any, x: Any, y: Any) -> Any:
     return _laid_out(m, clip(mixed, 0, 255), m.uint8)
 
 
-# Over rows, and of packed pixels; numexpr has none.
+# Chains over rows and of packed pixels; numexpr cannot run them.
 REDUCED: dict[str, Function] = {
     "mean squared error": _squared_error, "layer norm": _layer_norm,
     "softmax with mask": _masked_softmax,
@@ -142,7 +142,7 @@ CASES: dict[str, Function] = {
     "Black-Scholes": _black_scholes, "leapfrog": _leapfrog, "Adam": _adam,
     "Mandelbrot, 4 steps": _mandelbrot, **REDUCED, **PIXELS,
 }  # fmt: skip
-# Elements of a row, at most.
+# Greatest number of elements of a row.
 COLUMNS = 2048
 
 
@@ -150,7 +150,7 @@ COLUMNS = 2048
 
 
 def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callable[[], Any]]:
-    """Each library's call on these ndarrays."""
+    """Return each library's call for these ndarrays."""
     a, b = (gt.tensor(v).to(device) for v in (x, y))
     fused = gt.fuse(function)
     found = {"gputensor": lambda: fused(gt, a, b), "eager": lambda: function(gt, a, b)}
@@ -173,7 +173,7 @@ def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callabl
 
 
 def _expression(function: Function) -> str:
-    """The function as numexpr reads it."""
+    """Return the function as an expression for numexpr."""
 
     class Text(str):
         pass
@@ -193,16 +193,17 @@ def _expression(function: Function) -> str:
 
 
 def _is_close(made: np.ndarray, wanted: np.ndarray) -> bool:
-    """Within what libraries that add up otherwise may differ by; a byte by one."""
+    """Compare with a tolerance for other orders of summation; bytes may differ by one."""
     if made.dtype == np.uint8:
         return bool((np.abs(made.astype(np.int16) - wanted) <= 1).all())
     return np.allclose(made, wanted, 1e-3, 1e-4, equal_nan=True)
 
 
 def run(device: str = "cpu", rounds: int = 9, scale: int = 1) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes.
+    """Measure all cases; return the record that `bench run` prints and writes.
 
-    scale: divides how many elements there are."""
+    scale: divides the number of elements.
+    """
     elements = max(1, ELEMENTS // scale)
     if device == "cpu":
         gt.set_num_threads(THREADS)
@@ -248,8 +249,7 @@ def run(device: str = "cpu", rounds: int = 9, scale: int = 1) -> dict[str, Any]:
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record: milliseconds, and how often gt.fuse is done meanwhile; and what
-    it costs the host."""
+    """Return a Markdown table of a record: milliseconds, ratios to gt.fuse, and host costs."""
     libraries = ["gputensor", *record["peers"]]
     head = [f"{lib} ms".replace("gputensor", "gt.fuse") for lib in libraries]
     head += [f"{peer} /" for peer in record["peers"]]
@@ -269,7 +269,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     found = fuse_host.failures(record["host"]) if "host" in record else []
     for peer in record["peers"]:
         mean = record[f"geomean_vs_{peer}"]

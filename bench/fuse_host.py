@@ -1,6 +1,6 @@
-"""What `gt.fuse` costs the host: eight operators on four elements, recorded, and replayed.
+"""Host cost of `gt.fuse`: eight operators on four elements, recorded and replayed.
 
-Against the same operators one by one, and NumPy's loops alone, into arrays that are there.
+Against eager operators, and against NumPy's loops alone with given output arrays.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import gputensor as gt
 from . import timing
 
 OPERATORS, _TIMES = 8, 7
-# recording: of an operator in a block of eight, times its cost alone; recording_further: of one in
-# a longer block. replay: operators alone that cost as much as all eight replayed.
+# recording: cost per operator in a block of eight, over its eager cost; recording_further: in a
+# longer block. replay: cost of replaying all eight, over the eager cost of one operator.
 BUDGETS = {"recording": 1.5, "recording_further": 1.5, "replay": 2.0}
 
 
@@ -35,12 +35,12 @@ def _loops(x: Any, y: Any) -> Any:
 
 
 def measure(rounds: int = 101) -> dict[str, float]:
-    """The figures that budgets are of, and what an operator costs alone, in ns."""
+    """Return the figures of the budgets, and the eager cost of an operator in ns."""
     values = [np.random.default_rng(n).random(4, np.float32) for n in range(2)]
     x, y = (gt.tensor(v) for v in values)
     fused = gt.fuse(_function)
     for _ in range(3):
-        fused(x, y)  # the second call compiles: one that takes so long would be timed alone
+        fused(x, y)  # the second call compiles and must not be timed
 
     def empty() -> None:
         with gt.fuse():
@@ -48,13 +48,13 @@ def measure(rounds: int = 101) -> dict[str, float]:
 
     def recorded() -> None:
         with gt.fuse():
-            _function(x, y)  # nobody holds the result: recorded, and not run
+            _function(x, y)  # the result is dropped: recorded, not run
 
     def further() -> None:
         with gt.fuse():
             z = x
             for _ in range(_TIMES):
-                z = _function(z, y)  # none of it was computed before
+                z = _function(z, y)  # nothing is computed before
             del z
 
     sides = (

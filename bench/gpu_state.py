@@ -1,7 +1,6 @@
-"""Clocks, temperature, power and throttling of a GPU while it is measured: a figure a round.
+"""Record clocks, temperature, power and throttling of a GPU after each round of a measurement.
 
-From the driver's management library (`nvml.py`); where that does not answer, from nvidia-smi, once
-a case.
+They come from the driver's management library (`nvml.py`), or from nvidia-smi once per case.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 from . import nvml
 
-# A round below this share of the default clock is no figure of the GPU, and is measured again.
+# A round below this share of the default clock is measured again.
 LEAST_CLOCK = 0.75
 _FIELDS = {
     "sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem",
@@ -22,13 +21,13 @@ _FIELDS = {
 
 
 def query(fields: dict[str, str], bus_id: str | None) -> dict[str, Any]:
-    """name -> value of nvidia-smi's fields; numbers as numbers, {} where it does not answer."""
+    """Return name -> value of nvidia-smi's fields, numbers as numbers; {} if it fails."""
     rows = smi(f"--query-gpu={','.join(fields.values())}", bus_id)
     return {name: _number(value) for name, value in zip(fields, rows[0])} if rows else {}
 
 
 def smi(what: str, bus_id: str | None) -> list[list[str]]:
-    """The rows of nvidia-smi's answer about one GPU; none where it does not answer."""
+    """Return the rows of nvidia-smi's output for one GPU; [] if it fails."""
     if bus_id is None:
         return []
     command = ["nvidia-smi", f"--id={bus_id}", what, "--format=csv,noheader,nounits"]
@@ -49,10 +48,10 @@ def _number(text: str) -> Any:
 
 
 class Watch:
-    """The states of one case's rounds. device: None on the CPU and on the emulator.
+    """GPU states of a case's rounds. device: None on the CPU and on the emulator.
 
-    `is_fair` is asked after each round (timing.alternate): it notes the state and tells whether the
-    clock was high enough; `state` is what a record holds.
+    timing.alternate calls `is_fair` after each round: it stores the state and returns True if the
+    clock was high enough. `state` returns the record's data.
     """
 
     def __init__(self, device: nvml.Device | None, bus_id: str | None = None) -> None:
@@ -71,7 +70,7 @@ class Watch:
         return fair
 
     def state(self) -> dict[str, Any] | None:
-        """None where nothing tells it; else per quantity the figures of all rounds, in order."""
+        """Return each quantity's figures of all rounds, in order; None if unknown."""
         if self.device is None:
             found = query(_FIELDS, self.bus_id)
             if not found:
@@ -83,7 +82,7 @@ class Watch:
         return found | {
             "default_sm_clock_mhz": self.default, "throttle_reasons": list(reasons),
             "slow_rounds": self.unfair,
-            # So many that they had to count in the end.
+            # So many slow rounds that the figures include some.
             "is_slow": self.unfair * 2 >= len(self.rounds) > 0,
         }  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""Copies recorded into a CUDA graph: for cases so small that a launch takes longer than the copy.
+"""CUDA graphs of copies, for cases so small that a launch takes longer than the copy.
 
-A replay runs every pair's copy without the host in between, so what is timed is the GPU's work.
-CuPy records its own launches and ours, which go to CuPy's current stream; PyTorch records its own.
+A replay runs the copies of all pairs without the host, so the GPU's work is timed. CuPy records its
+launches and ours, which go to CuPy's current stream; PyTorch records its own.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from gputensor import runtime
 
 from . import peers
 
-# Bytes of a case below which the launch may be what is measured (a few µs at 4 TB/s).
+# Cases with fewer bytes may be bound by the launch (a few µs at 4 TB/s).
 BELOW_BYTES = 32 << 20
 _OF_PYTORCH = ("torch", "torch.compile")
 
 
 class NotRecorded(Exception):
-    """Why a library's copies are in no graph."""
+    """A library's copies cannot be recorded; str() is the reason."""
 
 
 def replays(
     sides: dict[str, Callable[[], Any]], calls: int, device: str
 ) -> dict[str, Callable[[], Any]]:
-    """Each side's graph of `calls` calls in a row. Raises: NotRecorded, naming the first."""
+    """Return each side's graph of `calls` calls. Raises: NotRecorded for the first that fails."""
     made = {}
     for name, side in sides.items():
         record = _by_pytorch if name in _OF_PYTORCH else _by_cupy
         try:
             made[name] = record(side, calls, device)
-        except Exception as error:  # a library's own failure, of any class
+        except Exception as error:  # libraries raise any class
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             raise NotRecorded(f"{name}: {reason}") from error
     return made
@@ -45,7 +45,7 @@ def _by_cupy(side: Callable[[], Any], calls: int, device: str) -> Callable[[], A
     stream = gt.cuda.Stream(device)
     stream.wait_stream(gt.cuda.current_stream(device))
     with gt.cuda.stream(stream):
-        side()  # whatever a library does once must be done before
+        side()  # libraries initialise in the first call
         stream.synchronize()
         of_cupy = runtime.cuda().current_stream(index).cupy
         of_cupy.begin_capture()

@@ -1,8 +1,8 @@
-"""What a call on a CUDA device costs the host, before the driver; needs no GPU.
+"""Host cost of a call on a CUDA device, without the driver's part; needs no GPU.
 
-gputensor's own runtime over CuPy's real `launchKernel`, on a driver that does nothing
-(stub_driver.py), in a process of its own. A GPU adds what cuLaunchKernel takes. The floor is
-`launchKernel` alone, so that machines can be told apart.
+gputensor's runtime calls CuPy's real `launchKernel`, on a driver that does nothing
+(stub_driver.py), in a separate process. With a GPU the time of cuLaunchKernel is added. Times are
+given as multiples of `launchKernel` alone, the floor, to compare machines.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .places import WrongResult
 
 NAME = "host_cuda"
 FLOOR = "launchKernel alone"
-# Times the floor, half of what the calls took before there were short cuts: 3.7, 2.3, 3.6, 4.3 and
-# 7.0 us then; 30.0, 18.4, 25.0, 31.0 and 46.0 floors at 01360fa, on this driver, in turns with the
-# tree of 2026-11-23. Not in ns: one machine takes 118 to 225 for its floor from hour to hour.
+# Multiples of the floor: half of the calls' times before short cuts (3.7, 2.3, 3.6, 4.3 and 7.0 us;
+# 30.0, 18.4, 25.0, 31.0 and 46.0 floors at 01360fa). Not in ns: on one machine the floor varies
+# between 118 and 225 ns.
 BUDGETS = {
     "a + b": 15.0, "a.add_(b)": 9.2, "empty((4,))": 12.5, "q.sum()": 15.5,
     "x.permute(0, 2, 3, 1).contiguous()": 23.0,
@@ -29,7 +29,7 @@ BUDGETS = {
 
 
 def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+    """Measure all cases; return the record that `bench run` prints and writes."""
     root = Path(__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-m", f"bench.{NAME}", str(rounds)],
@@ -44,7 +44,7 @@ def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
 
 
 def _measure(rounds: int) -> dict[str, Any]:
-    """Cases, or why there are none; of a process that has not touched CUDA."""
+    """Return the cases, or why there are none. Call it before any use of CUDA in the process."""
     from . import stub_driver
 
     try:
@@ -53,7 +53,7 @@ def _measure(rounds: int) -> dict[str, Any]:
         return {"cases": [], "skipped": {"cupy": str(error)}}
     cases = _cases()
     for name, (call, expected) in cases.items():
-        call(), call()  # what plans and compiles, and what leaves a short cut
+        call(), call()  # plan and compile, then store a short cut
         before = launches.value
         call()
         if launches.value - before != expected:
@@ -74,7 +74,7 @@ def _measure(rounds: int) -> dict[str, Any]:
 
 
 def _cases() -> dict[str, tuple[Any, int]]:
-    """case -> its call, and how many kernels it launches."""
+    """Return case -> (call, number of kernels it launches)."""
     import cupy
 
     import gputensor as gt
@@ -97,7 +97,7 @@ def _cases() -> dict[str, tuple[Any, int]]:
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record."""
+    """Return a Markdown table of a record."""
     lines = ["| before the driver | ns | floors | budget |", "|---|---:|---:|---:|"]
     for name, ns, floors in _in_floors(record):
         lines.append(f"| `{name}` | {ns:.0f} | {floors:.1f} | {BUDGETS.get(name, '')} |")
@@ -106,7 +106,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     return [
         f"{name} takes {floors:.1f} times {FLOOR} before the driver, more than {BUDGETS[name]}"
         for name, _, floors in _in_floors(record)
@@ -115,7 +115,7 @@ def failures(record: dict[str, Any]) -> list[str]:
 
 
 def _in_floors(record: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """(case, its ns, how many times the floor's they are)."""
+    """Return (case, ns, multiple of the floor)."""
     ns = {case["name"]: case["ns"]["gputensor"] for case in record["cases"]}
     return [(name, value, value / ns[FLOOR]) for name, value in ns.items()]
 

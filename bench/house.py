@@ -1,7 +1,7 @@
-"""`make house`: what the house costs per operator, beside its budgets, as one table.
+"""`make house`: a table of code size, host costs and test times, with their budgets.
 
-Nothing here is a test: wall-clock and ratios belong to a quiet machine. `--quick` leaves out what
-takes minutes (a fresh clone's `make test`, the benchmarks of the host).
+These are not tests: times need a quiet machine. `--quick` leaves out what takes minutes (`make
+test` in a fresh clone, benchmarks of host costs).
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from . import record, timing
 
 ROOT = paths.ROOT
 RESULTS = ROOT / "bench" / "results"
-# Of gputensor at 4af9944, before families were loaded when named: the text as at 4aa97c9 (41,463
-# lines), broken at 100 columns as it is now.
+# Lines at 4af9944, before families were loaded on use (41,463 at 4aa97c9), wrapped at 100 columns.
 HANDWRITTEN = 43_139
-# Benchmarks of what a call costs before its kernel runs, in how many processes of each commit, and
-# how much slower than the record's commit they may be: noise of a shared machine.
+# Benchmarks of host costs, number of processes for each commit, and the slow-down over the record's
+# commit that is tolerated as noise of a shared machine.
 HOST = ("overhead", "dispatch", "autograd")
 TURNS = 3
 TOLERANCE = 1.05
@@ -38,7 +37,7 @@ TOLERANCE = 1.05
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. budget: the most that `value` may be."""
+    """One line of the table. budget: upper bound of `value`."""
 
     what: str
     value: float
@@ -77,7 +76,7 @@ def table(rows: list[Row]) -> str:
 
 
 def tracked(folder: str, *suffixes: str) -> list[Path]:
-    """Files of the checkout that git knows, or would with the next `git add`."""
+    """Return files of the checkout that git tracks, or that `git add` would add."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", folder]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = (ROOT / name for name in listed.split("\0") if name.endswith(suffixes))
@@ -114,8 +113,8 @@ def _imports() -> Iterator[Row]:
 
 
 def _host() -> Iterator[Row]:
-    """Our times over those of the commit that a record was made of, both in turns on this machine:
-    a record's own ratios to PyTorch hold for its machine alone."""
+    """Yield our times over those of the record's commit, measured alternately on this machine: the
+    record's ratios to PyTorch are valid on its own machine only."""
     for name in HOST:
         kept = record.read(RESULTS / f"{name}-cpu.json")
         commit = kept["environment"]["commit"]["hash"]
@@ -127,7 +126,7 @@ def _host() -> Iterator[Row]:
 
 
 def _run(tree: Path, name: str) -> dict[str, float]:
-    """Times of our cases in a process of a checkout, by the name of the case."""
+    """Measure a checkout in a new process; return our times by case."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "bench", "run", name, "--out", folder]
         environment = os.environ | {"PYTHONPATH": str(tree)}
@@ -142,7 +141,7 @@ def _least(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
 
 @contextmanager
 def _clone(commit: str = "HEAD") -> Iterator[Path]:
-    """A fresh clone of the checkout, at a commit of its history."""
+    """Make a temporary clone of the checkout at a commit."""
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "gputensor"
         subprocess.run(["git", "clone", "-q", "--no-checkout", ROOT, clone], check=True)
@@ -150,7 +149,7 @@ def _clone(commit: str = "HEAD") -> Iterator[Path]:
         yield clone
 
 
-# What would lead a clone to another package, or have its make print where it is.
+# Variables that would make a clone import another package, or make print its folder.
 _OURS = ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
 
 

@@ -1,8 +1,8 @@
-"""`python -m bench run import`: what `import gputensor` costs beside `import numpy`.
+"""`python -m bench run import`: time of `import gputensor` over `import numpy`.
 
-Fresh processes take turns, and the least of each kind counts: a machine that is shared makes some
-of them slower and none faster. The index of operators is also taken at several times its size, in a
-copy of the package, since an import may not grow with the operators.
+New processes alternate, and the fastest of each kind counts: other load only adds time. A copy of
+the package has a several times larger index of operators, because the import must not depend on
+their number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import timing
 
 NAME = "import"
 BUDGET = 1.35
-TIMES = 4  # as many names in the grown index
+TIMES = 4  # factor of names in the larger index
 _CODE = """
 import time
 start = time.perf_counter_ns()
@@ -33,7 +33,7 @@ PACKAGE = Path(__file__).parents[1] / "gputensor"
 
 
 def run(device: str = "cpu", rounds: int = 40) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+    """Measure all cases; return the record that `bench run` prints and writes."""
     with tempfile.TemporaryDirectory() as folder:
         grown = Path(folder)
         grow(grown / "gputensor", TIMES)
@@ -67,7 +67,7 @@ def run(device: str = "cpu", rounds: int = 40) -> dict[str, Any]:
 
 
 def grow(package: Path, times: int) -> None:
-    """A copy of gputensor whose index has every name `times` times."""
+    """Copy gputensor with an index that has every name `times` times."""
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     index = package / "_generated" / "index.py"
     parts = index.read_text(encoding="utf-8").split('"""')
@@ -78,7 +78,7 @@ def grow(package: Path, times: int) -> None:
 
 
 def _copies(word: str, times: int) -> list[str]:
-    """A name with others like it; a family's stays alone."""
+    """Return a name and similar ones; the name of a family alone."""
     return [word] if word.endswith(":") else [word, *(f"{word}_{n}" for n in range(1, times))]
 
 
@@ -93,13 +93,13 @@ def _process(statement: str, path: Path, caches: Path) -> float:
 
 
 def ratios(record: dict[str, Any]) -> dict[str, float]:
-    """gputensor's import over NumPy's: the statement alone, and with the start of Python."""
+    """Return gputensor's import time over NumPy's: the statement, and with the start of Python."""
     ns = {case["name"]: case["ns"] for case in record["cases"]}
     return {kind: ns["gputensor"][kind] / ns["numpy"][kind] for kind in ("import", "process")}
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record."""
+    """Return a Markdown table of a record."""
     ns = {case["name"]: case["ns"] for case in record["cases"]}
     lines = ["| import | ms | / numpy | whole process ms | / numpy |", "|---|---:|---:|---:|---:|"]
     for name, found in ns.items():
@@ -115,7 +115,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     found = ratios(record)["import"]
     wanted = record["budget"]
     return [f"an import takes {found:.2f} times NumPy's, not {wanted}"] if found > wanted else []

@@ -1,9 +1,9 @@
-"""Layout copies: the 38 cases of `layout_cases.py` against the peers and memcpy, in turns.
+"""Layout copies: the 38 cases of `layout_cases.py`, alternating with other libraries and memcpy.
 
-Every output is poisoned before a library's first copy and compared with NumPy's after it, and once
-more after all rounds; a case that is wrong or fails has no figures and costs no other its own. A
-figure above the roofline is an error: it says that something was not measured. `gputensor` is
-measured twice (the second time as `again`): what the two differ by is the noise of the run.
+Outputs are filled with a poison value before a library's first copy and compared with NumPy's copy
+after it, and again after all rounds. A wrong or failing case has no figures; the others keep
+theirs. A figure above the roofline is an error of the measurement. `gputensor` is measured twice
+(the second time as `again`): the difference is the noise of the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import itertools
 
 NAME = "layout"
 COUNT = len(CASES)
-# The libraries of a case, all of which a report names, measured or skipped.
+# The libraries that a report lists, measured or skipped.
 PEERS = ("torch", "torch.compile", "cupy", "cutensor", "numpy", "opencv")
 _SECTOR = 32
 
@@ -62,7 +62,7 @@ def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]
 
 
 def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
-    """NumPy's copy, flat; by parts on all CPUs, for it is the slowest thing here."""
+    """Return NumPy's copy, flat; computed in parts on all CPUs, because it is slow."""
     made = np.empty(view.shape, result)
     inner = view.ndim - 1
     lead = next(k for k in range(view.ndim) if k == inner or np.prod(view.shape[:k]) >= 64)
@@ -76,7 +76,7 @@ def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
 
 
 def bytes_of(case: Case, view: np.ndarray, written: int) -> tuple[int, int]:
-    """(bytes that a copy has to move, bytes of the memory sectors that it has to touch)."""
+    """Return (bytes that a copy moves, bytes of the memory sectors that it touches)."""
     unique = view.itemsize
     for n, stride in zip(view.shape, view.strides):
         unique *= n if stride else 1

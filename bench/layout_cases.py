@@ -1,7 +1,7 @@
 """The 38 layout copies that `python -m bench run layout` measures, as data.
 
-A case is a view of one dense array, copied into a dense array of the view's shape. Every library
-gets the same view: a NumPy one, and its shape, strides and offset for the others.
+A case is a view of a dense array, copied into a dense array of the view's shape. All libraries get
+the same view: as a NumPy array, or as shape, strides and offset.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def _transposed(x: Any) -> Any:
 
 
 class Case:
-    """One copy. shape: of the dense source on a GPU; cpu_shape: the same kind of problem, smaller.
+    """One copy. shape: of the dense source on a GPU; cpu_shape: a smaller one for the CPU.
 
-    kind: the class in which means are taken: tile, ragged, channels, rows, many (3 to 26
-    dimensions), broadcast, sectors (bound by memory sectors, not by bytes), small, cast.
+    kind: the group of means: tile, ragged, channels, rows, many (3 to 26 dimensions), broadcast,
+    sectors (bound by memory sectors, not by bytes), small, cast.
     """
 
     __slots__ = ("number", "name", "kind", "source", "result", "shape", "cpu_shape", "view")
@@ -50,8 +50,8 @@ class Case:
         return short[0] if self.source == self.result else "→".join(short)
 
     def strided(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        """(sizes, strides, offset) of the view in elements, for a source of `shape`."""
-        # A byte-sized stand-in: only its geometry is looked at.
+        """Return (sizes, strides, offset) of the view in elements, for a source of `shape`."""
+        # One byte: only the geometry is used.
         dense = np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), shape, _dense(shape))
         view = self.view(dense)
         begin = dense.__array_interface__["data"][0]

@@ -1,9 +1,9 @@
-"""Coefficients of include/elementary.cuh and its like: `python -m bench.minimax [NAME…]`.
+"""Compute coefficients of include/elementary.cuh: `python -m bench.minimax [NAME…]`.
 
-Polynomials of least weighted error by Remez's exchange in 40 digits (mpmath), rounded to f32 or f64
-and then moved by units in the last place while the greatest error falls. Prints each as C++, with
-the base-2 logarithms of its error before and after rounding. Not part of a build: who changes a
-degree or an interval pastes what is printed.
+Polynomials of least weighted error by Remez's exchange with 40 digits (mpmath), rounded to f32 or
+f64, then changed by units in the last place while the greatest error falls. Prints each as C++,
+with the base-2 logarithms of its error before and after rounding. Not part of a build: after
+changing a degree or an interval, paste the output into the source.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 
 import numpy as np
 
-mp: Any = importlib.import_module("mpmath")  # has no types
+mp: Any = importlib.import_module("mpmath")  # without type hints
 mp.mp.dps = 40
-TURNS = 25  # of Remez's exchange
-TRIES = 20_000  # of moves after rounding
+TURNS = 25  # iterations of Remez's exchange
+TRIES = 20_000  # tried changes after rounding
 
 Function = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """f is approximated by a polynomial of `terms` terms; weight * error is made small."""
+    """Approximate f by a polynomial of `terms` terms, with the least weight * error."""
 
     name: str
-    bits: int  # of a coefficient: 24 or 53
+    bits: int  # precision of a coefficient: 24 or 53
     terms: int
     low: Any
     high: Any
@@ -39,7 +39,7 @@ class Fit:
 
 
 def _near_zero(f: Function, series: Function, below: str = "1e-10") -> Function:
-    """f, but its series where f would divide what cancels."""
+    """Return f, with its series near 0, where f loses digits to cancellation."""
     return lambda x: series(x) if abs(x) < mp.mpf(below) else f(x)
 
 
@@ -49,7 +49,7 @@ def _of_square(f: Function, series: Function) -> Function:
 
 LN2 = mp.log(2)
 ROOT = mp.sqrt(2)
-WIDER = mp.mpf("1.0005")  # intervals grow by what rounding may add to an argument
+WIDER = mp.mpf("1.0005")  # intervals grow by an argument's rounding error
 
 exp_rest = _near_zero(lambda r: (mp.expm1(r) - r) / r**2, lambda r: mp.mpf(1) / 2 + r / 6)
 exp2_share = _near_zero(lambda r: mp.expm1(r * LN2) / r, lambda r: LN2 + r * LN2**2 / 2)
@@ -205,7 +205,7 @@ def _cosines(low: Any, length: Any, count: int) -> list[Any]:
 
 
 def _alternating(errors: list[Any], count: int) -> list[int]:
-    """Where the errors are greatest, of alternating sign: `count` places if there are as many."""
+    """Return up to `count` places of the greatest errors with alternating sign."""
     at: list[int] = []
     for k, error in enumerate(errors):
         if not at or (error > 0) != (errors[at[-1]] > 0):
@@ -227,7 +227,7 @@ def _alternating(errors: list[Any], count: int) -> list[int]:
 
 
 def _rounded(fit: Fit, real: list[Any]) -> tuple[list[float], float]:
-    """The coefficients as numbers of `bits` bits, moved while the greatest error falls."""
+    """Round the coefficients to `bits` bits, and change them while the greatest error falls."""
     exponents = [int(mp.frexp(c)[1]) for c in real]
     units = [mp.ldexp(1, e - fit.bits) for e in exponents]
     whole = [int(mp.nint(c / unit)) for c, unit in zip(real, units, strict=True)]

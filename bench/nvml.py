@@ -1,6 +1,6 @@
-"""NVIDIA's management library, which comes with the driver: clocks, temperature, power, throttling.
+"""Read clocks, temperature, power and throttling from the driver's management library (NVML).
 
-Fast enough to be asked after every round of a measurement, which nvidia-smi is not.
+It is fast enough for a query after every round; nvidia-smi is not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REASONS = {
 
 
 class Absent(RuntimeError):
-    """There is no driver, or it does not answer."""
+    """NVML is not installed or fails."""
 
 
 class Device:
@@ -40,7 +40,7 @@ class Device:
             raise Absent(f"{name} gives {status}")
 
     def _ask(self, name: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
-        """A number of the device; None where it has no such thing."""
+        """Return a number of the device; None if not supported."""
         found = kind()
         try:
             self._call(name, self._handle, *arguments, ctypes.byref(found))
@@ -49,7 +49,7 @@ class Device:
         return int(found.value)
 
     def default_clock_mhz(self) -> int | None:
-        """The SM clock that the device runs at if nothing holds it back."""
+        """Return the SM clock of the device without throttling."""
         return self._ask("nvmlDeviceGetDefaultApplicationsClock", _SM) or self._ask(
             "nvmlDeviceGetMaxClockInfo", _SM
         )

@@ -1,7 +1,7 @@
-"""Host cost of small calls: what the way of a call costs, where the elements cost nothing.
+"""Host cost of calls on tensors so small that the elements cost nothing.
 
-Twelve operators on the CPU against PyTorch and NumPy, one thread each, in turns; and shapes never
-seen before, which find no plan. On a CUDA device the same against PyTorch and CuPy.
+Twelve operators on the CPU, alternating with PyTorch and NumPy, one thread each; and new shapes,
+which find no cached plan. On a CUDA device the same, with PyTorch and CuPy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import gputensor as gt
 from . import peers, timing
 
 NAME = "overhead"
-# What must hold on the CPU: the geometric mean of the ratios to PyTorch, and the worst of them.
+# Budgets on the CPU: geometric mean of the ratios to PyTorch, and the worst ratio.
 BUDGET_GEOMEAN = 0.55
 BUDGET_WORST = 0.9
 CHURN_SHAPES = 10_000
@@ -26,7 +26,7 @@ Side = Callable[[], Any]
 
 
 def _cases_torch_like(lib: Any, device: str) -> dict[str, Side]:
-    """The twelve operators for a library with PyTorch's names."""
+    """Return the twelve operators for a library with PyTorch's names."""
     f32 = lib.float32
     a = lib.ones((4,), dtype=f32, device=device)
     b = lib.ones((4,), dtype=f32, device=device)
@@ -75,7 +75,7 @@ def _cases_numpy_like(np_: Any) -> dict[str, Side]:
 
 
 def _sides(device: str) -> dict[str, dict[str, Side]]:
-    """library -> case -> callable; a peer that cannot be imported is left out."""
+    """Return library -> case -> callable, without peers that cannot be imported."""
     sides = {"gputensor": _cases_torch_like(gt, device)}
     torch = peers.torch(device)
     if torch is not None:
@@ -91,7 +91,7 @@ def _sides(device: str) -> dict[str, dict[str, Side]]:
 
 
 def _churn(lib: Any, device: str) -> Side:
-    """One add of a shape that was not seen before, on every call."""
+    """Return a function that adds tensors of a new shape in every call."""
     base = lib.ones((CHURN_SHAPES * 4,), dtype=lib.float32, device=device)
     sizes: Iterator[int] = iter(())
 
@@ -118,7 +118,7 @@ def _forget(lib: Any) -> None:
 
 
 def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+    """Measure all cases; return the record that `bench run` prints and writes."""
     gt.set_num_threads(1)
     sides = _sides(device)
     finish = peers.synchronizer(device)
@@ -156,7 +156,7 @@ def _run_churn(device: str, finish: Any) -> dict[str, Any]:
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record."""
+    """Return a Markdown table of a record."""
     libraries = ["gputensor", *record["peers"]]
     head = [f"{lib} ns" for lib in libraries] + [f"/ {peer}" for peer in record["peers"]]
     lines = [f"| {record['device']} | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
@@ -177,7 +177,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     found = []
     against_torch = record.get("geomean_vs_torch")
     if against_torch is not None and record["device"] == "cpu":

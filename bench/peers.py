@@ -1,4 +1,4 @@
-"""Finds the libraries to measure against; a peer that is not there is left out and said so."""
+"""Find the libraries to measure against; missing ones are left out and reported."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import gputensor as gt
 from gputensor import runtime
 
 
-# A thread of libgomp spins for milliseconds after its work and so takes a CPU from whoever is
-# measured next, PyTorch itself included (16 MiB copies on 2 CPUs: 8 GB/s spinning, 26 passive).
+# libgomp's threads spin for milliseconds after their work and slow down the next measurement, even
+# of PyTorch itself (16 MiB copies on 2 CPUs: 8 GB/s spinning, 26 passive).
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def torch(device: str) -> Any:
-    """PyTorch, if it can be imported and has the device; else None."""
+    """Return PyTorch if it can be imported and has the device; otherwise None."""
     module = _import("torch")
     if module is None or (device != "cpu" and not module.cuda.is_available()):
         return None
@@ -26,7 +26,7 @@ def torch(device: str) -> Any:
 
 
 def with_torch(device: str) -> dict[str, Any]:
-    """gputensor, and PyTorch where it is, on one thread each: for what the host costs."""
+    """Return gputensor and, if installed, PyTorch, with one thread each, to measure host costs."""
     gt.set_num_threads(1)
     libraries: dict[str, Any] = {"gputensor": gt}
     module = torch(device)
@@ -37,7 +37,7 @@ def with_torch(device: str) -> dict[str, Any]:
 
 
 def cupy(device: str) -> Any:
-    """CuPy, if a real CUDA device is asked for and CuPy has one; else None."""
+    """Return CuPy for a real CUDA device; otherwise None."""
     if device == "cpu" or gt.cuda.is_emulated():
         return None
     module = _import("cupy")
@@ -45,12 +45,12 @@ def cupy(device: str) -> Any:
 
 
 def opencv(device: str) -> Any:
-    """OpenCV, on the CPU; else None."""
+    """Return OpenCV for the CPU; otherwise None."""
     return _import("cv2") if device == "cpu" else None
 
 
 def find(name: str, device: str) -> Any:
-    """The module of a peer of the copies; None where it cannot take part."""
+    """Return the module of a peer for copies; None if it is not available."""
     if name == "numpy":
         return importlib.import_module("numpy") if device == "cpu" else None
     if name == "torch.compile":
@@ -60,7 +60,7 @@ def find(name: str, device: str) -> Any:
 
 
 def set_threads(name: str, count: int) -> None:
-    """Give a peer on the CPU as many threads as ours has."""
+    """Set a peer's number of CPU threads to ours."""
     if name == "torch":
         torch("cpu").set_num_threads(count)
     elif name == "opencv":
@@ -68,21 +68,21 @@ def set_threads(name: str, count: int) -> None:
 
 
 def bus_id(device: str) -> str | None:
-    """The PCI bus id of a real GPU, by which NVIDIA's tools know it; None for anything else."""
+    """Return the PCI bus id of a real GPU, as NVIDIA's tools name it; None for other devices."""
     module = cupy(device)
     index = gt.device(device).index or 0
     return None if module is None else str(module.cuda.runtime.deviceGetPCIBusId(index))
 
 
 def l2_bytes(device: str) -> int | None:
-    """The size of a real GPU's L2 cache; None where nobody tells."""
+    """Return the size of a real GPU's L2 cache; None if unknown."""
     if cupy(device) is None:
         return None
     return runtime.cuda().limits(gt.device(device).index or 0).l2_bytes or None
 
 
 def why_not(name: str, device: str) -> str:
-    """Why a peer is skipped."""
+    """Return why a peer is skipped."""
     if name == "cutensor":
         return "CuPy does not bind its permutation"
     if name == "cupy" and device == "cpu":
@@ -96,7 +96,7 @@ def why_not(name: str, device: str) -> str:
 
 
 def synchronizer(device: str) -> Callable[[], None] | None:
-    """What waits for the device at the end of a round; None on the CPU."""
+    """Return a function that waits for the device; None on the CPU."""
     return None if device == "cpu" else lambda: gt.cuda.synchronize(device)
 
 
@@ -108,13 +108,13 @@ def _import(name: str) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what can be imported here."""
+    """Return versions of the libraries that can be imported."""
     found = {}
     for name in ("numpy", "ml_dtypes", "torch", "cupy", "cv2", "triton"):
         module = _import(name)
         if module is not None:
             found[name] = str(getattr(module, "__version__", "?"))
-    for name in ("numba", "dask"):  # of one benchmark each, and slow to import
+    for name in ("numba", "dask"):  # slow to import, used by one benchmark each
         if name in sys.modules:
             found[name] = str(sys.modules[name].__version__)
     return found

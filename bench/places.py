@@ -1,6 +1,6 @@
-"""Where a benchmark's arrays live: host memory or a GPU. Every library looks at the same bytes.
+"""A benchmark's arrays in host memory or on a GPU. All libraries use the same bytes.
 
-Outputs are poisoned before a library runs and compared, bit by bit, after it has.
+Outputs are filled with a poison value before a library runs and compared bit by bit after it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class WrongResult(RuntimeError):
-    """A library did not write what it had to; its time would be no figure."""
+    """A library's result is wrong; its time does not count."""
 
 
 Strided = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def in_parallel(function: Callable[[T], object], parts: Iterable[T]) -> None:
-    """Call it for every part, on all CPUs: for NumPy's loops, which let other threads run."""
+    """Call `function` for every part, on all CPUs; NumPy's loops release the interpreter's lock."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for _ in pool.map(function, parts):
             pass
@@ -40,13 +40,13 @@ _PART = 1 << 20
 
 
 def _aligned(size: int, dtype: Any) -> np.ndarray:
-    """Memory from the begin of a cache line, as tensors of gputensor and PyTorch have."""
+    """Return memory aligned to a cache line, like that of gputensor and PyTorch."""
     dtype = np.dtype(dtype)
     return runtime.cpu.allocate(size * dtype.itemsize).view(dtype)
 
 
 def _by_parts(size: int, dtype: Any, part: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """An array whose elements from a to b are part(a, b)."""
+    """Return an array whose elements from a to b are part(a, b)."""
     made = _aligned(size, dtype)
 
     def fill(begin: int) -> None:
@@ -65,19 +65,19 @@ def _words(begin: int, end: int) -> np.ndarray:
 
 
 def pattern(nbytes: int) -> np.ndarray:
-    """Bytes without a period that any layout has, so that a misplaced one shows."""
+    """Return bytes without a period, so that a misplaced one is detected."""
     return _by_parts(-(-nbytes // 4), np.uint32, _words).view(np.uint8)[:nbytes]
 
 
 def numbers(size: int, dtype: np.dtype) -> np.ndarray:
-    """The pattern as elements; of floats small numbers, where a cast must find some that fit."""
+    """Return the pattern as elements of `dtype`; floats are small integers, which casts keep."""
     if dtype.kind == "f":
         return _by_parts(size, dtype, lambda a, b: _words(a, b) % np.uint32(2048))
     return pattern(size * dtype.itemsize).view(dtype)
 
 
 def _is_near(module: Any, flat: Any, expected: Any, by: float) -> bool:
-    for begin in range(0, flat.size, 64 * _PART):  # f32 of everything may not fit
+    for begin in range(0, flat.size, 64 * _PART):  # an f32 copy of the whole may not fit
         a, b = (x[begin : begin + 64 * _PART].astype(np.float32) for x in (flat, expected))
         if not bool((module.abs(a - b) <= by).all()):
             return False
@@ -104,11 +104,11 @@ class Host:
         return bool((flat.view(np.uint8) == expected.view(np.uint8)).all())
 
     def near(self, flat: np.ndarray, expected: np.ndarray, by: float) -> bool:
-        """Whether no number is further off than `by`."""
+        """Return True if all numbers differ by at most `by`."""
         return _is_near(np, flat, expected, by)
 
     def numpy(self, flat: np.ndarray, how: Strided) -> np.ndarray:
-        """The view as a NumPy array."""
+        """Return the view as a NumPy array."""
         shape, strides, offset = how
         return np.ndarray(
             shape, flat.dtype, flat, offset * flat.itemsize, [s * flat.itemsize for s in strides]
@@ -116,7 +116,7 @@ class Host:
 
     @staticmethod
     def alignment(*arrays: np.ndarray) -> int:
-        """The largest power of two up to 64 that divides all addresses."""
+        """Return the largest power of two up to 64 that divides all addresses."""
         both = 64
         for x in arrays:
             both |= x.__array_interface__["data"][0]
@@ -131,7 +131,7 @@ class Host:
 
 
 class Gpu:
-    """A GPU's memory: tensors of ours, which the other libraries see through DLPack."""
+    """GPU memory: gputensor's tensors, shared with other libraries by DLPack."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -140,7 +140,7 @@ class Gpu:
         self.clock = None if gt.cuda.is_emulated() else self._time
 
     def _time(self, side: Callable[[], Any], count: int) -> float:
-        """Nanoseconds between two events; every library works on the default stream."""
+        """Return nanoseconds between two events; all libraries work on the default stream."""
         begin, end = gt.cuda.Event(enable_timing=True), gt.cuda.Event(enable_timing=True)
         begin.record()
         for _ in range(count):
@@ -160,13 +160,13 @@ class Gpu:
         runtime.cuda().memset_async(flat.data_ptr(), POISON, flat.nbytes, self.index, stream)
 
     def equal(self, flat: Any, expected: Any) -> bool:
-        """Compared where it lies if CuPy is there, else on the host."""
+        """Compare on the GPU with CuPy, otherwise on the host."""
         module = peers.cupy(self.device)
         sides = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
         return bool((sides[0].view(np.uint8) == sides[1].view(np.uint8)).all())
 
     def near(self, flat: Any, expected: Any, by: float) -> bool:
-        """As of the host; compared where it lies if CuPy is there."""
+        """As Host.near; compare on the GPU with CuPy, otherwise on the host."""
         module = peers.cupy(self.device)
         a, b = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
         return _is_near(module or np, a, b, by)

@@ -1,4 +1,4 @@
-"""PNGs of a record of copies: GB/s beside memcpy's, and the ratio to each peer.
+"""Draw PNGs of a record of copies: GB/s beside memcpy's, and the ratio to each peer.
 
 Needs matplotlib. A benchmark with other figures draws its own PNGs (`draw` of its module), or none.
 """
@@ -17,14 +17,14 @@ INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
 OURS, LIMIT = "#1f6fd0", "#c2410c"
 STYLE = {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}
 LIMIT_LABEL = "limit of 32-byte sectors"
-# (colour, marker) by peer, told apart without colour too.
+# (colour, marker) by peer; markers differ for readers without colour.
 PEERS = {
     "torch": ("#d9480f", "o"), "torch.compile": ("#9c36b5", "D"), "cupy": ("#2b8a3e", "s"),
     "numpy": ("#0b7285", "^"), "opencv": ("#a07908", "v"),
 }  # fmt: skip
-# Inches: of a case, of what stands above and below the axes, of the width.
+# Inches: height of a case, height outside the axes, width.
 _ROW, _ABOVE, _BELOW, _WIDTH = 0.21, 1.05, 0.55, 8.6
-# Of the width: of the labels at least, and of a letter of one.
+# Shares of the width: least width of labels, width of a letter.
 _LABELS, _LETTER = 0.235, 0.0079
 
 
@@ -63,7 +63,7 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, which draws into files. Raises: ImportError."""
+    """Return matplotlib.pyplot for drawing to files. Raises: ImportError."""
     importlib.import_module("matplotlib").use("Agg")
     return importlib.import_module("matplotlib.pyplot")
 
@@ -77,7 +77,7 @@ def save(figure: Any, path: Path) -> None:
 def _rows(
     data: dict[str, Any],
 ) -> tuple[dict[str, tuple[float, str]], list[tuple[float, str]]]:
-    """name of a case -> (its line, its label); (line, text) of the heading over each kind."""
+    """Return case -> (line, label), and (line, text) of each kind's heading."""
     rows, heads, line = {}, [], 0.0
     for kind, cases in copies.groups(data).items():
         heads.append((line, tables.heading(data, kind)))
@@ -109,7 +109,7 @@ def _frame(
 
 
 def _words(figure: Any, axes: Any, data: dict[str, Any], title: str, height: float) -> None:
-    """Title, machine and legend, each on a line of its own above the axes."""
+    """Draw title, machine and legend, one line each, above the axes."""
     figure.text(0.02, 1 - 0.26 / height, title, fontsize=11.5, fontweight="bold", va="center")
     figure.text(0.02, 1 - 0.50 / height, machine(data), fontsize=8, color=MUTED, va="center")
     marks = dict(zip(*reversed(axes.get_legend_handles_labels())))
@@ -133,11 +133,11 @@ def machine(data: dict[str, Any]) -> str:
 
 
 def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
-    """A bar of what was reached, within a paler one of what memcpy reached in the same rounds."""
+    """Draw a bar for each case, within a paler one for memcpy in the same rounds."""
     lines = [y for (y, _), _ in cases]
     memcpy = [c["memcpy_gb_per_s"] for _, c in cases]
     ours = [c["gb_per_s"]["gputensor"] for _, c in cases]
-    # A copy that fits into a cache has a roof far above the others; the axis ends before it.
+    # A copy that fits in a cache is far faster than the others; the axis ends before it.
     usual = sorted(memcpy)[int(0.9 * (len(memcpy) - 1))]
     end = 1.16 * max([usual, *ours])
     axes.barh(
@@ -174,7 +174,7 @@ def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
 
 
 def ratio_axis(axes: Any, low: float, high: float) -> None:
-    """A logarithmic axis with a line at 1 and a shade below it."""
+    """Draw a logarithmic axis with a line at 1 and a shade below it."""
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.axvspan(low, 1, color="#fdf0ea", zorder=0, linewidth=0)
@@ -186,7 +186,7 @@ def ratio_axis(axes: Any, low: float, high: float) -> None:
 
 
 def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
-    """A mark for each peer, right of 1 where gputensor is faster; 2 is as far from 1 as 1/2."""
+    """Draw a mark for each peer; it is right of 1 if gputensor is faster."""
     found = [r for _, c in cases for r in c["ratio"].values()]
     low, high = min(0.8, 0.85 * min(found)), max(2.2, 1.25 * max(found))
     for (y, _), case in cases:

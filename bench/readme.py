@@ -1,11 +1,11 @@
-"""The figures of a page, written from records: between two markers stands what a record gives.
+"""Write figures from records into pages, between two markers:
 
     <!-- bench:layout-cpu -->
     …
     <!-- /bench:layout-cpu -->
 
-`python -m bench report bench/results/layout-cpu.json --readme README.md` writes what is between
-them; nobody types it. `bench:layout-cpu#14` is case 14 alone. Where there is no record, it says so.
+`python -m bench report bench/results/layout-cpu.json --readme README.md` writes the text between
+them. `bench:layout-cpu#14` is case 14 only. Without a record the text says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import record as records
 from . import tables
 
 RESULTS = Path(__file__).parent / "results"
-# The block of all means, and the records whose means it has, with what each measures.
+# The name of the block of all means; its records, and a description of each.
 SUMMARY = "summary"
 SUMMARISED = {
     "layout-cuda": "layout copies", "pack-cuda": "pixels to a model's input",
@@ -33,13 +33,15 @@ _BLOCK = re.compile(r"(<!-- bench:([\w-]+(?:#\d+)?) -->\n)(.*?)(<!-- /bench:\2 -
 
 
 def names(page: str) -> list[str]:
-    """Of the records that a page has blocks for."""
+    """Return the names of records for which a page has blocks."""
     return [match[2].partition("#")[0] for match in _BLOCK.finditer(page)]
 
 
 def block(name: str, folder: Path, page: Path) -> str:
-    """What a page at `page` shows of the record `name` in `folder`, or of its case, with `#` and
-    its number; ends in a newline."""
+    """Return the text of a page for a record, `name`, or a case, `name#number`.
+
+    page: its path, for links. folder: that of the records. The text ends in a newline.
+    """
     if name == SUMMARY:
         return _summary(folder, page)
     name, _, number = name.partition("#")
@@ -61,7 +63,7 @@ def block(name: str, folder: Path, page: Path) -> str:
 
 
 def _summary(folder: Path, page: Path) -> str:
-    """A line for each of SUMMARISED that has a record; ends in a newline."""
+    """Return a line for each record of SUMMARISED that exists, ending in a newline."""
     peers = ("torch", "torch.compile", "numpy", "cupy")
     rows = []
     for name, what in SUMMARISED.items():
@@ -91,7 +93,7 @@ _ALT = {
 
 
 def origin(data: dict[str, Any], path: str) -> str:
-    """Machine, versions, commit, and the command that does it again."""
+    """Return machine, versions, commit, and the command to repeat a run."""
     e = data["environment"]
     versions = [
         f"{tables.NAMES.get(n, n)} {e['versions'][n]}"
@@ -128,9 +130,9 @@ def _command(benchmark: str, device: str) -> str:
 
 
 def rewrite(page: Path, folder: Path = RESULTS, only: str | None = None) -> bool:
-    """Bring the blocks of a page up to date; only: that of one record. Returns whether it changed.
+    """Update the blocks of a page. only: one record's block. Return True if the page changed.
 
-    Raises: LookupError where the page has no such block.
+    Raises: LookupError if the page has no such block.
     """
     text = page.read_text(encoding="utf-8")
     wanted = {only, *([SUMMARY] if only in SUMMARISED else [])}

@@ -1,8 +1,8 @@
-"""The record of a run: NVBench's JSON, with all of ours under the key `gputensor`.
+"""The record of a run: NVBench's JSON, with our data under the key `gputensor`.
 
 Tools for NVBench (nvbench_compare, plotters) read `devices` and
-`benchmarks[].states[].summaries[]`; `report` and `compare` read `gputensor`, whose shape
-`record.schema.json` states.
+`benchmarks[].states[].summaries[]`; `report` and `compare` read `gputensor`, specified by
+`record.schema.json`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ OURS = "gputensor"
 
 
 class NotARecord(ValueError):
-    """What a file lacks that a record has."""
+    """A file is not a record; str() says what is wrong."""
 
 
 def build(data: dict[str, Any], environment: dict[str, Any]) -> dict[str, Any]:
-    """The record of a benchmark's data."""
+    """Return the record of a benchmark's data."""
     device = None if data["device"] == "cpu" else 0
     timed = [case for case in data["cases"] if "ns" in case]
     libraries = ["gputensor", *data.get("peers", ())]
@@ -89,7 +89,7 @@ def _state(case: dict[str, Any], library: str, device: int | None) -> dict[str, 
 
 
 def stem(data: dict[str, Any]) -> str:
-    """The name of a record's files, `layout-cpu`."""
+    """Return the name of a record's files without ending, `layout-cpu`."""
     return f"{data['benchmark']}-{data['device'].partition(':')[0]}"
 
 
@@ -100,7 +100,7 @@ def write(record: dict[str, Any], path: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Our part of a record. Raises: NotARecord with what is wrong."""
+    """Return our part of a record. Raises: NotARecord."""
     try:
         record = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -114,7 +114,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 _PARTIAL = "the whole benchmark"
-# What parts of one record agree on; of the environment, and of its GPU.
+# Fields of the environment, and of its GPU, that must be equal in parts of one record.
 _SAME = (
     "cpu",
     "cpus",
@@ -132,7 +132,7 @@ _SAME_GPU = ("name", "emulated", "driver_version", "cuda_runtime", "nvrtc", "pow
 
 
 def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
-    """What a benchmark's data lack to be published, by the data alone."""
+    """Return what the data lack for publication."""
     found = []
     count = getattr(benchmark, "COUNT", data.get("count", len(data["cases"])))
     count -= len(data.get("refused", ()))
@@ -146,7 +146,7 @@ def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
 
 
 def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
-    """Why parts are not of one record, a reason each: benchmark, machine, version or commit."""
+    """Return reasons why parts do not belong together: benchmark, machine, version or commit."""
 
     def facts(part: dict[str, Any]) -> dict[str, Any]:
         around = part["environment"]
@@ -167,7 +167,7 @@ def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
 
 
 def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(data, environment) of all parts. A case that two of them have is the later part's."""
+    """Return (data, environment) of all parts. The later part wins for a repeated case."""
     parts = sorted(parts, key=lambda part: part["environment"]["time"])
     first = parts[0]
     data = {n: v for n, v in first.items() if n not in ("environment", "schema")}
@@ -201,7 +201,7 @@ def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any],
 
 
 def check(record: Any) -> None:
-    """Raises: NotARecord naming the first place that the schema does not allow."""
+    """Raise NotARecord with the first place that violates the schema."""
     schema = json.loads(SCHEMA_PATH.read_text())
     wrong = _wrong(record, schema, schema, "record")
     if wrong:
@@ -221,7 +221,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _wrong(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str) -> str | None:
-    """JSON Schema's type, enum, required, properties, additionalProperties, items and $ref."""
+    """Check type, enum, required, properties, additionalProperties, items and $ref."""
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     names = schema.get("type", [])

@@ -1,8 +1,8 @@
-"""`python -m bench run scaling`: the same work in 1, 2 and 4 ranks, and by as many Dask workers.
+"""`python -m bench run scaling`: the same work by 1, 2 and 4 ranks, and by 1, 2 and 4 Dask workers.
 
-The whole is always the same, so that twice the processes may take half the time while there are
-CPUs for them; each has one thread. Every figure is the best of some rounds in which the numbers of
-processes take turns. Needs `pip install 'gputensor[mpi,clients]'`.
+The total work is constant, so twice the processes could take half the time while there are CPUs for
+them; each has one thread. Each figure is the best of several rounds, alternating between numbers of
+processes. Needs `pip install 'gputensor[mpi,clients]'`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import timing
 
 NAME = "scaling"
 PARTS = (1, 2, 4)
-BUDGET = 0.9  # of mpi4py's speed, over 16 MiB between two ranks
+BUDGET = 0.9  # share of mpi4py's speed, for 16 MiB between two ranks
 NBYTES = 1 << 24
 BATCH, WIDTH, SIDE, CHUNKS = 4096, 768, 2048, 32
 TRAINING = f"training step, batch {BATCH}"
@@ -37,7 +37,7 @@ ALONE = {"OPENBLAS_NUM_THREADS": "1", "GPUTENSOR_NUM_THREADS": "1"}
 
 
 def run(device: str = "cpu", rounds: int = 3, scale: int = 1) -> dict[str, Any]:
-    """Measure everything; returns the record that `bench run` prints and writes."""
+    """Measure all cases; return the record that `bench run` prints and writes."""
     kinds: dict[str, Callable[[int, int], dict[str, float]]] = {
         "ranks": _ranks,
         "workers": _workers,
@@ -67,7 +67,7 @@ def run(device: str = "cpu", rounds: int = 3, scale: int = 1) -> dict[str, Any]:
 
 
 def _ranks(n: int, scale: int) -> dict[str, float]:
-    """What `_rank` finds in n of them."""
+    """Return the figures of `_rank` in n ranks."""
     here = str(Path(sys.executable).parent)
     launcher = shutil.which("mpiexec", path=f"{here}{os.pathsep}{os.environ.get('PATH', '')}")
     done = subprocess.run(
@@ -80,7 +80,7 @@ def _ranks(n: int, scale: int) -> dict[str, float]:
 
 
 def _rank(scale: int) -> None:
-    """One rank's part of the work; rank 0 prints nanoseconds."""
+    """Do one rank's part of the work; rank 0 prints nanoseconds."""
     dist.init_process_group()
     (training,), (transform,) = _best(5, _training(scale)), _best(5, _transform(scale))
     found = {TRAINING: training, TRANSFORM: transform}
@@ -97,7 +97,7 @@ def _rank(scale: int) -> None:
 
 
 def _best(rounds: int, *calls: Callable[[], object]) -> list[float]:
-    """Nanoseconds of calls that take turns; all ranks begin each together."""
+    """Return the best nanoseconds of alternating calls; all ranks begin each one together."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds + 1):
         for call, found in zip(calls, times):
@@ -105,11 +105,11 @@ def _best(rounds: int, *calls: Callable[[], object]) -> list[float]:
             start = time.perf_counter_ns()
             call()
             found.append(float(time.perf_counter_ns() - start))
-    return [min(found[1:]) for found in times]  # the first ones make plans
+    return [min(found[1:]) for found in times]  # the first calls make plans
 
 
 def _training(scale: int) -> Callable[[], object]:
-    """A step of a perceptron, of which each rank has a part of the batch."""
+    """Return a training step of a perceptron on each rank's part of the batch."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     gt.manual_seed(1)
     model = gt.nn.Sequential(
@@ -130,7 +130,7 @@ def _training(scale: int) -> Callable[[], object]:
 
 
 def _transform(scale: int) -> Callable[[], object]:
-    """The transform of examples/fft_parallel.py."""
+    """Return the transform of examples/fft_parallel.py."""
     x = gt.randn(SIDE // scale, SIDE // scale).tensor_split(dist.get_world_size())[dist.get_rank()]
     return lambda: gt.fft.fft(dist.redistribute(gt.fft.fft(x, dim=1), 0, 1), dim=0)
 
@@ -139,7 +139,7 @@ def _transform(scale: int) -> Callable[[], object]:
 
 
 def _workers(n: int, scale: int) -> dict[str, float]:
-    """The statistics and the product of an array that the workers make anew."""
+    """Measure statistics and product of an array that the workers create."""
     da, distributed = import_module("dask.array"), import_module("distributed")
     found = {}
     with (
@@ -177,7 +177,7 @@ def _chunk(block_info: Any = None) -> gt.Tensor:
 
 
 class _environment:
-    """Variables that processes started within have."""
+    """Set environment variables for processes started in the block."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names, self.before = names, dict[str, str | None]()
@@ -198,7 +198,7 @@ class _environment:
 
 
 def _by_kind(record: dict[str, Any]) -> Iterator[tuple[str, str, dict[int, float]]]:
-    """(kind, what was measured, {processes: ns})."""
+    """Return (kind, what was measured, {processes: ns})."""
     found: dict[tuple[str, str], dict[int, float]] = {}
     for case in record["cases"]:
         n, kind = case["name"].split()
@@ -209,7 +209,7 @@ def _by_kind(record: dict[str, Any]) -> Iterator[tuple[str, str, dict[int, float
 
 
 def report(record: dict[str, Any]) -> str:
-    """A Markdown table of a record: times of one process, and how often as fast more are."""
+    """Return a Markdown table of a record: times of one process, and speed-ups of more."""
     head = [f"{n} {'processes' if n > 1 else 'process'}" for n in PARTS]
     lines = [f"| | {' | '.join(head)} |", "|---|" + "---:|" * len(PARTS)]
     reduced: dict[str, dict[int, float]] = {}
@@ -235,7 +235,7 @@ def report(record: dict[str, Any]) -> str:
 
 
 def failures(record: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     ns = {name: ns_of for _, name, ns_of in _by_kind(record)}
     if OURS not in ns:
         return []

@@ -1,10 +1,10 @@
-"""A CUDA driver that does nothing, and CuPy over it: for the host's cost of a call without a GPU.
+"""A CUDA driver that does nothing, and CuPy over it, to measure host costs without a GPU.
 
-CuPy's `driver` asks the loader for libcuda.so.1, and finds what this process has loaded by that
-name: a library of a few functions that succeed at once, built by g++ into the cache of kernels. So
-its `launchKernel` is the real one. CuPy's `runtime` is linked with CUDA's own, which takes no other
-driver than NVIDIA's: what gputensor asks of it is answered here, and what it asks on its hot path,
-`getDevice` and `get_current_stream`, by methods of built-in types.
+CuPy's `driver` loads libcuda.so.1 and finds the library that this process has loaded under that
+name: a few functions that return success, built by g++ into the kernel cache. Its `launchKernel` is
+therefore the real one. CuPy's `runtime` is linked with CUDA's, which needs NVIDIA's driver, so its
+functions are replaced here; those on the hot path, `getDevice` and `get_current_stream`, by methods
+of built-in types.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _MEMORY = 16 << 30
 
 
 class Unavailable(Exception):
-    """Why there is no CuPy over a stub of the driver, in one sentence."""
+    """CuPy cannot run over the stub; str() is the reason."""
 
 
 class _Memory:
-    """`cupy.cuda.Memory`: bytes of the host in place of the device's."""
+    """`cupy.cuda.Memory` with bytes of the host."""
 
     def __init__(self, size: int) -> None:
         self._bytes = ctypes.create_string_buffer(size + 511)
@@ -67,9 +67,9 @@ class _Module:
 
 
 def install() -> ctypes.c_ulonglong:
-    """Make CUDA devices of this process one that does nothing; returns what counts launches.
+    """Install the stub as this process's only CUDA device; return the counter of launches.
 
-    Raises: Unavailable where CuPy or g++ is not there, or CUDA is in use already.
+    Raises: Unavailable without CuPy or g++, or if CUDA is already in use.
     """
     if "cupy" in sys.modules:
         raise Unavailable("CuPy was imported before the stub of its driver")
@@ -79,7 +79,7 @@ def install() -> ctypes.c_ulonglong:
     driver = ctypes.CDLL(_built(), mode=ctypes.RTLD_GLOBAL)
     try:
         import cupy
-    except Exception as error:  # of any class, where parts of CUDA are absent
+    except Exception as error:  # any class, if parts of CUDA are missing
         raise Unavailable(f"CuPy cannot be imported ({error})") from error
     if cupy.cuda.driver.get_build_version() < 0:
         raise Unavailable("this CuPy is built for no CUDA")
@@ -91,7 +91,7 @@ def install() -> ctypes.c_ulonglong:
 
 
 def _answer(cupy: Any) -> None:
-    attributes = {75: 9, 76: 0, 16: 132, 39: 2048, 81: 233472, 97: 232448}  # by cudaDevAttr*
+    attributes = {75: 9, 76: 0, 16: 132, 39: 2048, 81: 233472, 97: 232448}  # keys: cudaDevAttr*
     asked = cupy.cuda.runtime
     asked.getDevice = repeat(0).__next__
     asked.getDeviceCount = lambda: 1

@@ -1,6 +1,6 @@
-"""Every operator that PyTorch has too, by family, size and dtype, against PyTorch and NumPy.
+"""All operators that PyTorch also has, by family, size and dtype, against PyTorch and NumPy.
 
-`sweep_cases` says what is called; what is slower than half of PyTorch has its reason in `REASONS`.
+`sweep_cases` makes the calls. Calls slower than half of PyTorch's speed need a reason in `REASONS`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .sweep_cases import SIZES, Case, arguments, cases
 NAME = "sweep"
 THREADS = 2
 GOAL = {"numpy": 1.0, "torch": 0.7}
-BELOW = 0.5  # of PyTorch's speed: such a case needs a reason
-# A call that takes longer is measured at smaller sizes alone.
+BELOW = 0.5  # share of PyTorch's speed below which a case needs a reason
+# If a call takes longer, larger sizes are not measured.
 LONGEST_S = 0.5
-# Where the calls of all libraries take so long together, each gets three of them; else as many
-# rounds as were asked for, or as take twice as long.
+# If one call of each library takes longer in all, each gets three calls; otherwise the requested
+# rounds, or as many as fit in twice this time.
 _LONG_S = 0.05
-_NOTE_S = 30.0  # between records of a run that goes on
-_MOST_TIMES = 4  # so many times the elements that it reads may a case make (not the outer product)
-# Results that PyTorch leaves open: places of equal elements, signs of vectors, who writes last; and
-# places of a grid and edges of bins in f16, which it rounds before it reads there.
+_NOTE_S = 30.0  # seconds between records of a running benchmark
+_MOST_TIMES = 4  # most elements of a result per element read (excludes the outer product)
+# Undetermined results: order of equal elements, signs of vectors, order of writes; and in f16
+# positions on a grid and edges of bins, which PyTorch rounds first.
 OPEN = {
     "argsort", "grid_sampler_2d", "histc float16", "kthvalue", "linalg_eig", "linalg_eigh",
     "linalg_eigvals", "linalg_svd", "mode", "put", "sort", "svd",
@@ -104,7 +104,7 @@ REASONS: dict[tuple[str, str], str] = {
 
 # --- sides ----------------------------------------------------------------------------------------
 
-# NumPy's names, where they are others; the rest is looked up.
+# NumPy's names if they differ; others are looked up.
 _NUMPY = {
     "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "eq": "equal",
     "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
@@ -117,7 +117,7 @@ Given = tuple[list[Any], dict[str, Any]]
 
 
 def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]:
-    """A call of each library."""
+    """Return the call of each library."""
     args, kwargs = given
     base, _, overload = case.op.partition(".")
     ours = getattr(getattr(gt.ops.aten, base), overload or "default")
@@ -140,7 +140,7 @@ def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]
 
 
 def _copied(side: Callable[[], Any]) -> tuple[Callable[[], Any], float]:
-    """What NumPy gives as a view is copied, as the others make an array; and seconds of a call."""
+    """Return NumPy's call, with a copy if it returns a view, and seconds of one call."""
     made, taken_s = _timed(side)
     if isinstance(made, np.ndarray) and made.base is not None:
         return lambda: side().copy(), taken_s
@@ -148,13 +148,13 @@ def _copied(side: Callable[[], Any]) -> tuple[Callable[[], Any], float]:
 
 
 def _makes_far_more(case: Case, given: Given, torch: Any) -> bool:
-    """Whether the result is far larger than the operands, as PyTorch's meta tensors say."""
+    """Return True if the result is far larger than the operands, by PyTorch's meta tensors."""
     base, _, overload = case.op.partition(".")
     theirs = getattr(getattr(torch.ops.aten, base), overload or "default")
     on_meta = _bound(theirs, lambda x: torch.from_numpy(x).to("meta"), *given)
     try:
         made = on_meta()
-    except Exception:  # sizes that values decide are at most the operands'
+    except Exception:  # sizes that depend on values are at most the operands'
         return False
     results = made if isinstance(made, (tuple, list)) else [made]
     count = sum(x.numel() for x in results if hasattr(x, "numel"))
@@ -173,19 +173,19 @@ def _bound(function: Any, enter: Any, args: list[Any], kwargs: dict[str, Any]) -
 
 
 def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
-    """Whether results are close; of large floats, a part that is spread over all of them is."""
+    """Return True if results are close; large float results are sampled."""
     if isinstance(ours, (tuple, list)):
         return all(_agree(x, y, dtype) for x, y in zip(ours, theirs))
     if not isinstance(ours, gt.Tensor):
         return bool(ours == theirs)
-    if ours.dtype is gt.complex32:  # which NumPy lacks
+    if ours.dtype is gt.complex32:  # NumPy has no such dtype
         ours, theirs = gt.view_as_real(ours), peers.torch("cpu").view_as_real(theirs)
     x, y = ours.numpy(), theirs.resolve_conj().numpy()
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
     if x.dtype.kind not in "fc":
         return bool((x == y).all())
-    step = x.size // SIZES[2] | 1  # odd, so that no column of a row is left out
+    step = x.size // SIZES[2] | 1  # odd, so that all columns are sampled
     x, y = x.reshape(-1)[::step], y.reshape(-1)[::step]
     rtol = 2e-2 if dtype == "float16" else 1e-2
     atol = 1e-3 * max(1.0, float(np.abs(y).max(initial=0.0)))
@@ -200,11 +200,10 @@ def run(
     scale: int = 1, families: Sequence[str] = (), sample: int = 0, only: Sequence[int] = (),
     note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure every case, or a choice of them; PyTorch is needed, which says what operators there
-    are to compare.
+    """Measure all cases, or some. Needs PyTorch, whose operators are compared.
 
-    sample: so many cases alone, drawn from those of `families`, and the same ones every time.
-    note: called with the data now and then, and when the run ends, also when it is cut off.
+    sample: number of cases drawn from `families`, always the same ones. note: called with the data
+    from time to time, and at the end, even if interrupted.
     """
     torch = peers.torch("cpu")
     data: dict[str, Any] = {
@@ -228,7 +227,7 @@ def run(
     noted = time.monotonic()
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # what peers call deprecated, they have all the same
+            warnings.simplefilter("ignore")  # peers warn of deprecated functions
             for case in timing.progress(there, lambda case: case.name):
                 _measure(case, torch, libraries, rounds, data)
                 if note is not None and time.monotonic() > noted + _NOTE_S:
@@ -253,7 +252,7 @@ def _measure(
         sides = _sides(case, given, torch)
         expected, torch_s = _timed(sides["torch"])
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
-        data["refused"].append(case.number)  # PyTorch refuses this dtype, or these sizes
+        data["refused"].append(case.number)  # PyTorch rejects this dtype or these sizes
         return
     try:
         found, ours_s = _timed(sides["gputensor"])
@@ -263,7 +262,7 @@ def _measure(
         if not is_open and not _agree(found, expected, case.dtype):
             data["failed"][case.name] = "it differs from PyTorch's"
             return
-    except gt.GpuTensorError as error:  # of dtypes that PyTorch takes there, and we do not
+    except gt.GpuTensorError as error:  # dtypes that PyTorch accepts and we do not
         data["refused"].append(case.number)
         data["not_here"][case.name] = str(error).splitlines()[0]
         return
@@ -304,7 +303,7 @@ def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
-    """all_s: how long a call of each has taken together."""
+    """all_s: seconds of one call of each library in all."""
     if all_s > _LONG_S:
         return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
     end = time.monotonic() + 2 * _LONG_S
@@ -318,7 +317,7 @@ def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[
 
 
 def report(data: dict[str, Any]) -> str:
-    """Geometric means by family, size and dtype, and what is below half of PyTorch's speed."""
+    """Return geometric means by family, size and dtype, and calls below half of PyTorch's speed."""
     shown = data["peers"]
     head = ["operators", "cases", *(f"× {tables.NAMES[p]}" for p in shown)]
     rows = [_row(f"**{what}**" if what == "all" else what, of, shown) for what, of in _groups(data)]
@@ -367,7 +366,7 @@ def _slow(data: dict[str, Any]) -> list[Any]:
 
 
 def reason(case: dict[str, Any]) -> str:
-    """Why a case is slow: of its operator, its family, or its size or dtype; "" if unknown."""
+    """Return why a case is slow, by operator, family, size or dtype; "" if unknown."""
     is_small = "small" if case["size"] <= SIZES[1] else ""
     for of in (case["op"], case["op"].partition(".")[0], case["kind"], ""):
         for what in (case["dtype"], is_small, ""):
@@ -382,7 +381,7 @@ def summary(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """The goals that are missed, and slow cases without a reason."""
+    """Return the goals that are missed, and slow cases without a reason."""
     found = []
     for peer, goal in GOAL.items():
         mean = _mean(data["cases"], peer)

@@ -1,8 +1,7 @@
-"""The cases of the benchmark `sweep`: every operator that PyTorch has too, by size and dtype.
+"""The cases of the benchmark `sweep`: all operators that PyTorch also has, by size and dtype.
 
-They follow from the operators that are there: an overload's schema says what it takes, so that a
-new one needs no line here. What a schema does not say, such as the sizes of matrices, stands in
-`SHAPED`.
+They are derived from the schemas, so a new overload needs no line here. `SHAPED` has what a schema
+does not tell, such as the sizes of matrices.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from gputensor.dispatch.operator import Operator
 from gputensor.makers import rows
 
 SIZES = (1 << 10, 1 << 15, 1 << 20, 1 << 24)
-# Of further dtypes the third size alone.
+# Dtypes after the first are measured at the third size only.
 DTYPES = ("float32", "float64", "float16", "int64", "complex64")
-# What gives its arguments to another overload, as aliases do, runs that one's loop.
+# Overloads that forward to another one, such as aliases, run the other's loop.
 _FORWARDED = ((DTYPES[0], SIZES[0]), (DTYPES[0], SIZES[2]))
-_ROW = 1 << 10  # elements of a row, where there are rows
+_ROW = 1 << 10  # elements of a row
 
 Shape = tuple[int, ...]
 
@@ -51,10 +50,10 @@ def _heads(n: int) -> Shape:
     return (2, max(1, n // (64 * length)), length, 32)
 
 
-# Families of cubic operators, most of which want a matrix that has an inverse.
+# Families of cubic operators, most of which need an invertible matrix.
 _OF_MATRICES = ("factor", "linalg", "solve", "spectrum")
 
-# What a schema does not say: operator, or family -> sizes of its tensors by name, from n elements.
+# Operator or family -> function of the number of elements that returns sizes by argument name.
 SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
     "matmul": lambda n: dict.fromkeys(
         ("self", "other", "mat1", "mat2", "input", "weight", "tensor", "vec1", "vec2"), _square(n)
@@ -88,7 +87,7 @@ SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
         lambda n: {"index": (min(n, _ROW),), "indices": (max(1, n // _ROW),)},
     ),
 }
-# Arguments that a schema leaves open.
+# Values of arguments, by name.
 GIVEN: dict[str, Any] = {
     "dim": -1, "k": 1, "n": 2, "p": 2.0, "kernel_size": [2, 2], "stride": [1, 1],
     "padding": [0, 0], "dilation": [1, 1], "output_padding": [0, 0], "transposed": False,
@@ -99,7 +98,7 @@ GIVEN: dict[str, Any] = {
     "upscale_factor": 2, "downscale_factor": 2, "high": 8, "low": 1, "chunks": 2,
     "dims_self": [1], "dims_other": [0], "ignore_index": -100, "reduction": 1, "reduce": "sum",
 }  # fmt: skip
-# And where an operator takes another.
+# Values of arguments for single operators.
 GIVEN_TO: dict[str, dict[str, Any]] = {
     "native_dropout": {"p": 0.5}, "roll": {"shifts": [3], "dims": [0]},
     "scatter.reduce": {"reduce": "add"}, "scatter.value_reduce": {"reduce": "add"},
@@ -111,7 +110,7 @@ _UNKNOWN = object()
 
 
 class Case:
-    """A call of an overload at one size and dtype; its number is its place among all cases."""
+    """A call of an overload at one size and dtype. number: its position in the list of cases."""
 
     __slots__ = ("number", "operator", "family", "dtype", "size")
 
@@ -132,7 +131,7 @@ class Case:
 
 
 def operators(torch: Any) -> list[tuple[Operator, str]]:
-    """Overloads that give new tensors of tensors, here and in PyTorch, and their families."""
+    """Return overloads from tensors to new tensors, here and in PyTorch, with their families."""
     found = []
     for operator in sorted(dispatcher.operators(), key=lambda o: o.qualified_name):
         name = operator.qualified_name.removeprefix("aten::")
@@ -147,7 +146,7 @@ def operators(torch: Any) -> list[tuple[Operator, str]]:
 
 
 def _is_measured(operator: Operator) -> bool:
-    """In-place and out forms, views, copies of views and derivatives are measured elsewhere."""
+    """Return False for in-place and out forms, views, view copies and derivatives."""
     schema, name = operator.schema, operator.short_name
     arguments = schema.arguments
     if (
@@ -176,7 +175,7 @@ def _shaped(operator: Operator, family: str) -> Callable[[int], dict[str, Shape]
 
 
 def _is_capped(operator: Operator, family: str, size: int) -> bool:
-    """Whether tensors of this size are those of a smaller one, as those of cubic operators."""
+    """Return True if tensors have the same sizes as for a smaller n, as in cubic operators."""
     shaped = _shaped(operator, family)
     smaller = max((n for n in SIZES if n < size), default=0)
     if shaped is None or not smaller:
@@ -190,7 +189,7 @@ def _forwards(operator: Operator) -> bool:
 
 
 def arguments(case: Case) -> tuple[list[Any], dict[str, Any]] | None:
-    """Arrays and numbers for a call; None where the schema asks for what is not known here."""
+    """Return arrays and numbers for a call; None for a schema with unknown arguments."""
     shaped = _shaped(case.operator, case.family)
     shapes = shaped(case.size) if shaped is not None else {}
     args: list[Any] = []
@@ -246,8 +245,8 @@ def _dtype(name: str, case: Case) -> str:
 
 
 def elements(shape: Shape, dtype: str, seed: int) -> np.ndarray:
-    """Numbers between 0.1 and 0.9, which every function knows; integers from 1 to 8, indices from
-    0 to 7. Those of float32 are views of memory that all cases share."""
+    """Return numbers between 0.1 and 0.9, valid for every function; integers from 1 to 8, indices
+    from 0 to 7. float32 arrays are views of memory that all cases share."""
     numbers = _numbers(seed % 4)[: math.prod(shape)].reshape(shape)
     if dtype == "bool":
         return numbers < 0.5
@@ -260,6 +259,6 @@ def elements(shape: Shape, dtype: str, seed: int) -> np.ndarray:
 def _numbers(seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     made = random.random(SIZES[-1], np.float32)
-    made *= np.float32(0.79)  # times 10 and cut, they are 1 to 8
+    made *= np.float32(0.79)  # times 10 and truncated: 1 to 8
     made += np.float32(0.105)
     return made

@@ -1,7 +1,7 @@
-"""Times callables against each other in one process: they take turns, medians are kept.
+"""Time callables alternately in one process, and compare medians.
 
-A machine drifts and is shared, so an absolute time says little; the ratio of two medians from
-alternating rounds says what the difference is.
+A machine is shared and its speed changes, so absolute times say little; the ratio of two medians of
+alternating rounds does not depend on that.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-# (callable, how often it is called) -> nanoseconds in all.
+# (callable, number of calls) -> nanoseconds in all.
 Clock = Callable[[Callable[[], Any], int], float]
 
 
 class Sample:
-    """Times of one callable: `ns` holds nanoseconds per call, a figure per round."""
+    """Times of one callable: `ns` has the nanoseconds per call of each round."""
 
     __slots__ = ("ns",)
 
@@ -37,7 +37,7 @@ class Sample:
 
     @property
     def quartiles_ns(self) -> list[float]:
-        """[lower, upper], as a record holds them."""
+        """[lower, upper], as in a record."""
         if len(self.ns) < 2:
             return [self.ns[0], self.ns[0]]
         low, _, high = statistics.quantiles(self.ns, n=4)
@@ -50,16 +50,16 @@ def alternate(
     until: Callable[[list[Sample]], bool] | None = None, is_fair: Callable[[], bool] | None = None,
     counts: Sequence[int] = (),
 ) -> list[Sample]:  # fmt: skip
-    """Time each callable `rounds` times, in turns that are shuffled anew: A B C, B A C, A C B, …
+    """Time each callable `rounds` times, in shuffled turns: A B C, B A C, A C B, …
 
-    Nobody follows himself, into caches that he filled, and nobody always follows the same one.
+    No callable follows itself, with caches that it filled, or always the same other one.
 
-    round_ms: about how long a round of one callable takes; short rounds keep most of them free of
-    what else runs on the machine. finish: called at the end of each round
-    inside the timing, to wait for a device. clock: times a round by a device's events instead.
-    until: looks at the samples after each round and may end it all sooner. is_fair: asked after
-    each round; one that was not is measured again, but at most `rounds` of them are: then they
-    count. counts: how often a round calls each, where that is known; nothing is called before.
+    round_ms: approximate time of a round of one callable; most short rounds are not disturbed by
+    other processes. finish: called at the end of each round, inside the timing, to wait for a
+    device. clock: times a round by a device's events instead. until: called with the samples after
+    each round; True ends the measurement. is_fair: called after each round; False repeats the
+    round, at most `rounds` times in all. counts: calls of each callable in a round, if known;
+    without it they are measured first.
     """
     counts = counts or [_calls_for(side, round_ms, finish) for side in sides]
     samples = [Sample() for _ in sides]
@@ -84,14 +84,14 @@ def alternate(
     return samples
 
 
-# Rounds that every case gets, before it may be called steady.
+# Least number of rounds of a case.
 LEAST_ROUNDS = 10
 
 
 def steady(noise: float, limit_s: float) -> Callable[[list[Sample]], bool]:
-    """For `until`: how all compare with the first is known to `noise`, or `limit_s` are over.
+    """Return a function for `until`: True once the ratios to the first are known, or at `limit_s`.
 
-    noise: of half the interval in which the median ratio lies with 99 % confidence, relatively.
+    noise: half the width of the median ratio's 99 % confidence interval, relative to the ratio.
     """
     end = time.monotonic() + limit_s
 
@@ -108,14 +108,14 @@ def steady(noise: float, limit_s: float) -> Callable[[list[Sample]], bool]:
 
 
 def call_s(side: Callable[[], Any], finish: Callable[[], None] | None = None) -> float:
-    """Seconds of one call."""
+    """Return the seconds of one call."""
     return _time(side, 1, finish) / 1e9
 
 
 def _calls_for(
     side: Callable[[], Any], round_ms: float, finish: Callable[[], None] | None = None
 ) -> int:
-    """How many calls take about a round; the first ones, which plan and compile, do not count."""
+    """Return how many calls take about a round; the first ones, which compile, do not count."""
     _time(side, 1, finish)
     if _time(side, 1, finish) > round_ms * 1e6:
         return 1
@@ -139,10 +139,9 @@ def _time(side: Callable[[], Any], count: int, finish: Callable[[], None] | None
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """(low, median, high): the median lies between low and high with 99 % confidence.
+    """Return (low, median, high), with the 99 % confidence interval of the median.
 
-    By order statistics, so no distribution is assumed; fewer than 8 values bound nothing with as
-    much.
+    By order statistics, so no distribution is assumed; fewer than 8 values give no bounds.
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -154,11 +153,12 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 _Z99 = 2.576
-_LEAST = 8  # all of fewer lie on one side of the median with 2 * 2**-n, more than 1 %
+# n values all lie on one side of the median with probability 2 * 2**-n: above 1 % for fewer.
+_LEAST = 8
 
 
 def ratio(peer: Sample, ours: Sample) -> float:
-    """How many times as long the peer takes: the median over rounds, so drift cancels out."""
+    """Return the peer's time over ours: the median of the rounds' ratios, so that drift cancels."""
     return statistics.median(b / a for a, b in zip(ours.ns, peer.ns))
 
 

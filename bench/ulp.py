@@ -1,12 +1,12 @@
-"""How exact the CPU library's elementary functions are: `python -m bench.ulp [--page PAGE]`.
+"""Accuracy of the CPU library's elementary functions: `python -m bench.ulp [--page PAGE]`.
 
-Every f32 (2^32 of them; of functions of two numbers, as many pairs as `--f64`) and a sample of f64
-in which every exponent occurs go through each function of `ulp.cpp`, which is built as the
-library's loops are. The greatest error, in units of the last place, is printed beside its bound;
-with --page the table of that page is written. Exit status: 1 where a bound does not hold.
+Each function of `ulp.cpp`, built like the library's loops, gets all 2^32 f32 numbers (functions of
+two numbers: `--f64` pairs) and a sample of f64 with every exponent. The greatest error, in units of
+the last place, is printed beside its bound; --page writes the table of a page. Exit status: 1 if a
+bound is exceeded.
 
-BOUNDS is the one list of what is promised: docs/numbers.md shows it,
-tests/kernels/test_elementary.py holds a sample against it.
+BOUNDS is the only list of bounds: docs/numbers.md shows it, and tests/kernels/test_elementary.py
+checks a sample.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from . import timing
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 F64_COUNT = 100_000_000
-BLOCK = 1 << 20  # of random arguments
-SWEEP = 1 << 26  # of neighbouring f32
+BLOCK = 1 << 20  # random arguments at a time
+SWEEP = 1 << 26  # neighbouring f32 at a time
 SPEED_COUNT = 1 << 14
 
 
 class Bound(NamedTuple):
-    """The greatest error in ulp that is promised. inputs: how many arguments a function has."""
+    """The guaranteed greatest error in ulp. inputs: a function's number of arguments."""
 
     f32: float
     f64: float
@@ -75,14 +75,14 @@ BOUNDS = {
     "tan": Bound(1, 1),
     "tanh": Bound(1, 1),
 }
-# Beyond this, results are the C library's: a sample is enough.
+# Larger angles are computed by the C library: a sample is enough.
 FAR_ANGLE = {"f32": 2.0**17, "f64": 2.0**40}
 OF_ANGLE = ("cos", "sin", "tan")
 DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
 
 
 class Error(NamedTuple):
-    """The greatest error, in ulp, of `seen` elements, and the arguments where it is."""
+    """The greatest error, in ulp, of `seen` elements, and its arguments."""
 
     ulp: float
     at: tuple[float, ...]
@@ -142,7 +142,7 @@ _TABLE = re.compile(r"(<!-- written by bench/ulp.py -->\n).*?(<!-- /bench/ulp.py
 
 
 def unavailable_reason(capability: str) -> str:
-    """Why ulp.cpp cannot be built or cannot run here; "" where it can."""
+    """Return why ulp.cpp cannot be built or run here; "" if it can."""
     name = build_library.compiler()[0]
     if shutil.which(name) is None:
         return f"{name} is not on PATH"
@@ -172,7 +172,7 @@ def _cpu_info(field: str) -> str:
 
 @cache
 def built(capability: str) -> ctypes.CDLL:
-    """ulp.cpp, compiled as the library's loops of a capability are."""
+    """Compile ulp.cpp like the library's loops of a capability."""
     command = command_of(capability)
     headers = (build_library.KERNELS / "cuda" / "include").glob("*.cuh")
     text = [path.read_bytes() for path in (SOURCE, *sorted(headers))]
@@ -188,7 +188,7 @@ def built(capability: str) -> ctypes.CDLL:
 
 
 def command_of(capability: str) -> list[str]:
-    """What compiles ulp.cpp, but for its output."""
+    """Return the compiler's command without its output."""
     flags = build_library.CAPABILITIES[_machine()][capability].split()
     include = build_library.KERNELS / "cuda" / "include"
     return [
@@ -198,7 +198,7 @@ def command_of(capability: str) -> list[str]:
 
 
 def computed(library: ctypes.CDLL, name: str, *inputs: Any) -> Any:
-    """What the library's loop gives for arrays of one dtype."""
+    """Return the results of the library's loop for arrays of one dtype."""
     dtype = "f32" if inputs[0].dtype == np.float32 else "f64"
     out = np.empty_like(inputs[0])
     getattr(library, f"{name}_{dtype}")(_long(len(out)), *map(_pointer, (out, *inputs)))
@@ -206,7 +206,7 @@ def computed(library: ctypes.CDLL, name: str, *inputs: Any) -> Any:
 
 
 def worst(library: ctypes.CDLL, name: str, *inputs: Any) -> Error:
-    """The greatest error of these arguments, beside the C library's function of more precision."""
+    """Return the greatest error of these arguments, against the C library with more precision."""
     dtype = "f32" if inputs[0].dtype == np.float32 else "f64"
     function = getattr(library, f"{name}_worst_{dtype}")
     function.restype = ctypes.c_double
@@ -255,7 +255,7 @@ def _steps(library: ctypes.CDLL, name: str, count: int, sample: int | None) -> I
 
 
 def special(dtype: Any) -> Any:
-    """Numbers at which a function may need care."""
+    """Return numbers at which functions often fail."""
     info = np.finfo(dtype)
     sizes = [0, info.smallest_subnormal, info.tiny, info.eps, 0.5, 1, 2, 3, 4, 1e4, 2.0**24]
     sizes += [2.0**53, info.max, np.inf, np.pi / 4, np.pi / 2, np.pi, 710, 746, 89, 104, 150, 1074]
@@ -269,11 +269,11 @@ def special(dtype: Any) -> Any:
 
 
 def arguments(name: str, dtype: Any, count: int, rng: np.random.Generator) -> list[Any]:
-    """Arrays of arguments: special ones, any bits, and such as give results that are no limit."""
+    """Return arrays of arguments: special numbers, random bits, and numbers of moderate size."""
     if BOUNDS[name].inputs == 1:
         half = count // 2
         parts = [special(dtype), _any(dtype, half, rng), _moderate(dtype, half, rng)]
-        if name in OF_ANGLE:  # beside the multiples of a quarter of a turn
+        if name in OF_ANGLE:  # near multiples of pi / 2
             turns = np.exp2(rng.uniform(0, np.log2(FAR_ANGLE["f64"]), count // 8)).astype(np.int64)
             parts.append((turns * (np.longdouble("3.14159265358979323846264") / 2)).astype(dtype))
         return [np.concatenate(parts)]
@@ -283,14 +283,14 @@ def arguments(name: str, dtype: Any, count: int, rng: np.random.Generator) -> li
         for _ in range(2)
     )
     many = np.arange(count) % 4 == 3
-    if name == "pow":  # results of any exponent
+    if name == "pow":  # results with any exponent
         with np.errstate(all="ignore"):
             reach = np.finfo(dtype).maxexp + 10
             ends = rng.uniform(-reach - 60, reach, count)
             bits = np.log2(np.abs(x).astype(np.longdouble))
             y = np.where(many, y, (ends / bits).astype(dtype))
             x = np.where(many, x, np.abs(x))
-    elif name in ("atan2", "hypot", "fmod"):  # a ratio that is not extreme
+    elif name in ("atan2", "hypot", "fmod"):  # moderate ratios
         with np.errstate(all="ignore"):
             y = np.where(many, y, (x * _moderate(np.float64, count, rng)).astype(dtype))
     return [np.concatenate([left, x]), np.concatenate([right, y])]
@@ -324,7 +324,7 @@ def _row(name: str, found: dict[tuple[str, str], Error]) -> str:
 
 
 def _origin(found: dict[tuple[str, str], Error], capability: str) -> str:
-    """One sentence: when and where this was measured, and how many arguments."""
+    """Return a sentence: date, machine and number of arguments."""
     seen = {dtype: max(e.seen for (_, of), e in found.items() if of == dtype) for dtype in DTYPES}
     command = [*build_library.compiler(), "--version"]
     version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -343,7 +343,7 @@ NUMPY = {
 
 
 def speed_table(library: ctypes.CDLL, names: list[str]) -> str:
-    """Nanoseconds an element of `SPEED_COUNT`, which lie in the caches of one core."""
+    """Return a table of nanoseconds per element, for `SPEED_COUNT` elements in a core's caches."""
     lines = ["| function | f32 | NumPy | f64 | NumPy |", "|---|---:|---:|---:|---:|"]
     rng = np.random.default_rng(0)
     for name in timing.progress(names, str):

@@ -108,7 +108,7 @@ if _typing.TYPE_CHECKING:
         TensorIterator as TensorIterator, TensorIteratorConfig as TensorIteratorConfig,
     )  # fmt: skip
     from .tensor.indexing import nonzero as nonzero
-    from .tensor.norms import norm as norm
+    from .tensor.overloads import norm as norm
     from .tensor.printing import (
         get_printoptions as get_printoptions, printoptions as printoptions,
         set_printoptions as set_printoptions,

@@ -31,7 +31,8 @@ LIMIT_S = 60
 _chosen = pytest.StashKey[str]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    _keep_modules_as_they_are(pluginmanager)
     group = parser.getgroup("gputensor", "CUDA by gputensor, on a GPU or emulated on the CPU")
     group.addoption(
         "--gputensor", choices=MODES, default=None,
@@ -52,6 +53,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="order of blocks, and of threads between barriers, on the emulator",
     )  # fmt: skip
     parser.addini("gputensor", "default of --gputensor", default="")
+
+
+def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None:
+    """pytest rewrites the assertions of all modules of a distribution with a plugin: seconds for
+    ours at the first run, and for every run where they cannot be cached."""
+    marked: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
+    marked.discard("gputensor")
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:

@@ -17,7 +17,7 @@ import pytest
 import gputensor as gt
 from gputensor import runtime
 from gputensor.kernels import stub
-from gputensor.native import copy as native_copy
+from gputensor.native import copy as native_copy, rearrange as native_rearrange
 
 SIZES = (8, 64, 48, 32)
 NBYTES = 8 * 64 * 48 * 32 * 4
@@ -260,14 +260,15 @@ def test_on_the_cpu(monkeypatch, name):
     """Every byte that changes its place or its dtype is written once, by one copy."""
     call, meaning, _kernels, nbytes = ON_ONE_DEVICE[name]
     written = []
-    moves = native_copy._cpu_copy
+    moves = native_copy.cpu_copy
 
     def counted(dst, src):
         written.append(dst.nbytes)
         moves(dst, src)
 
     with monkeypatch.context() as patch:
-        patch.setattr(native_copy, "_cpu_copy", counted)
+        for module in (native_copy, native_rearrange):
+            patch.setattr(module, "cpu_copy", counted)
         patch.setattr(stub.cpu("copy"), "copy", counted)
         made = call(gt.from_numpy(values()))
     assert sum(written) == nbytes

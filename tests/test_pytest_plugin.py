@@ -113,3 +113,18 @@ def test_the_ini_file_and_wrong_values(tmp_path):
     assert status == 4 and "must be one of auto, emulator, required, off (got perhaps)" in said
     status, said = run(tmp_path, "--gputensor-sanitize=everything", "--gputensor=emulator")
     assert status == 4 and "must be all, or of memory, init, race, overflow" in said
+
+
+def test_asserts_of_the_package_are_not_rewritten(tmp_path):
+    (tmp_path / "test_loader.py").write_text(
+        "import gputensor.runtime.emulator as found\n"
+        "def test_loader(pytestconfig):\n"
+        "    assert 'gputensor' not in pytestconfig.pluginmanager.rewrite_hook._must_rewrite\n"
+        "    assert 'rewrite' not in type(found.__spec__.loader).__module__\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "."]
+    kept = {k: v for k, v in os.environ.items() if k != "PYTEST_DISABLE_PLUGIN_AUTOLOAD"}
+    answer = subprocess.run(
+        command, cwd=tmp_path, env=kept | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr

@@ -1,5 +1,5 @@
-"""What `bench/gpu_check.sh` does: steps on a GPU, each kept in bounds, each result kept.
+"""Implementation of `bench/gpu_check.sh`: tests and benchmarks on a GPU, in steps with limits.
 
-`steps` lists them, `run` runs them and packs what they leave, `verdicts` makes the table of it all;
-`suite`, `fuzz` and `sanitizer` are steps that a command line does not say.
+`steps` lists the steps, `run` runs them and packs their results, `verdicts` makes the table.
+`suite`, `fuzz` and `sanitizer` implement steps that need more than a command line.
 """

@@ -1,6 +1,6 @@
 """`bench/gpu_check.sh prepare|correct|measure [--dry] [--only STEP,…] [--budget SECONDS]`.
 
-Exit status: 0 every step is fine, 1 a step failed, hung or did not begin, 2 bad input, 3 no NVRTC.
+Exit status: 0 success, 1 a step failed, hung or did not begin, 2 bad input, 3 no NVRTC.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from . import steps
 from .run import Run
 
 CARRIED = checkout.NOTE.parent
-# One archive: cubins are so much alike that it has an eighth of their size.
+# One archive: similar cubins compress to an eighth of their size.
 CUBINS = CARRIED / "cubins.tar.xz"
-# Written in Python alone, which the tests of operators need and a GPU's machine may lack.
+# Pure Python packages that tests need and a GPU's machine may lack.
 PACKAGES, WANTED = CARRIED / "python", ("yaml",)
-# Of nine minutes; what is left is for starting, packing and a slow machine.
+# Of nine minutes; the rest is for starting, packing and slow machines.
 BUDGET_S = 525.0
 
 
@@ -66,17 +66,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def settings(is_dry: bool) -> dict[str, str]:
-    """What steps find in their environment."""
+    """Return environment variables for the steps."""
     if is_dry:
         return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_DEVICES": "2"}
     found = {
         "GPUTENSOR_CUDA": "required", "GPUTENSOR_REQUIRE_CUDA": "1",
-        # JAX takes three quarters of a GPU's memory otherwise, in each process that imports it.
+        # Otherwise JAX takes three quarters of a GPU's memory in each process.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }  # fmt: skip
     if PACKAGES.is_dir() and not all(map(is_there, WANTED)):
         found["PYTHONPATH"] = os.pathsep.join([str(PACKAGES), os.environ.get("PYTHONPATH", "")])
-    # Both commands compile into one cache, if one machine runs both.
+    # `correct` and `measure` share a cache on one machine.
     found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(
         own_folder("kernels")
     )
@@ -86,7 +86,7 @@ def settings(is_dry: bool) -> dict[str, str]:
         mine.mkdir(mode=0o700)
         with tarfile.open(CUBINS) as archive:
             archive.extractall(mine, filter="data")
-        for path in (mine, *mine.iterdir()):  # as whoever loads code wants them
+        for path in (mine, *mine.iterdir()):  # permissions that loaders of code require
             path.chmod(0o700)
         found["GPUTENSOR_CARRIED_CUBINS"] = str(mine)
     return found
@@ -101,8 +101,8 @@ def is_there(package: str) -> bool:
 
 
 def own_folder(name: str) -> Path:
-    """A folder that nobody else can change, so that kernels are loaded from it: in the checkout's
-    out/ if that is such a place, else among the temporary files."""
+    """Return a folder that other users cannot write to, as loaders of kernels require: in the
+    checkout's out/ if possible, otherwise in the temporary folder."""
     for place in (checkout.ROOT / "out", Path(tempfile.gettempdir()) / f"gpu_check-{os.getuid()}"):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = place.resolve() / name
@@ -112,7 +112,7 @@ def own_folder(name: str) -> Path:
 
 
 def prepare(arch: str) -> int:
-    """Fill `.carried/` where there is git and NVRTC: cubins for a GPU, packages, the commit."""
+    """Fill `.carried/` on a machine with git and NVRTC: cubins for a GPU, packages, the commit."""
     with tempfile.TemporaryDirectory() as made:
         compile_all = ["cache", "warm", "--all", "--arch", arch, "--to", made]
         status = subprocess.run(

@@ -1,8 +1,8 @@
-"""A pytest plugin: a line of JSON when a test begins and when it ends; no test begins twice.
+"""A pytest plugin: write a line of JSON when a test begins and when it ends; run no test twice.
 
-`--lines FILE` says where. Tests that FILE knows are left out, so that another process can go on
-after one that died. After a failure the devices are asked whether they still work; if not, the
-session ends with status DEAD, since every later test would fail of it.
+`--lines FILE` names the file. Tests in FILE are skipped, so that another process can continue after
+a crash. After a failure the devices are checked; if one is broken, the session ends with status
+DEAD, because all later tests would fail.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ DEAD = 9
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """test -> its last line; a test that began and did not end has died."""
+    """Return test -> last line. A test that began and did not end has died."""
     found: dict[str, dict[str, Any]] = {}
     for text in path.read_text().splitlines() if path.exists() else ():
         try:
             line = json.loads(text)
-        except ValueError:  # cut off
+        except ValueError:  # incomplete line
             continue
         found[line["test"]] = line
     return found
@@ -82,12 +82,12 @@ class _Lines:
 
 
 def dead_device() -> str | None:
-    """Why a device does no work any more: the failure that it keeps reporting; None if all do."""
+    """Return the persistent error of a broken device, or None if all devices work."""
     import gputensor as gt
 
     try:
         for index in range(gt.cuda.device_count()):
-            for _ in range(2):  # the first may report what has passed
+            for _ in range(2):  # the first call may report an earlier error
                 try:
                     gt.cuda.synchronize(index)
                     break

@@ -1,7 +1,7 @@
-"""Runs steps one after the other, each within its limit, and keeps what they leave as they go.
+"""Run steps one after the other, each with a time limit, and keep their results.
 
-After every step, and while one runs every few seconds, the results, the table and one archive of
-the working folder are written anew and whole: whenever this is killed, they are there.
+Results, table and an archive of the working folder are written again after every step and every few
+seconds, so that they are complete whenever this process is killed.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from bench import checkout
 from . import verdicts
 from .steps import SKIPPED, Step
 
-# What one command may bring back, in files of so many bytes.
+# Greatest size of the archive.
 ARCHIVE_BYTES = 15 << 20
-# Of a log: its beginning and its end are packed.
+# Bytes of a log's beginning and end that are packed.
 HEAD, TAIL = 64 << 10, 192 << 10
 REFRESH_S = 15.0
-# Between asking a step to end and ending it.
+# Seconds between SIGTERM and SIGKILL.
 GRACE_S = 3.0
 _POLL_S = 0.05
 
 
 class Stopped(BaseException):
-    """This process was asked to end."""
+    """Raised when this process gets a signal to end."""
 
 
 class Run:
-    """One mode's run: its steps, where they work, where results go."""
+    """A run of one mode: its steps, their working folder, the folder of results."""
 
     def __init__(
         self, mode: str, steps: list[Step], work: Path, out: Path, budget_s: float,
@@ -56,10 +56,10 @@ class Run:
         self.status = "running"
 
     def run(self) -> int:
-        """Exit status: 0 where every step is fine."""
+        """Run all steps; return the exit status, 0 if all succeeded."""
         (self.work / "logs").mkdir(parents=True, exist_ok=True)
         self.out.mkdir(parents=True, exist_ok=True)
-        # `timeout` and a shell that goes away ask first; what was done is written then too.
+        # `timeout` and a closing shell send these signals first: write the results then.
         before = [(s, signal.signal(s, _stop)) for s in (signal.SIGTERM, signal.SIGHUP)]
         try:
             self.keep()
@@ -120,7 +120,7 @@ class Run:
             time.sleep(_POLL_S)
 
     def keep(self) -> None:
-        """Write results, table and archive; what cannot be made is told and costs nothing else."""
+        """Write results, table and archive; report a failure to write one and write the others."""
         stem = f"gpu_check-{self.mode}"
         found = {
             "mode": self.mode, "status": self.status, "commit": checkout.commit(),
@@ -129,7 +129,7 @@ class Run:
         }  # fmt: skip
         try:
             page = verdicts.table(self.mode, self.steps, self.results, self.work, self.is_emulated)
-        except Exception as error:  # half a result is no reason to lose the others
+        except Exception as error:  # keep the other results
             page = f"No table: {type(error).__name__}: {error}\n"
         try:
             packed, found["left_out"] = archive(self.work)
@@ -148,7 +148,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a step and whatever it has started, which is in a group of its own."""
+    """End a step and all processes that it has started, by its process group."""
     for number, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
         try:
             os.killpg(process.pid, number)
@@ -164,7 +164,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _let_go(group: int) -> None:
-    """Wait for what a step has started and left behind."""
+    """Wait for processes that a step has left behind."""
     end = time.monotonic() + GRACE_S
     while time.monotonic() < end:
         try:
@@ -175,13 +175,13 @@ def _let_go(group: int) -> None:
 
 
 def archive(work: Path) -> tuple[bytes, list[str]]:
-    """(a tar.gz of a folder in at most ARCHIVE_BYTES, what was left out: what takes most)."""
+    """Return (tar.gz of a folder of at most ARCHIVE_BYTES, files left out, the largest ones)."""
     found = []
     for path in sorted(work.rglob("*")):
         if path.is_file() and not path.name.startswith("."):
             try:
                 found.append((path.relative_to(work).as_posix(), _content(path)))
-            except OSError:  # it went away meanwhile
+            except OSError:  # removed meanwhile
                 continue
     found.sort(key=lambda pair: len(zlib.compress(pair[1], 1)))
     most = len(found)

@@ -1,7 +1,6 @@
-"""`python -m bench.gpu_check.sanitizer`: a few random copies under compute-sanitizer, if it is
-there.
+"""`python -m bench.gpu_check.sanitizer`: a few random copies under compute-sanitizer, if installed.
 
-memcheck finds accesses out of bounds and misaligned ones, racecheck races in shared memory.
+memcheck finds accesses out of bounds and misaligned ones, racecheck finds races in shared memory.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _PLACES = (
     "/opt/nvidia/compute-sanitizer",
 )
 _FUZZ = ("-m", "tests.cuda.test_copy_kernels", "12", "4", "3000", "12")
-# Not 1, with which Python ends after an exception.
+# Not 1, Python's status after an exception.
 _FOUND = 86
 
 
@@ -40,7 +39,7 @@ def main() -> int:
 
 
 def find() -> str | None:
-    """Where compute-sanitizer is; None for nowhere. No GPU of an emulator is one for it."""
+    """Return the path of compute-sanitizer; None if not found, or if GPUs are emulated."""
     if os.environ.get("GPUTENSOR_CUDA") == "emulator":
         return None
     beside = [os.path.join(place, "bin") for place in (os.environ.get("CUDA_PATH"),) if place]

@@ -1,6 +1,6 @@
-"""The steps of `correct` and `measure`: what runs, for how long, and the little of a dry run.
+"""The steps of `correct` and `measure`: commands, time limits, and the small form of a dry run.
 
-The limits of a mode add up to its budget at most, so that a step that hangs takes no other's time.
+The limits of a mode add up to its budget at most, so a hanging step does not take others' time.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from bench import checkout, layout, layout_cases
 
 MODES = ("correct", "measure")
-# Of a dry run, which may have to build the emulator's kernels on a machine that others use.
+# Factor of limits in a dry run, which builds kernels of the emulator on a shared machine.
 SLACK = 6
 # Exit status of a step that has nothing to do on this machine.
 SKIPPED = 77
-# Cases of `layout`, a part each: what hangs in one costs the others nothing.
+# Cases of `layout`, in parts, so that a hanging part does not stop the others.
 PARTS = {
     "planes": (1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 38),
     "images": (14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24),
@@ -24,7 +24,7 @@ PARTS = {
 }
 # Processes that share a device while tests run.
 _JOBS = 16
-# The suite without what no device has a part in, and without the steps before it.
+# The test suite without tests that use no device, and without those of earlier steps.
 WHOLE = (
     "tests/amp", "tests/autograd", "tests/backend", "tests/cuda", "tests/custom_op",
     "tests/dispatch", "tests/exchange", "tests/fusion", "tests/iterator", "tests/makers",
@@ -34,7 +34,7 @@ WHOLE = (
         if path.name not in ("test_ops_cpu_vs_cuda.py", "test_pytest_plugin.py")
     ),
 )  # fmt: skip
-# Tests of the compilers and of the emulator, which are as right or wrong without a GPU.
+# Tests of compilers and emulator, for which a GPU makes no difference.
 OF_NO_GPU = (
     "--ignore-glob=*_compile.py", "--ignore-glob=*emulator*", "--ignore-glob=*hostile*",
     "--ignore=tests/cuda/test_bank_conflicts.py", "--ignore=tests/cuda/test_samples.py",
@@ -44,8 +44,11 @@ OF_NO_GPU = (
 
 
 class Step:
-    """A command and its limit in seconds. kind: where its result is found (verdicts.py): what it
-    says last (exit), in its log alone, in the lines of tests, in the logs of seeds, in a record."""
+    """A command and its limit in seconds.
+
+    kind: source of its result (verdicts.py): the last line of output (exit), the log, the lines of
+    tests, the logs of seeds, or a record.
+    """
 
     __slots__ = ("name", "seconds", "command", "kind")
 
@@ -54,7 +57,7 @@ class Step:
 
 
 def of(mode: str, work: Path, *, is_dry: bool) -> list[Step]:
-    """The steps of a mode, in order; what they write goes to `work`."""
+    """Return the steps of a mode, in order; they write to `work`."""
     found = (_correct if mode == "correct" else _measure)(work, is_dry)
     for step in found if is_dry else ():
         step.seconds *= SLACK
@@ -66,7 +69,7 @@ def _python(*arguments: object) -> list[str]:
 
 
 def _first(is_dry: bool, seconds: float) -> list[Step]:
-    # On the emulator, what steps need is compiled when they come to it.
+    # On the emulator, steps compile kernels on first use.
     warm = ["cache", "list"] if is_dry else ["cache", "warm", "--all"]
     return [
         Step("doctor", 10, _python("gputensor", "doctor"), "log"),
@@ -117,7 +120,7 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
         command = ["bench", "run", benchmark, "--device", device, "--out", work / name]
         return Step(name, seconds, _python(*command, *more), f"record {benchmark}")
 
-    # torch.compile takes seconds a case, so that one part has it.
+    # torch.compile takes seconds per case, so only one part measures it.
     parts = [
         bench(
             f"layout-{name}", seconds, "layout", *beside, "--cases", ",".join(map(str,
@@ -132,7 +135,7 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
         *_first(is_dry, 40),
         bench("memcpy", 25, "memcpy", *peers),
         *parts,
-        # What a part did not come to.
+        # Cases that no part has measured.
         bench("layout-rest", 30, "layout", *peers, "--beside", ",".join(map(str, records[:-1]))),
         bench("pack", 50, "pack", *peers),
         bench("overhead", 35, "overhead", *(["--rounds", "3"] if is_dry else [])),

@@ -1,7 +1,7 @@
-"""The table at the end: what was to hold, what was found, and whether it does.
+"""The final table: budget, measured figure and verdict of each step.
 
-Budgets are DESIGN's. A figure comes from a record of a real GPU or there is none: the emulator's
-times, and those of a step that did not run, are shown as a dash.
+Figures come from records of a real GPU only. The emulator's, and those of steps that did not run,
+are shown as a dash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .steps import PARTS, SKIPPED, Step
 HOLDS, MISSED, OPEN, FAILED = "holds", "**missed**", "not measured", "**failed**"
 NONE = "–"
 Row = tuple[str, str, str, str]
-# Of DESIGN's table of budgets.
+# Budgets.
 SHARE, WORST_SHARE = copies.CUDA_SHARE, copies.CUDA_WORST_SHARE
 HOST_CASES = ("empty((4,))", "a + b", "x.permute(0, 2, 3, 1).contiguous()", "a.add_(b)", "q.sum()")
 HOST_TORCH, HOST_CUPY = 1.0, 0.5
@@ -30,7 +30,7 @@ HOST_TORCH, HOST_CUPY = 1.0, 0.5
 def table(
     mode: str, steps: list[Step], results: list[dict[str, Any]], work: Path, is_emulated: bool
 ) -> str:
-    """Markdown of the steps and, of `measure`, of the budgets."""
+    """Return a Markdown table of the steps and, for `measure`, of the budgets."""
     by_name = {result["name"]: result for result in results}
     rows = [_step(step, by_name.get(step.name), work) for step in steps]
     parts = [f"# gpu_check {mode}"]

@@ -1,9 +1,8 @@
-"""Eight models, forward and a training step, and layers of them, against PyTorch and torch.compile.
+"""Eight models, forward and a training step, and single layers, against PyTorch and torch.compile.
 
-`networks.py` holds the models, `layers.py` the convolutions and attentions. Both libraries begin
-with the same weights; results, gradients and the loss behind a step are compared before anything is
-timed. Memory is the peak of a fresh process that imports a library, builds a model and runs it
-(`__main__.py`).
+`networks.py` has the models, `layers.py` convolutions and attention. Both libraries begin with the
+same weights; results, gradients and the loss after a step are compared before the timing. Memory is
+the peak of a new process that imports a library, builds a model and runs it (`__main__.py`).
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ def run(
     scale: int = 1, only: Sequence[int] = (), matching: Sequence[str] = (),
     note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure every model and layer, or a choice. PyTorch is needed: results are compared with its.
+    """Measure all models and layers, or some. Needs PyTorch, to compare results.
 
-    scale: above 1 the models are small, to try things out. only: numbers of models and layers.
-    matching: parts of their names. note: called with the data after each.
+    scale: above 1, models are small, for tests. only: numbers of models and layers. matching: parts
+    of their names. note: called with the data after each.
     """
     on, torch = gt.device(device), peers.torch("cpu")
     data: dict[str, Any] = {

@@ -1,5 +1,5 @@
-"""`python -m bench.models '["torch", NAME, "step", SCALE]'`: run a model in a process that imports
-one library, and print the most bytes that it had resident. `run` starts it."""
+"""`python -m bench.models '["torch", NAME, "step", SCALE]'`: run a model with one library and print
+the peak of resident bytes. `run` starts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single layers at the sizes that models have them: convolutions and attention."""
+"""Convolutions and attention with the sizes of real models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Layer(NamedTuple):
-    """A function of torch.nn.functional and what it is called with. sizes: of its tensors."""
+    """A function of torch.nn.functional and its arguments. sizes: of its tensors."""
 
     kind: str
     function: str
@@ -18,7 +18,7 @@ class Layer(NamedTuple):
     is_channels_last: bool = False
 
     def inputs(self, torch: Any) -> list[Any]:
-        """The same numbers for every library; gradients are asked of all."""
+        """Return a library's tensors, with equal numbers for all; all require grad."""
         random, found = np.random.default_rng(0), []
         for of in self.sizes:
             x = torch.from_numpy(random.standard_normal(of, np.float32) / np.float32(of[-1]))

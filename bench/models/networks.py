@@ -1,4 +1,4 @@
-"""Eight models of different kinds, each written once over PyTorch's names.
+"""Eight models of different kinds, each written once with PyTorch's names.
 
 Sizes are those of public models: ResNet-18 (He et al., 2015), MobileNetV2 (Sandler et al., 2018),
 a vision transformer (ViT-Ti/16, Touvron et al., 2020), the small GPT of nanoGPT, a block of
@@ -18,8 +18,9 @@ import numpy as np
 
 
 class Network(NamedTuple):
-    """module(*inputs) is the forward pass, loss of its result is what a step decreases.
-    optimizer(parameters) makes the step; clip: the largest norm of all gradients, if there is one.
+    """A model: module(*inputs) is the forward pass, loss(result) is minimised.
+
+    optimizer: makes an optimizer of parameters. clip: norm to which gradients are clipped, or None.
     """
 
     module: Any

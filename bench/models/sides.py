@@ -1,4 +1,4 @@
-"""A model, or a layer, on all sides: compare its results, time it in turns, weigh its memory."""
+"""Measure a model or layer with all libraries: results, alternating times, memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .networks import Network
 
 Side = Callable[[], Any]
 
-# Rounds at least and at most; seconds after which no more begin.
+# Least and greatest number of rounds; seconds after which no round begins.
 LEAST_ROUNDS, ROUNDS, LIMIT_S = 7, 41, 8.0
-# Of the norm: what libraries that add up otherwise may differ by. Gradients differ most: a rounding
-# error may choose another maximum, or the other side of a relu.
+# Tolerances relative to the norm, for other orders of summation. Gradients differ most: a rounding
+# error may change which element is the maximum, or the sign of a relu's input.
 TOLERANCE = {"result": 1e-3, "gradients": 2e-2, "loss": 1e-3}
 
 
@@ -33,9 +33,9 @@ TOLERANCE = {"result": 1e-3, "gradients": 2e-2, "loss": 1e-3}
 
 
 def compare(name: str, torch: Any, ours: Network, theirs: Network) -> None:
-    """Give ours the weights of theirs; compare a pass forward and backward, and two steps.
+    """Copy PyTorch's weights to ours; compare a forward and backward pass, and two steps.
 
-    Raises: WrongResult where results, gradients or what a step leaves differ.
+    Raises: WrongResult if results, gradients or the losses after a step differ.
     """
     state = {key: gt.from_numpy(x.numpy()) for key, x in theirs.module.state_dict().items()}
     ours.module.load_state_dict(state)
@@ -67,7 +67,7 @@ def _near(name: str, what: str, found: Sequence[Any], wanted: Sequence[Any]) -> 
 
 
 def forward(lib: Any, network: Network, module: Any = None) -> Side:
-    """The forward pass without gradients; module: what is called in the place of network's."""
+    """Return the forward pass without gradients; module replaces the network's module."""
     call = network.module if module is None else module
 
     def side() -> Any:
@@ -78,7 +78,7 @@ def forward(lib: Any, network: Network, module: Any = None) -> Side:
 
 
 def stepping(lib: Any, network: Network, module: Any = None) -> Side:
-    """A training step that returns the loss; module: as for `forward`."""
+    """Return a training step that returns the loss; module: as for `forward`."""
     optimizer = network.optimizer(list(network.module.parameters()))
     call = network.module if module is None else module
 
@@ -98,7 +98,7 @@ def measure(
     what: str, torch: Any, ours: Network, theirs: Network, libraries: Sequence[str],
     rounds: int | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The figures of a model's forward pass or of its training step."""
+    """Return the figures of a model's forward pass or training step."""
     make = forward if what == "forward" else stepping
     for network in (ours, theirs):
         network.module.train(what == "step")
@@ -110,7 +110,7 @@ def measure(
         try:
             compiled()
             sides["torch.compile"] = compiled
-        except Exception as error:  # it needs a C++ compiler, and not every model compiles
+        except Exception as error:  # torch.compile needs a C++ compiler and fails for some models
             skipped["torch.compile"] = f"{type(error).__name__}: {error}".splitlines()[0]
     return _times(sides, rounds) | {"skipped": skipped}
 
@@ -118,7 +118,7 @@ def measure(
 def of_layer(
     name: str, layer: Layer, torch: Any, libraries: Sequence[str], rounds: int | None
 ) -> dict[str, dict[str, Any]]:
-    """The figures of a layer forward, without gradients, and of both passes.
+    """Return the figures of a layer: forward without gradients, and both passes.
 
     Raises: WrongResult.
     """
@@ -167,7 +167,7 @@ def _times(sides: dict[str, Side], rounds: int | None) -> dict[str, Any]:
 
 
 def peak_bytes(library: str, name: str, what: str, scale: int) -> int:
-    """The most memory that a process which does nothing else has resident."""
+    """Return the peak of resident memory of a new process that only runs the model."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.models", json.dumps([library, name, what, scale])],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True,

@@ -1,4 +1,4 @@
-"""What the figures of the models come to: means, budgets, the table and the plot."""
+"""Summary of the models' figures: means, budgets, table and plot."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 from .. import plots, record, tables, timing
 
-# Our time over PyTorch's: in the geometric mean of the models, and of each. Our memory over
-# PyTorch's.
+# Budgets: our time over PyTorch's, geometric mean and worst model; our memory over PyTorch's.
 MEAN, WORST, MEMORY = 1.1, 1.5, 0.5
-# Times PyTorch's speed: in the geometric mean of a kind of layer, and of each.
+# Budgets: speed over PyTorch's, geometric mean of a kind of layer and worst layer.
 LAYERS = {"convolutions": (0.9, 0.6), "attention": (1.0, 0.6)}
 
 Case = dict[str, Any]
@@ -31,8 +30,8 @@ def _mean(cases: list[Case], peer: str) -> float | None:
 
 
 def summary(data: dict[str, Any]) -> dict[str, float]:
-    """Geometric means of peers' times by ours, of the models and of each kind of layer; and the
-    largest share of PyTorch's memory."""
+    """Return geometric means of peers' times over ours, for models and kinds of layers, and the
+    largest memory over PyTorch's."""
     found = {f"geomean_vs_{peer}": _mean(_models(data), peer) for peer in data["peers"]}
     found |= {f"{kind}_vs_torch": _mean(_of_kind(data, kind), "torch") for kind in LAYERS}
     found["memory_worst"] = max(map(memory, _models(data)), default=None)
@@ -40,12 +39,12 @@ def summary(data: dict[str, Any]) -> dict[str, float]:
 
 
 def memory(case: Case) -> float:
-    """Our resident memory by PyTorch's."""
+    """Return our resident memory over PyTorch's."""
     return float(case["peak_bytes"]["gputensor"] / case["peak_bytes"]["torch"])
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Which budgets the record misses, a sentence each."""
+    """Return a sentence for each budget that the record misses."""
     found: list[str] = []
     mean = _mean(_models(data), "torch")
     if mean is not None and 1 / mean > MEAN:
@@ -69,7 +68,7 @@ def failures(data: dict[str, Any]) -> list[str]:
 
 
 def report(data: dict[str, Any]) -> str:
-    """The models and the layers: milliseconds, how many times as long peers take, and memory."""
+    """Return tables of models and layers: milliseconds, peers' times over ours, and memory."""
     parts = [brief(data)]
     if any(_of_kind(data, kind) for kind in LAYERS):
         head = ["layer", "ms", "PyTorch ms", "× PyTorch"]
@@ -92,7 +91,7 @@ def report(data: dict[str, Any]) -> str:
 
 
 def brief(data: dict[str, Any]) -> str:
-    """The models alone."""
+    """Return the table of the models."""
     peers = data["peers"]
     head = [
         "model", "ms", *(f"{tables.NAMES[peer]} ms" for peer in peers),

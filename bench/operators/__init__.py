@@ -1,7 +1,7 @@
-"""Calls that users make, at three sizes and on users' shapes, against PyTorch and NumPy on the CPU.
+"""Typical calls at three sizes and with users' shapes, against PyTorch and NumPy on the CPU.
 
-`calls.py` says what a call is; elementwise.py, rows.py, moves.py, algebra.py and networks.py hold
-them. `sweep` calls every overload there is instead, with arguments that follow from its schema.
+`calls.py` defines what a call is; elementwise.py, rows.py, moves.py, algebra.py and networks.py
+list them. The benchmark `sweep` calls every overload, with arguments derived from its schema.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def run(
     scale: int = 1, only: Sequence[int] = (), matching: Sequence[str] = (),
     capability: Sequence[str] = (), note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure every call, or a choice of them. PyTorch is needed: results are compared with its.
+    """Measure all calls, or some. Needs PyTorch, to compare results.
 
-    only: numbers of cases. matching: parts of families' or cases' names. capability: CPU
-    capabilities, each measured in a process of its own; `all` for all of them. note: called with
-    the data after each family.
+    only: numbers of cases. matching: parts of names of families or cases. capability: CPU
+    capabilities, each measured in a separate process, or `all`. note: called with the data after
+    each family.
     """
     if capability:
         return capabilities.run(
@@ -83,7 +83,7 @@ def _each(
             data["cases"].append(measure(case, libraries, data["peers"], rounds, scale))
         except Differs as error:
             data["failed"][_full(case)] = str(error)
-        except Exception as error:  # a call that fails costs no other its figures
+        except Exception as error:  # a failing call does not stop the others
             data["failed"][_full(case)] = f"{type(error).__name__}: {error}".splitlines()[0]
 
 

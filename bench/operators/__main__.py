@@ -1,6 +1,6 @@
 """`python -m bench.operators OPTIONS`: run in this process and print the data as JSON.
 
-capabilities.py starts it, with the options of `run` as JSON; users call `python -m bench run`.
+capabilities.py starts it with the options of `run` as JSON; users call `python -m bench run`.
 """
 
 from __future__ import annotations

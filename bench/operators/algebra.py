@@ -27,7 +27,7 @@ _PRODUCTS = (
     Call("cdist", "torch.cdist(points, others)", "scipy.spatial.distance.cdist(points, others)"),
 )  # fmt: skip
 
-# Vectors and factors have signs that nothing determines, so values are compared.
+# Signs of vectors and factors are not determined, so values are compared.
 _LINALG = (
     Call("inv 256", "torch.linalg.inv(a)", "np.linalg.inv(a)"),
     Call("inv of a batch", "torch.linalg.inv(batch)", "np.linalg.inv(batch)"),

@@ -1,7 +1,7 @@
-"""What the benchmark `operators` is made of: operands, calls, and the groups that cross them.
+"""Data types of the benchmark `operators`: operands, calls, and groups that combine them.
 
-A call is text, written as PyTorch's users write it: `torch` and `F` name the library that is
-measured. The files beside this one hold the calls, one file for several families.
+A call is source text as PyTorch's users write it; `torch` and `F` are the measured library. The
+other files of this folder list the calls, several families in one file.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-# Elements of the three sizes.
+# Number of elements of the three sizes.
 K, K100, M4 = 1 << 10, 100_000, 1 << 22
-# Sizes up to this are windows, channels of an image or heads; --scale leaves them alone.
+# Sizes up to this are windows, channels or heads, which --scale does not change.
 _KEPT = 16
 
 
 def scaled(n: int, scale: int) -> int:
-    """The size n divided by `scale`. It depends on n alone, so sizes that agree still agree."""
+    """Return the size n divided by `scale`. Equal sizes stay equal."""
     return n if n <= _KEPT else max(_KEPT, n // scale)
 
 
@@ -30,7 +30,7 @@ def scaled(n: int, scale: int) -> int:
 
 @dataclass(frozen=True)
 class Operand:
-    """One argument of a call. kind: `number` is the size itself, not a tensor of this size.
+    """One argument of a call. kind: `number` means the size itself, not a tensor of this size.
 
     low, high: the range of the elements; `high` of integers is a size and is divided by `scale`.
     """
@@ -42,7 +42,7 @@ class Operand:
     kind: str = "uniform"
 
     def array(self, seed: str, scale: int = 1) -> Any:
-        """The elements as a NumPy array, the same ones for the same seed; a number as an int.
+        """Return the elements as a NumPy array, equal for equal seeds; a number as an int.
 
         A bfloat16 operand is float32 here, because NumPy has no such dtype.
         """
@@ -84,7 +84,7 @@ def integers(*shape: int, below: int, low: int = 0, dtype: str = "int64") -> Ope
 
 
 def masks(*shape: int, share: float = 0.5) -> Operand:
-    """Booleans, of which `share` are true."""
+    """Return booleans with a share of `share` true."""
     return Operand(shape, "bool", high=share)
 
 
@@ -97,7 +97,7 @@ def ascending(n: int) -> Operand:
 
 
 def permutation(n: int) -> Operand:
-    """The indices from 0 to n - 1 in random order."""
+    """Return the indices from 0 to n - 1 in random order."""
     return Operand((n,), "int64", kind="permutation")
 
 
@@ -114,11 +114,11 @@ def definite(*shape: int) -> Operand:
 
 @dataclass(frozen=True)
 class Call:
-    """text: the expression that is timed. numpy: the same for NumPy and SciPy, "" for none.
+    """A timed expression, `text`. numpy: its form for NumPy and SciPy, "" for none.
 
     setup: statements that run before, once for each library. agree: an expression of the result
-    `r` whose value has to agree with PyTorch's, where the result itself is not determined (order of
-    equal elements, signs of vectors, random numbers). rtol: the tolerance, None for the dtype's.
+    `r` to compare with PyTorch's if the result itself is not determined (order of equal elements,
+    signs of vectors, random numbers). rtol: the tolerance; None means the dtype's.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Group:
-    """Calls of one family on the same operands. label: stands behind the name of each call."""
+    """Calls of one family on the same operands. label: appended to the name of each call."""
 
     family: str
     operands: Mapping[str, Operand]
@@ -141,7 +141,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the benchmark with the operands that it names."""
+    """One call of the benchmark with its operands."""
 
     number: int
     family: str
@@ -150,12 +150,12 @@ class Case:
     operands: dict[str, Operand] = field(hash=False)
 
     def matches(self, parts: Iterable[str]) -> bool:
-        """True where one of the parts occurs in the family or in the name."""
+        """Return True if the family or the name contains one of the parts."""
         return any(part.lower() in f"{self.family}: {self.name}".lower() for part in parts)
 
 
 def cases(groups: Iterable[Group]) -> Iterator[Case]:
-    """All calls of all groups, numbered from 1."""
+    """Return all calls of all groups, numbered from 1."""
     number = 0
     for group in groups:
         for call in group.calls:
@@ -171,8 +171,8 @@ def _names(text: str) -> set[str]:
 
 
 def backward(name: str, text: str, of: str = "x") -> Call:
-    """The derivatives of `text` by the operands `of`; what they need is computed before."""
-    # A constant gradient, or one along the result, would make those of softmax and norms zero.
+    """Return a call of the derivatives of `text` by the operands `of`; forward runs before."""
+    # With a constant gradient, or the result, derivatives of softmax and norms would be zero.
     return Call(
         f"backward of {name}",
         f"torch.autograd.grad(r, [{of}], g, retain_graph=True)",
@@ -181,6 +181,6 @@ def backward(name: str, text: str, of: str = "x") -> Call:
 
 
 def step(name: str, text: str, of: str) -> Call:
-    """A whole step: `text` forward, its mean, and the derivatives by the operands `of`."""
+    """Return a call of `text` forward, its mean, and the derivatives by the operands `of`."""
     setup = f"[t.requires_grad_() for t in [{of}]]"
     return Call(name, f"torch.autograd.grad({text}.mean(), [{of}])", setup=setup)

@@ -1,7 +1,7 @@
-"""The benchmark at several CPU capabilities: a process for each, joined to one record.
+"""Run the benchmark at several CPU capabilities, one process for each, and join the records.
 
 GPUTENSOR_CPU_CAPABILITY is read when gputensor is imported, so a process has one capability.
-PyTorch keeps the one that it chooses itself.
+PyTorch always uses the one that it chooses.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import gputensor as gt
 from .totals import summary
 
 VARIABLE = "GPUTENSOR_CPU_CAPABILITY"
-# From the least to the most.
+# In increasing order.
 NAMES = ("default", "avx2", "avx512")
 _ROOTS = (Path(__file__).parents[2], Path(gt.__file__).parents[1])
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """The capabilities to measure, from the least to the most; `all` stands for all of them."""
+    """Return the capabilities to measure, in increasing order; `all` means all of them."""
     return [name for name in NAMES if "all" in names or name in names]
 
 
 def run(
     names: Sequence[str], note: Callable[[dict[str, Any]], object] | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Measure at each capability; what the highest one gives are the record's own figures."""
+    """Measure at each capability; the record's main figures are those of the highest one."""
     parts: dict[str, dict[str, Any]] = {}
     for name in reversed(chosen(names)):
         print(f"bench operators: CPU capability {name}", file=sys.stderr)
@@ -43,7 +43,7 @@ def run(
 
 
 def _part(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The data of a process of its own. Raises: RuntimeError where it fails."""
+    """Return the data of a separate process. Raises: RuntimeError if it fails."""
     paths = [*map(str, dict.fromkeys(_ROOTS)), os.environ.get("PYTHONPATH", "")]
     around = {VARIABLE: name, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(
@@ -57,7 +57,7 @@ def _part(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def joined(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """One record of the data of each capability."""
+    """Join the data of all capabilities to one record."""
     names = [name for name in NAMES if name in parts]
     main = parts[names[-1]]
     data = main | {

@@ -1,4 +1,4 @@
-"""Calls that compute element by element: pointwise, half precision, casts, integers, broadcasts."""
+"""Pointwise calls: arithmetic, functions, half precision, casts, integers, broadcasts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _POINTWISE = (
     Call("addcmul", "torch.addcmul(x, y, p, value=0.5)", "x + np.float32(0.5) * y * p"),
 )
 
-# Without NumPy, which computes f16 one element at a time and has no bf16.
+# Without NumPy, which is slow for f16 and has no bf16.
 _HALF = (
     Call("add", "x + y"),
     Call("exp", "x.exp()"),
@@ -59,7 +59,7 @@ _HALF_LARGE = (
     Call("layer_norm", "F.layer_norm(x, x.shape[1:], w, b)"),
 )
 
-# By one dtype, to others.
+# Source dtype -> target dtypes.
 _CASTS = {
     "float32": ("float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool", "complex64"),
     "float16": ("float32", "bfloat16", "int64"),
@@ -165,7 +165,7 @@ def _casts() -> list[Group]:
 
 
 def _castable(n: int, dtype: str) -> Operand:
-    """Elements from 0 to 100, which every dtype has."""
+    """Return elements from 0 to 100, which every dtype can represent."""
     if dtype == "bool":
         return masks(n)
     if dtype.startswith(("int", "uint")):

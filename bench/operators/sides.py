@@ -1,4 +1,4 @@
-"""One call on all sides: build it, compare its results, time it in turns."""
+"""Run one call with all libraries: build it, compare results, time alternately."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .calls import Case
 Side = Callable[[], Any]
 
 THREADS = 2
-# A call of PyTorch below this many seconds is measured with the number of threads that suits it.
+# A PyTorch call of fewer seconds is measured with its best number of threads.
 SHORT_S = 1e-3
-# Rounds of each call at most, and at least where they are slow; seconds that the rounds may take.
+# Greatest number of rounds, least number for slow calls, seconds for all rounds.
 ROUNDS, LEAST_ROUNDS, LIMIT_S = 21, 5, 0.4
-# Where one call of each side takes this long together, each gets three calls.
+# If one call of each library takes longer in all, each gets three calls.
 LONG_S = 0.4
-# A NumPy side that takes longer is left out.
+# NumPy is left out if a call takes longer.
 NUMPY_S = 0.3
-# Relative tolerances by dtype: of the element, and of the largest element of the result.
+# Tolerances by dtype, relative to the element and to the result's largest element.
 RTOL = {
     "float16": 5e-3, "bfloat16": 2e-2, "float32": 1e-4, "complex64": 1e-4, "float64": 1e-9,
     "complex128": 1e-9,
@@ -33,14 +33,14 @@ RTOL = {
 
 
 class Differs(AssertionError):
-    """How a result differs from PyTorch's."""
+    """A result differs from PyTorch's; str() says how."""
 
 
 # --- sides ----------------------------------------------------------------------------------------
 
 
 class Built:
-    """A call for one library: `side` is what is timed, `names` what its text sees."""
+    """A call for one library: `side` is timed, `names` are the variables of its text."""
 
     __slots__ = ("names", "side", "case")
 
@@ -51,14 +51,14 @@ class Built:
         self.side: Side = eval(compile(f"lambda: {text}", f"<{case.name}>", "eval"), names)
 
     def agreeing(self, result: Any) -> Any:
-        """What of a result has to agree with PyTorch's."""
+        """Return the part of a result that has to equal PyTorch's."""
         if not self.case.call.agree:
             return result
         return eval(self.case.call.agree, self.names | {"r": result})
 
 
 def tensors(lib: Any, case: Case, arrays: Mapping[str, Any]) -> Built:
-    """The call for gputensor or PyTorch. Each library owns its operands."""
+    """Return the call for gputensor or PyTorch, with operands of its own."""
 
     def owned(name: str, array: Any) -> Any:
         if isinstance(array, int):
@@ -73,7 +73,7 @@ def tensors(lib: Any, case: Case, arrays: Mapping[str, Any]) -> Built:
 
 
 def of_numpy(case: Case, arrays: Mapping[str, Any]) -> Built:
-    """The call for NumPy and SciPy. Raises: ImportError."""
+    """Return the call for NumPy and SciPy. Raises: ImportError."""
     names = {n: x.copy() if isinstance(x, np.ndarray) else x for n, x in arrays.items()}
     names |= {"np": np, "rng": np.random.default_rng(0)}
     if "scipy" in case.call.numpy:
@@ -112,7 +112,7 @@ def _leaves(result: Any) -> Iterator[Any]:
 
 
 def _kind(x: Any) -> str:
-    """`float32[3, 4]` of a tensor, the type's name of anything else."""
+    """Return `float32[3, 4]` for a tensor, the type's name for other values."""
     if not hasattr(x, "dtype"):
         return type(x).__name__
     return f"{str(x.dtype).rpartition('.')[2]}{list(x.shape)}"
@@ -128,7 +128,7 @@ def _array(x: Any) -> Any:
 
 
 def _near(x: Any, y: Any, rtol: float) -> None:
-    if x.dtype.kind == "O":  # None of functions that change their argument
+    if x.dtype.kind == "O":  # None, from functions that change their argument
         return
     if x.shape != y.shape:
         raise Differs(f"its values have the shape {x.shape}, PyTorch's {y.shape}")
@@ -151,9 +151,9 @@ def _near(x: Any, y: Any, rtol: float) -> None:
 def measure(
     case: Case, libraries: Mapping[str, Any], peers: Iterable[str], rounds: int | None, scale: int
 ) -> dict[str, Any]:
-    """The figures of a case. libraries: gputensor and PyTorch; peers: which of them are timed.
+    """Return the figures of a case. libraries: gputensor and PyTorch; peers: those to time.
 
-    Raises: Differs; whatever the call itself raises.
+    Raises: Differs; any exception of the call.
     """
     begin = time.monotonic()
     arrays = {name: of.array(f"{case.name} {name}", scale) for name, of in case.operands.items()}
@@ -188,7 +188,7 @@ def measure(
 def _numpy_side(
     case: Case, arrays: Mapping[str, Any], theirs: Built, expected: Any
 ) -> tuple[Built | None, str]:
-    """NumPy's call, or why there is none. Its result is compared where one value is determined."""
+    """Return NumPy's call, or why there is none. A determined result is compared."""
     if not case.call.numpy:
         return None, "it has no such function"
     try:
@@ -205,7 +205,7 @@ def _numpy_side(
 
 
 def _same_as_numpys(x: Any, y: Any, rtol: float) -> None:
-    """Raises: Differs where the two calls do not compute the same. NumPy's dtype may be another."""
+    """Raise Differs unless NumPy's result equals PyTorch's; dtypes may differ."""
     if x.dtype.kind == "O":
         return
     if x.size != y.size:
@@ -214,10 +214,10 @@ def _same_as_numpys(x: Any, y: Any, rtol: float) -> None:
 
 
 def _torch_threads(torch: Any, side: Side) -> int:
-    """The number of threads with which PyTorch is faster, which it keeps.
+    """Set and return the number of threads with which PyTorch is faster.
 
-    Some of its functions wake a second thread for 1,000 elements, which takes longer than the
-    work where threads do not spin (peers.py).
+    Some of its functions wake a second thread for 1,000 elements, which takes longer than the work
+    if threads do not spin (peers.py).
     """
     best = {}
     for count in (1, THREADS):
@@ -251,7 +251,7 @@ def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing
 
 
 def effective_capability() -> str:
-    """The CPU capability of gputensor's kernels; `default` where it does not choose one."""
+    """Return the CPU capability of gputensor's kernels; `default` if it does not choose one."""
     cpu = getattr(getattr(gt, "backends", None), "cpu", None)
     get = getattr(cpu, "get_cpu_capability", None)
     return "default" if get is None else str(get()).lower()

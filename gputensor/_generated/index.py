@@ -48,14 +48,14 @@ margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount his
 block_diag broadcast_tensors cat column_stack concat concatenate dstack hstack row_stack stack
 vstack search: bucketize isin searchsorted repeat: cartesian_prod combinations meshgrid
 repeat_interleave tile activation: celu celu_ hardshrink prelu rrelu selu selu_ threshold threshold_
-rearrange: channel_shuffle fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle roll
-rot90 factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve: cholesky_inverse
-cholesky_solve inverse lu_solve triangular_solve copy: clone copy flip resolve_conj resolve_neg
-complex_view: complex conj imag is_conj is_neg polar real view_as_complex view_as_complex_copy
-view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d conv_transpose1d
-conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std std_mean var
-var_mean distance: cosine_similarity dist pairwise_distance pdist renorm linalg: cross matrix_exp
-matrix_power ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
+rearrange: channel_shuffle flip fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle
+roll rot90 factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve:
+cholesky_inverse cholesky_solve inverse lu_solve triangular_solve copy: clone copy resolve_conj
+resolve_neg complex_view: complex conj imag is_conj is_neg polar real view_as_complex
+view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std
+std_mean var var_mean distance: cosine_similarity dist pairwise_distance pdist renorm linalg: cross
+matrix_exp matrix_power ctc: ctc_loss scan: cummax cummin cumprod cumsum logcumsumexp calculus:
 cumulative_trapezoid diff trace trapezoid trapz triangle: diag diag_embed diagflat tril tril_indices
 triu triu_indices vander special: digamma erfinv i0 i0_ igamma igammac lgamma logit logit_ mvlgamma
 polygamma xlogy xlogy_ embedding: embedding factory: empty empty_like empty_permuted empty_strided
@@ -102,17 +102,17 @@ unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit random: b
 cauchy_ exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_ histogram: bincount
 histc histogram activation: celu_ hardshrink prelu selu_ threshold_ factor: cholesky det geqrf
 logdet orgqr ormqr qr slogdet solve: cholesky_inverse cholesky_solve inverse lu_solve
-triangular_solve copy: clone contiguous copy_ flip item resolve_conj resolve_neg to type_as
-complex_view: conj imag is_conj is_neg real moments: corrcoef cov nanmean std var linalg: cross
-matrix_exp matrix_power scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle:
-diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace special: digamma digamma_ erfinv
-erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_
-polygamma polygamma_ xlogy xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_
-rearrange: fliplr flipud roll rot90 bits: frexp hash_tensor gather: gather index index_select take
-take_along_dim scatter: index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put
-index_put_ index_reduce index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_
-scatter_reduce scatter_reduce_ select_scatter slice_scatter window: istft order: kthvalue median
-mode nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
+triangular_solve copy: clone contiguous copy_ resolve_conj resolve_neg complex_view: conj imag
+is_conj is_neg real moments: corrcoef cov nanmean std var linalg: cross matrix_exp matrix_power
+scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat
+tril tril_ triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma
+igamma_ igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma polygamma_ xlogy
+xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_ rearrange: flip fliplr flipud
+roll rot90 bits: frexp hash_tensor gather: gather index index_select take take_along_dim scatter:
+index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ index_reduce
+index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
+select_scatter slice_scatter window: istft conversion: item to type_as order: kthvalue median mode
+nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
 masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones
 new_zeros spectrum: pinverse svd repeat: repeat repeat_interleave tile resize: resize_ resize_as_
 set_ where: where
@@ -127,9 +127,9 @@ conj imag real view_as_real factory: empty_like empty_memory_format empty_stride
 new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
 zeros_like range: arange arange_start arange_start_step eye linspace logspace random:
 bernoulli__float exponential_ uniform_ random_factory: rand dropout: dropout native_dropout
-native_dropout_backward copy: _local_scalar_dense _to_copy clone contiguous copy_ flip item
-to_device to_dtype to_other rearrange: channel_shuffle col2im im2col pixel_shuffle pixel_unshuffle
-roll triangle: diag_embed tril triu pad: constant_pad_nd pad reflection_pad1d
+native_dropout_backward copy: clone contiguous copy_ conversion: _local_scalar_dense _to_copy item
+to_device to_dtype to_other rearrange: channel_shuffle col2im flip im2col pixel_shuffle
+pixel_unshuffle roll triangle: diag_embed tril triu pad: constant_pad_nd pad reflection_pad1d
 reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
 reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
 replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable topk
@@ -149,61 +149,61 @@ sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e special_xlog1py x
 comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where:
 where_self ternary: _larger_backward clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor
 _unsafe_masked_index gather index_Tensor index_select take scatter: _unsafe_index_put
-_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_ scatter_add
-scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward embedding:
-_embedding_bag _embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
-embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
-masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
-masked_select_backward reduce: all all_dim amax amin any any_dim mean mean_dim nansum sum
-sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_ bmm products: chain_matmul
-chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum tensordot
-tensordot_out conv: _convolution_weight_gradient convolution convolution_backward pool:
-_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
-_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d
-avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool: adaptive_max_pool1d
-adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d adaptive_max_pool3d_backward
-max_pool1d_with_indices max_pool2d_with_indices max_pool2d_with_indices_backward
-max_pool3d_with_indices max_pool3d_with_indices_backward upsample: _upsample_bicubic2d_aa
-_upsample_bicubic2d_aa_backward _upsample_bicubic2d_aa_vec _upsample_bilinear2d_aa
-_upsample_bilinear2d_aa_backward _upsample_bilinear2d_aa_vec _upsample_lanczos2d_aa
-_upsample_lanczos2d_aa_backward _upsample_lanczos2d_aa_vec _upsample_nearest_exact1d
-_upsample_nearest_exact1d_backward _upsample_nearest_exact1d_vec _upsample_nearest_exact2d
-_upsample_nearest_exact2d_backward _upsample_nearest_exact2d_vec _upsample_nearest_exact3d
-_upsample_nearest_exact3d_backward _upsample_nearest_exact3d_vec upsample_bicubic2d
-upsample_bicubic2d_backward upsample_bicubic2d_vec upsample_bilinear2d upsample_bilinear2d_backward
-upsample_bilinear2d_vec upsample_linear1d upsample_linear1d_backward upsample_linear1d_vec
-upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec upsample_nearest2d
-upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d upsample_nearest3d_backward
-upsample_nearest3d_vec upsample_trilinear3d upsample_trilinear3d_backward upsample_trilinear3d_vec
-sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d_backward
-grid_sampler_3d grid_sampler_3d_backward unpool: fractional_max_pool2d
-fractional_max_pool2d_backward fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d
-max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_irfft fft_rfft factor:
-_linalg_check_errors _linalg_det _linalg_slogdet linalg_cholesky_ex linalg_ldl_factor_ex
-linalg_lu_factor_ex linalg_qr lu_unpack solve: _linalg_solve_ex linalg_inv linalg_inv_ex
-linalg_lu_solve linalg_solve_triangular spectrum: _linalg_eigh _linalg_svd linalg_eig
-linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out linalg_pinv_atol_rtol_tensor linalg:
-linalg_cross linalg_matrix_exp argreduce: aminmax argmax max min scan: cumprod cumsum logcumsumexp
-moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_forward _pdist_forward cdist linalg_vector_norm norm_Scalar norm_ScalarOpt_dim
-norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out norm_Scalar_out
-norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray gradient_scalarint
-gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray gradient_tensorarrayint
-histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors
-histogramdd histogramdd_TensorList_bins histogramdd_int_bins window: stft softmax: _log_softmax
-_log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
-loss: _cross_entropy _cross_entropy_backward cross_entropy_loss nll_loss2d nll_loss2d_backward
-nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss
-multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_backward
-multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor
-criterion: binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits
-cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
-margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
-smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
-_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
-scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
-native_batch_norm_backward native_group_norm native_group_norm_backward native_layer_norm
-native_layer_norm_backward rms_norm
+_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_ scatter__value
+scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward
+embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
+embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero
+nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter
+masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax amin any
+any_dim mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_
+bmm grouped: _grouped_mm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot
+einsum: _trilinear bilinear einsum tensordot tensordot_out conv: _convolution_weight_gradient
+convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
+_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
+adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward
+max_pool: adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
+adaptive_max_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward upsample:
+_upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward _upsample_bicubic2d_aa_vec
+_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bilinear2d_aa_vec
+_upsample_lanczos2d_aa _upsample_lanczos2d_aa_backward _upsample_lanczos2d_aa_vec
+_upsample_nearest_exact1d _upsample_nearest_exact1d_backward _upsample_nearest_exact1d_vec
+_upsample_nearest_exact2d _upsample_nearest_exact2d_backward _upsample_nearest_exact2d_vec
+_upsample_nearest_exact3d _upsample_nearest_exact3d_backward _upsample_nearest_exact3d_vec
+upsample_bicubic2d upsample_bicubic2d_backward upsample_bicubic2d_vec upsample_bilinear2d
+upsample_bilinear2d_backward upsample_bilinear2d_vec upsample_linear1d upsample_linear1d_backward
+upsample_linear1d_vec upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec
+upsample_nearest2d upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d
+upsample_nearest3d_backward upsample_nearest3d_vec upsample_trilinear3d
+upsample_trilinear3d_backward upsample_trilinear3d_vec sampling: affine_grid_generator grid_sampler
+grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward unpool:
+fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
+fractional_max_pool3d_backward max_unpool2d max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft
+fft_ifft fft_irfft fft_rfft factor: _linalg_check_errors _linalg_det _linalg_slogdet
+linalg_cholesky_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_qr lu_unpack solve:
+_linalg_solve_ex linalg_inv linalg_inv_ex linalg_lu_solve linalg_solve_triangular spectrum:
+_linalg_eigh _linalg_svd linalg_eig linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out
+linalg_pinv_atol_rtol_tensor linalg: linalg_cross linalg_matrix_exp argreduce: aminmax argmax max
+min scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
+var_mean_correction distance: _cdist_forward _pdist_forward cdist linalg_vector_norm norm_Scalar
+norm_ScalarOpt_dim norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out
+norm_Scalar_out norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray
+gradient_scalarint gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray
+gradient_tensorarrayint histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
+_histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins histogramdd_int_bins window:
+stft softmax: _log_softmax _log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data
+log_softmax_int softmax_int loss: _cross_entropy _cross_entropy_backward cross_entropy_loss
+nll_loss2d nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd
+margin: multi_margin_loss multi_margin_loss_backward multilabel_margin_loss
+multilabel_margin_loss_backward multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward
+ctc_loss_IntList ctc_loss_Tensor criterion: binary_cross_entropy binary_cross_entropy_backward
+binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss huber_loss
+huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss
+smooth_l1_loss smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward
+triplet_margin_loss attention: _scaled_dot_product_flash_attention_for_cpu
+_scaled_dot_product_flash_attention_for_cpu_backward scaled_dot_product_attention norm: batch_norm
+group_norm instance_norm layer_norm native_batch_norm native_batch_norm_backward native_group_norm
+native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -245,9 +245,9 @@ randint_like.low_generator_dtype randn randn.generator randn.generator_out randn
 randn_like.generator randperm randperm.generator randperm.generator_out randperm.out dropout:
 alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_
 feature_dropout feature_dropout_ native_dropout native_dropout_backward copy: _copy_from
-_copy_from_and_resize _local_scalar_dense _to_copy clone contiguous copy copy.out copy_ flip item
-resolve_conj resolve_neg to.device to.dtype to.dtype_layout to.other type_as rearrange:
-channel_shuffle channel_shuffle.out col2im col2im.out fliplr flipud im2col im2col.out
+_copy_from_and_resize clone contiguous copy copy.out copy_ resolve_conj resolve_neg conversion:
+_local_scalar_dense _to_copy item to.device to.dtype to.dtype_layout to.other type_as rearrange:
+channel_shuffle channel_shuffle.out col2im col2im.out flip fliplr flipud im2col im2col.out
 native_channel_shuffle pixel_shuffle pixel_shuffle.out pixel_unshuffle pixel_unshuffle.out roll
 roll.out rot90 rot90.out triangle: diag diag.out diag_embed diag_embed.out diagflat tril tril.out
 tril_ tril_indices triu triu.out triu_ triu_indices vander pad: _pad_circular constant_pad_nd
@@ -424,54 +424,55 @@ amin amin.out any any.all_out any.dim any.dims any.dims_out any.out count_nonzer
 count_nonzero.dim_IntList count_nonzero.dim_IntList_out count_nonzero.out logsumexp logsumexp.out
 mean mean.dim mean.dtype_out mean.out nansum nansum.out prod prod.dim_int prod.int_out prod.out sum
 sum.IntList_out sum.dim_IntList sum.out matmul: addmm addmm.out addmm_ linear matmul matmul.out mm
-mm.out batched: addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out products: addmv
-addmv.out addmv_ addr addr.out addr_ chain_matmul chain_matmul.out dot dot.out ger ger.out inner
-inner.out kron kron.out linalg_matmul linalg_matmul.out linalg_multi_dot linalg_multi_dot.out
-linalg_vecdot linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum: _trilinear
-_trilinear.out bilinear einsum tensordot tensordot.out conv: _convolution_weight_gradient conv1d
-conv1d.padding conv2d conv2d.padding conv3d conv3d.padding conv_transpose1d conv_transpose2d.input
-conv_transpose3d.input convolution convolution_backward pool: _adaptive_avg_pool2d
-_adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d
-adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d
-avg_pool3d_backward max_pool: adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward
-adaptive_max_pool3d adaptive_max_pool3d_backward max_pool1d max_pool1d_with_indices max_pool2d
-max_pool2d_with_indices max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices
-max_pool3d_with_indices_backward upsample: _upsample_bicubic2d_aa _upsample_bicubic2d_aa.out
-_upsample_bicubic2d_aa.vec _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa
-_upsample_bilinear2d_aa.out _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa_backward
-_upsample_lanczos2d_aa _upsample_lanczos2d_aa.out _upsample_lanczos2d_aa.vec
-_upsample_lanczos2d_aa_backward _upsample_nearest_exact1d _upsample_nearest_exact1d.out
-_upsample_nearest_exact1d.vec _upsample_nearest_exact1d_backward _upsample_nearest_exact2d
-_upsample_nearest_exact2d.out _upsample_nearest_exact2d.vec _upsample_nearest_exact2d_backward
-_upsample_nearest_exact3d _upsample_nearest_exact3d.out _upsample_nearest_exact3d.vec
-_upsample_nearest_exact3d_backward upsample_bicubic2d upsample_bicubic2d.out upsample_bicubic2d.vec
-upsample_bicubic2d_backward upsample_bilinear2d upsample_bilinear2d.out upsample_bilinear2d.vec
-upsample_bilinear2d_backward upsample_linear1d upsample_linear1d.out upsample_linear1d.vec
-upsample_linear1d_backward upsample_nearest1d upsample_nearest1d.out upsample_nearest1d.vec
-upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d.out upsample_nearest2d.vec
-upsample_nearest2d_backward upsample_nearest3d upsample_nearest3d.out upsample_nearest3d.vec
-upsample_nearest3d_backward upsample_trilinear3d upsample_trilinear3d.out upsample_trilinear3d.vec
-upsample_trilinear3d_backward sampling: affine_grid_generator grid_sampler grid_sampler_2d
-grid_sampler_2d.out grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out
-grid_sampler_3d_backward unpool: fractional_max_pool2d fractional_max_pool2d_backward
-fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d max_unpool2d.out max_unpool3d
-max_unpool3d.out fft: _fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft
-fft_fft.out fft_fft2 fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift
-fft_hfft fft_hfft.out fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out
-fft_ifft2 fft_ifft2.out fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2
-fft_ihfft2.out fft_ihfftn fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out
-fft_irfftn fft_irfftn.out fft_rfft fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq
-fft_rfftfreq.out fft_rfftn fft_rfftn.out factor: _linalg_check_errors _linalg_det _linalg_det.result
-_linalg_slogdet _linalg_slogdet.sign cholesky cholesky.out det geqrf geqrf.a linalg_cholesky
-linalg_cholesky.out linalg_cholesky_ex linalg_cholesky_ex.L linalg_det linalg_det.out
-linalg_householder_product linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out
-linalg_ldl_factor_ex linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor
-linalg_lu_factor.out linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out
-linalg_slogdet linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr
-qr.Q slogdet slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse
-cholesky_inverse.out cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out
-linalg_inv_ex linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq
-linalg_lstsq.out linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
+mm.out batched: addbmm addbmm.out addbmm_ baddbmm baddbmm.out baddbmm_ bmm bmm.out grouped:
+_grouped_mm products: addmv addmv.out addmv_ addr addr.out addr_ chain_matmul chain_matmul.out dot
+dot.out ger ger.out inner inner.out kron kron.out linalg_matmul linalg_matmul.out linalg_multi_dot
+linalg_multi_dot.out linalg_vecdot linalg_vecdot.out mv mv.out outer outer.out vdot vdot.out einsum:
+_trilinear _trilinear.out bilinear einsum tensordot tensordot.out conv: _convolution_weight_gradient
+conv1d conv1d.padding conv2d conv2d.padding conv3d conv3d.padding conv_transpose1d
+conv_transpose2d.input conv_transpose3d.input convolution convolution_backward pool:
+_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d
+avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool: adaptive_max_pool1d
+adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d adaptive_max_pool3d_backward
+max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d max_pool3d_with_indices max_pool3d_with_indices_backward
+upsample: _upsample_bicubic2d_aa _upsample_bicubic2d_aa.out _upsample_bicubic2d_aa.vec
+_upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa _upsample_bilinear2d_aa.out
+_upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa_backward _upsample_lanczos2d_aa
+_upsample_lanczos2d_aa.out _upsample_lanczos2d_aa.vec _upsample_lanczos2d_aa_backward
+_upsample_nearest_exact1d _upsample_nearest_exact1d.out _upsample_nearest_exact1d.vec
+_upsample_nearest_exact1d_backward _upsample_nearest_exact2d _upsample_nearest_exact2d.out
+_upsample_nearest_exact2d.vec _upsample_nearest_exact2d_backward _upsample_nearest_exact3d
+_upsample_nearest_exact3d.out _upsample_nearest_exact3d.vec _upsample_nearest_exact3d_backward
+upsample_bicubic2d upsample_bicubic2d.out upsample_bicubic2d.vec upsample_bicubic2d_backward
+upsample_bilinear2d upsample_bilinear2d.out upsample_bilinear2d.vec upsample_bilinear2d_backward
+upsample_linear1d upsample_linear1d.out upsample_linear1d.vec upsample_linear1d_backward
+upsample_nearest1d upsample_nearest1d.out upsample_nearest1d.vec upsample_nearest1d_backward
+upsample_nearest2d upsample_nearest2d.out upsample_nearest2d.vec upsample_nearest2d_backward
+upsample_nearest3d upsample_nearest3d.out upsample_nearest3d.vec upsample_nearest3d_backward
+upsample_trilinear3d upsample_trilinear3d.out upsample_trilinear3d.vec upsample_trilinear3d_backward
+sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d.out
+grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out grid_sampler_3d_backward unpool:
+fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
+fractional_max_pool3d_backward max_unpool2d max_unpool2d.out max_unpool3d max_unpool3d.out fft:
+_fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft fft_fft.out fft_fft2
+fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_hfft fft_hfft.out
+fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out
+fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
+fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
+fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out factor:
+_linalg_check_errors _linalg_det _linalg_det.result _linalg_slogdet _linalg_slogdet.sign cholesky
+cholesky.out det geqrf geqrf.a linalg_cholesky linalg_cholesky.out linalg_cholesky_ex
+linalg_cholesky_ex.L linalg_det linalg_det.out linalg_householder_product
+linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out linalg_ldl_factor_ex
+linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor linalg_lu_factor.out
+linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out linalg_slogdet
+linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr qr.Q slogdet
+slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse cholesky_inverse.out
+cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out linalg_inv_ex
+linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq linalg_lstsq.out
+linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
 linalg_solve_ex.out linalg_solve_triangular linalg_solve_triangular.out linalg_tensorinv
 linalg_tensorinv.out linalg_tensorsolve linalg_tensorsolve.out lu_solve lu_solve.out
 triangular_solve triangular_solve.X spectrum: _linalg_eigh _linalg_eigh.eigenvalues _linalg_svd
@@ -549,8 +550,9 @@ runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes 
 is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type
 structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
 structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing: nonzero
-tensor.norms: norm tensor.printing: get_printoptions printoptions set_printoptions tensor.storage:
-Storage tensor.type_info: finfo iinfo watch.profiler.: profiler watch.audit: audit_copies
+tensor.overloads: norm tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage tensor.type_info: finfo iinfo watch.profiler.: profiler watch.audit:
+audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""

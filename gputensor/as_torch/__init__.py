@@ -1,9 +1,8 @@
-"""Programs of PyTorch's, unchanged: `import torch` gives gputensor, once asked for.
+"""Run unchanged PyTorch programs: after `install()`, `import torch` gives gputensor.
 
-`install()` lets this process find gputensor under PyTorch's names, and
-`gputensor run-as-torch script.py` runs a program so. places.py says which module of ours answers
-for which of PyTorch's, stand_ins.py has what programs ask for that is harmless, finder.py is what
-Python's import asks. docs/programs.md tells what runs.
+`gputensor run-as-torch script.py` installs it and runs a program. places.py maps PyTorch's
+modules to ours, stand_ins.py has replacements for names without a meaning here, and finder.py is
+the import hook. docs/programs.md lists what runs.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ def _tensor(*args: Any, **kwargs: Any) -> Any:
 
 
 def is_installed() -> bool:
-    """Whether `import torch` gives gputensor."""
+    """Return True between `install` and `uninstall`."""
     return _finder in sys.meta_path
 
 
 def install() -> None:
-    """Let `import torch` give gputensor in this process, until `uninstall`.
+    """Make `import torch` give gputensor in this process, until `uninstall`.
 
-    Raises: DispatchError where PyTorch itself is imported already.
+    Raises: DispatchError if PyTorch itself is already imported.
     """
     if is_installed():
         return
@@ -49,7 +48,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Take PyTorch's names away again; what was imported meanwhile keeps what it has."""
+    """Undo `install` and forget the `torch` modules; objects imported before stay usable."""
     if not is_installed():
         return
     sys.meta_path.remove(_finder)

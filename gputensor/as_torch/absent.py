@@ -1,4 +1,4 @@
-"""What stands under a name of PyTorch's that is left out."""
+"""Placeholders for PyTorch's names that gputensor leaves out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PAGE = "docs/programs.md"
 
 
 class _AbsentType(type):
-    """The type of what is not here: a class to derive from and to ask isinstance of."""
+    """Metaclass of placeholders: a class that programs can derive from and pass to isinstance."""
 
     why: str
 
@@ -22,6 +22,6 @@ class _AbsentType(type):
 
 
 def Absent(name: str, why: str) -> Any:
-    """What can be imported, derived from and asked isinstance of, and refuses to be called."""
+    """Make a class for imports, subclasses and isinstance; a call of it raises `why`."""
     short = name.rpartition(".")[2]
     return _AbsentType(short, (), {"why": why, "__qualname__": name, "__module__": "torch"})

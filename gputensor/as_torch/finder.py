@@ -1,4 +1,4 @@
-"""What Python's import asks for `torch` and what is below it."""
+"""The import hook for `torch` and its submodules."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _OURS = __name__.partition(".")[0]
 
 
 class Facade(ModuleType):
-    """A module under PyTorch's name: what stands in for it, else what our modules have.
+    """A module under PyTorch's name. It looks names up in its stand-ins, then in our modules.
 
-    Attributes that programs set stay here.
+    Attributes that programs set are kept here, not in our modules.
     """
 
     def __init__(self, name: str, sources: Sequence[str], extras: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ class Facade(ModuleType):
                 found = getattr(importlib.import_module(source), name)
             except AttributeError:
                 continue
-            # PyTorch's submodules are there without an import of their own.
+            # In PyTorch, submodules are attributes without an import of their own.
             is_module = isinstance(found, ModuleType) and _is_known(below)
             return importlib.import_module(below) if is_module else found
         if why := absent.why(self.__name__, name):
@@ -59,7 +59,7 @@ class Facade(ModuleType):
 
 
 def _own(name: str) -> str:
-    """The module of ours that has the same place as one of PyTorch's."""
+    """Return our module's name for the name of a PyTorch module."""
     return _OURS + name.removeprefix("torch")
 
 
@@ -68,7 +68,7 @@ def _is_known(name: str) -> bool:
 
 
 def _has_own(name: str) -> bool:
-    """Whether ours has a module in the same place."""
+    """Return True if gputensor has a module of the same path."""
     try:
         return importlib.util.find_spec(_own(name)) is not None
     except (ImportError, ValueError):
@@ -76,7 +76,7 @@ def _has_own(name: str) -> bool:
 
 
 class Finder(MetaPathFinder, Loader):
-    """Finds `torch` and what is below it; says that a distribution of that name is installed."""
+    """Finds `torch` and its submodules, and reports `torch` as an installed distribution."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname != "torch" and not fullname.startswith("torch."):
@@ -95,23 +95,23 @@ class Finder(MetaPathFinder, Loader):
             sources = (_own(spec.name),) if _has_own(spec.name) else ()
         made = Facade(spec.name, sources, STAND_INS.get(spec.name, {}))
         if spec.name == "torch":
-            # PyTorch imports itself, so `torch.torch` is there, and annotations have it.
+            # PyTorch imports itself, so `torch.torch` exists; annotations use it.
             made.__dict__["torch"] = made
         return made
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing: it is whole."""
+        """Do nothing: `create_module` has filled the module."""
 
     @staticmethod
     def find_distributions(
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008
     ) -> Iterable[Distribution]:
-        """That of `torch`, whose version programs ask for."""
+        """Return the distribution of `torch`; programs ask for its version."""
         return [_Distribution()] if context.name in (None, "torch") else []
 
 
 class _Distribution(Distribution):
-    """What importlib.metadata knows of `torch`."""
+    """The metadata of `torch` for importlib.metadata."""
 
     def read_text(self, filename: str) -> str | None:
         if filename != "METADATA":

@@ -1,4 +1,4 @@
-"""Functions of PyTorch's that ours have under another name, or that are made of ours."""
+"""Functions of `torch` that have another name here, or that are written with our functions."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def _plain_generator(op: str, generator: Any) -> None:
 
 
 def poisson(input: Any, generator: Any = None) -> Any:
-    """Numbers drawn from the Poisson distributions of these rates."""
+    """Draw one Poisson sample for each rate."""
     _plain_generator("poisson", generator)
     return sampling.poisson(input).to(input.dtype)
 
 
 def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
-    """How many of `count` trials succeed, each with probability `prob`."""
+    """Draw one binomial sample for each `count` and `prob`."""
     _plain_generator("binomial", generator)
     return sampling.binomial(*gt.broadcast_tensors(count, prob)).to(prob.dtype)
 
 
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
-    """`conv1d` of (time, batch, channels), with a weight (time, channels in, channels out)."""
+    """`conv1d` of input (time, batch, channels) and weight (time, channels in, channels out)."""
     made = gt.nn.functional.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)
     return made.permute(2, 0, 1)
 
 
 def frobenius_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """Root of the sum of squares of matrices, or of the dimensions."""
+    """Root of the sum of squares over `dim`, or over all elements."""
     return gt.linalg.vector_norm(input, 2, dim or None, keepdim)
 
 
@@ -49,13 +49,13 @@ def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
 
 
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
-    """Norms over all dimensions but one; over all of them where dim is -1."""
+    """Norm over all dimensions but `dim`; over all dimensions if dim is -1."""
     others = None if dim == -1 else [n for n in range(v.ndim) if n != dim % v.ndim]
     return gt.linalg.vector_norm(v, pow, others, keepdim=dim != -1)
 
 
 def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> Any:
-    """The q greatest singular values of matrices with their vectors, found from random ones.
+    """Approximate the q greatest singular values and their vectors, from random projections.
 
     Source: Halko, Martinsson, Tropp, Finding structure with randomness, 2009, algorithm 4.4.
     """
@@ -70,7 +70,7 @@ def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> Any:
 
 
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
-    """`svd_lowrank` of matrices whose columns have the mean 0. q: 6, or what sizes allow."""
+    """`svd_lowrank` of matrices after subtracting column means. q: by default at most 6."""
     count = min(6, *A.shape[-2:]) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, count, niter)
 
@@ -78,7 +78,7 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
 def from_file(
     filename: Any, shared: bool = False, size: int = 0, *, dtype: Any = None, **options: Any
 ) -> Any:
-    """The first elements of a file, mapped into memory; written to in the file where shared."""
+    """Map the first `size` elements of a file into memory; with `shared`, writes reach the file."""
     element = gt.get_default_dtype() if dtype is None else dtype
     nbytes = (size * element.itemsize,)
     mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=nbytes)
@@ -86,7 +86,7 @@ def from_file(
 
 
 def get_device_module(device: Any = None) -> Any:
-    """`torch.cuda` of a CUDA device, `torch.cpu` of the CPU."""
+    """Return `torch.cuda` for a CUDA device, `torch.cpu` for the CPU."""
     from importlib import import_module
 
     kind = gt.get_default_device().type if device is None else gt.device(device).type
@@ -99,7 +99,7 @@ def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether anomaly mode looks for NaN."""
+    """Return True if anomaly mode looks for NaN."""
     return anomaly.checks_nan
 
 
@@ -107,14 +107,14 @@ def cond(
     pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any],
     operands: Sequence[Any] = (),
 ) -> Any:  # fmt: skip
-    """What one of two functions makes of the operands; waits for the device."""
+    """Call true_fn or false_fn with the operands. Reading `pred` waits for the device."""
     return (true_fn if pred else false_fn)(*operands)
 
 
 def while_loop(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]
 ) -> Any:
-    """The inputs after as many runs of `body_fn` as `cond_fn` allows; waits before each."""
+    """Apply `body_fn` to the inputs while `cond_fn` is true; each test waits for the device."""
     carried = tuple(carried_inputs)
     while cond_fn(*carried):
         made = body_fn(*carried)
@@ -123,11 +123,11 @@ def while_loop(
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """t where b holds, else f."""
+    """Return t if b is true, f otherwise."""
     return t if b else f
 
 
-# Names of torch that are functions of the same meaning.
+# torch's names and the functions with their meaning.
 OF_TORCH: dict[str, Any] = {
     "binomial": binomial, "poisson": poisson, "conv_tbc": conv_tbc, "from_file": from_file,
     "frobenius_norm": frobenius_norm, "nuclear_norm": nuclear_norm,

@@ -1,4 +1,4 @@
-"""`torch.FloatTensor` and its kin and `Variable`."""
+"""`torch.FloatTensor` and related classes, `Variable`, `UntypedStorage`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DTYPES = {
 
 
 class LegacyType(type):
-    """The type of the classes below: none of their tensors has them as its own class."""
+    """Metaclass of `FloatTensor` and others: isinstance asks a tensor's dtype and device."""
 
     dtype: gt.dtype
     place: str
@@ -26,7 +26,7 @@ class LegacyType(type):
         return isinstance(x, gt.Tensor) and x.dtype is cls.dtype and x.device.type == cls.place
 
     def __call__(cls, *args: Any) -> Any:
-        """A tensor of the elements of a sequence, or of these sizes, not initialised."""
+        """Make a tensor from a sequence, or an uninitialised tensor of the given sizes."""
         if len(args) == 1 and not isinstance(args[0], int):
             if isinstance(args[0], gt.Size):
                 return gt.empty(args[0], dtype=cls.dtype, device=cls.place)
@@ -47,7 +47,7 @@ TYPES, CUDA_TYPES = _types("cpu", "torch"), _types("cuda", "torch.cuda")
 
 
 class DefaultGenerators:
-    """`torch.cuda.default_generators`: that of each device, when it is asked for."""
+    """`torch.cuda.default_generators`: the default generator of each device."""
 
     def __len__(self) -> int:
         return gt.cuda.device_count()
@@ -59,8 +59,8 @@ class DefaultGenerators:
 
 
 def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
-    """What `torch.Tensor(...)` makes: a tensor's memory under a new tensor, the elements of a
-    sequence, or a tensor of these sizes that is not initialised; of the default dtype.
+    """`torch.Tensor(...)`: a new tensor on a tensor's memory, or of a sequence's elements, or an
+    uninitialised one of the given sizes; of the default dtype.
 
     Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
     """
@@ -79,7 +79,7 @@ def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
 
 
 def set_default_tensor_type(kind: Any) -> None:
-    """Make the dtype of such a class, or of its name, the default."""
+    """Set the default dtype to that of a legacy class, given as class or name."""
     found = TYPES[kind.removeprefix("torch.")] if isinstance(kind, str) else kind
     gt.set_default_dtype(found.dtype)
 
@@ -93,11 +93,11 @@ class _VariableType(type):
 
 
 class Variable(metaclass=_VariableType):
-    """What tensors were wrapped in before they had gradients: any tensor is one."""
+    """The former wrapper of tensors with gradients; every tensor is an instance."""
 
 
 class _MadeByType(type):
-    """The type of a class whose objects a function of ours makes."""
+    """Metaclass of classes whose objects are made by one of our functions."""
 
     make: Any
 
@@ -109,7 +109,7 @@ class _MadeByType(type):
 
 
 def made_by(name: str, make: Any) -> Any:
-    """A class to annotate with and to ask isinstance of, called as `make` is."""
+    """Return a class for annotations and isinstance; a call of it calls `make`."""
     return _MadeByType(name, (), {"make": staticmethod(make), "__module__": "torch"})
 
 
@@ -117,10 +117,10 @@ Stream, Event = made_by("Stream", gt.cuda.Stream), made_by("Event", gt.cuda.Even
 
 
 class _FileBytes(np.memmap):
-    """The bytes of a file as an array, with what safetensors asks of a storage."""
+    """The bytes of a file as an array, with the storage methods that safetensors calls."""
 
     def untyped(self) -> Any:
-        """Itself."""
+        """Return self."""
         return self
 
 
@@ -130,26 +130,26 @@ class _StorageType(type):
 
 
 class UntypedStorage(metaclass=_StorageType):
-    """What isinstance asks of a storage, and the bytes of a file, as safetensors maps it."""
+    """A class for isinstance of storages, and `from_file` for safetensors."""
 
     @staticmethod
     def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
-        """The first bytes of a file, mapped into memory; written to in the file where shared."""
+        """Map the first bytes of a file into memory; with `shared`, writes reach the file."""
         return _FileBytes(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
-    """The CUDA devices of the tensors among `args`, and the random state of each."""
+    """Return the CUDA devices of the tensors in `args`, and the random state of each."""
     devices = sorted({x.device.index or 0 for x in args if isinstance(x, gt.Tensor) and x.is_cuda})
     return devices, [gt.cuda.get_rng_state(index) for index in devices]
 
 
 def set_device_states(devices: Any, states: Any, *, device_type: Any = None) -> None:
-    """Give each device its random state of `get_device_states` again."""
+    """Restore the random states that `get_device_states` returned."""
     for index, state in zip(devices, states):
         gt.cuda.set_rng_state(state, index)
 
 
 def current_accelerator(check_available: bool = False) -> Any:
-    """The CUDA device, where there is one."""
+    """Return the current CUDA device, or None."""
     return gt.device("cuda") if gt.cuda.is_available() else None

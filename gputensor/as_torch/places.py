@@ -1,7 +1,7 @@
-"""Which modules of ours answer for PyTorch's.
+"""PyTorch's modules and the modules of gputensor that stand for them.
 
-A module that is not here is found where ours has the same place: `torch.nn.functional` is
-gputensor.nn.functional. What is left out, and why, is in core/errors/absent.py.
+A module that is not listed is found by its path: `torch.nn.functional` is
+gputensor.nn.functional. core/errors/absent.py lists what is left out, and why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OPTIMIZERS = (
     "_adafactor _muon"
 )
 _OF_DATA = "torch.utils.data.dataset torch.utils.data.dataloader torch.utils.data.sampler"
-# Name of PyTorch's module -> ours, asked one after the other.
+# Name of PyTorch's module -> our modules, searched in this order.
 SOURCES: dict[str, tuple[str, ...]] = {
     "torch": ("gputensor",),
     "torch.functional": ("gputensor.functional", "gputensor"),

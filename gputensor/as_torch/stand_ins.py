@@ -1,7 +1,7 @@
-"""What programs ask of PyTorch that has no meaning here, or another one: harmless answers.
+"""Replacements for PyTorch's names that have no meaning here, or a different one.
 
-`jit.script` returns its function, `compiler.is_compiling` is False, flags of backends can be set
-and change nothing. What cannot be had is left out, with its reason, by core/errors/absent.py.
+`jit.script` returns its function, `compiler.is_compiling` returns False, flags of backends can be
+set and change nothing. core/errors/absent.py lists names that are left out, with the reason.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from gputensor.structured.generator import default_generator
 
 from . import functions, groups, legacy_types, profiles, small
 
-# What programs compare with: names and behaviour are this PyTorch's.
+# The version of PyTorch whose names and behaviour gputensor has; programs compare with it.
 VERSION = "2.13.0"
 
 
 class Placement:
-    """How a tensor would lie over devices: packages make constants of these when imported."""
+    """Placement of a distributed tensor. Packages make such constants when they are imported."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args: Any = args
 
 
 class _Required:
-    """The default of an optimizer's setting that a program must give."""
+    """The default of an optimizer's setting that a program must pass."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -44,32 +44,32 @@ required = _Required()
 
 
 def as_it_is(function: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """The function itself; also a decorator with arguments."""
+    """Return the function unchanged; also usable as a decorator with arguments."""
     return function if callable(function) else (lambda given: given)
 
 
 def never(*args: Any, **kwargs: Any) -> bool:
-    """False, whatever is asked."""
+    """Return False for any arguments."""
     return False
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
-    """Nothing is done."""
+    """Do nothing."""
 
 
 @contextlib.contextmanager
 def block(*args: Any, **kwargs: Any) -> Iterator[None]:
-    """A block that changes nothing."""
+    """Return a context manager that changes nothing."""
     yield
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """The value."""
+    """Return the value."""
     return the_value
 
 
 class Flags(SimpleNamespace):
-    """Flags that programs set and read; functions among them answer."""
+    """Flags that programs set and read."""
 
 
 def _pair_of(count: int) -> Callable[[Any], Any]:
@@ -81,7 +81,7 @@ def _pair_of(count: int) -> Callable[[Any], Any]:
 
 
 def load_library(path: Any) -> None:
-    """Raises OSError: packages then go on without their compiled operators."""
+    """Raise OSError; packages then continue without their compiled operators."""
     raise OSError(f"{path} is compiled against PyTorch")
 
 
@@ -97,20 +97,20 @@ def _assert(condition: Any, message: str = "") -> None:
 
 
 def compiled(model: Any = None, **options: Any) -> Any:
-    """`gt.fuse` of a function; a module as it is, whose operators are not taken together."""
+    """Return `gt.fuse` of a function; return a module unchanged, without fusion."""
     if model is None:
         return lambda given: compiled(given, **options)
     return model if isinstance(model, gt.nn.Module) else gt.fuse(model)
 
 
 def _has_levels() -> bool:
-    """Whether a function runs within `vmap` or a derivative of gt.func."""
-    func = sys.modules.get("gputensor.func.levels")  # not loaded, it is in no block
+    """Return True inside `vmap` or a derivative of gt.func."""
+    func = sys.modules.get("gputensor.func.levels")  # not loaded: no transform is running
     return func is not None and bool(func.levels())
 
 
 class _Keys:
-    """Dispatch keys by their names; Undefined for devices that are not here."""
+    """Dispatch keys by name; Undefined for devices that gputensor does not have."""
 
     def __getattr__(self, name: str) -> Any:
         return {key.name: key for key in keys.ALL_KEYS}.get(name, keys.UNDEFINED)
@@ -190,7 +190,7 @@ nn_utils_of_modules: dict[str, Any] = {
 
 _sizes = {f"_size_{n}_t": typing.Any for n in range(1, 7)}
 _ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
-# Names that stand in for what ours lack, or mean something else there.
+# Replacements by PyTorch's module and name.
 STAND_INS: dict[str, dict[str, Any]] = {
     "torch": {
         "__version__": f"{VERSION}+gputensor", "compile": compiled, "_assert": _assert,

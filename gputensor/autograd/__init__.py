@@ -3,8 +3,8 @@
 node.py has recorded operations, saved.py their saved values, history.py the history of a tensor,
 variable.py the tensor's attributes and recording, inplace_or_view.py the effect of views and
 in-place operators on histories, formulas/ the functions called by derivatives of
-native_functions.yaml; engine.py has the public functions, engine_run.py walks the graph, and
-engine_node.py handles hooks and other attachments. The node of each operator is in
+native_functions.yaml; engine/ has the public functions, walks the graph (run.py), and
+handles hooks and other attachments (node.py). The node of each operator is in
 `_generated/kernels/`, the recording kernels in makers/autograd.py.
 """
 

@@ -23,7 +23,7 @@ from ..core.guard import Guard
 from ..structured.transfer import land_on_host
 from ..tensor.tensor import Tensor
 from . import saved
-from .engine_run import running
+from .engine.run import running
 from .history import gradient_edge
 from .node import AccumulateGrad, GradientEdge, Node, RemovableHandle
 

@@ -1,6 +1,6 @@
 """A tensor's autograd attributes: `requires_grad`, `grad`, `grad_fn`, hooks; and recording.
 
-history.py describes histories, engine_run.py walks them.
+history.py describes histories, engine/run.py walks them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Further devices: registering one, its module, the fallback to the CPU."""
+"""Devices from outside the package: registration, public module, fallback to the CPU."""

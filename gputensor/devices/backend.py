@@ -1,4 +1,4 @@
-"""`gt.backend`: a further device, from outside the package.
+"""`gt.backend`: register a device from outside the package.
 
     device = gt.backend.register("openreg", "PrivateUse1", runtime=runtime, cpu_fallback=True)
 
@@ -9,8 +9,8 @@
 The runtime allocates and copies memory, which is enough for the operators of MINIMAL. A stub adds
 the operators of a family, `device.impl` one operator, and the CPU fallback the rest. The handle
 undoes everything. An entry point of the group `gputensor.backends` is called at the first use of
-its device's name. docs/new_device.md walks
-through it; `gputensor backend new NAME` writes such a package.
+its device's name. docs/new_device.md is the guide; `gputensor backend new NAME` writes such a
+package.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ __all__ = [
     "registered",
 ]  # fmt: skip
 
-# Dispatch key -> its device type until it is renamed.
+# Dispatch key -> its device type before `rename`.
 BACKENDS = {
     "PrivateUse1": "privateuseone",
     "PrivateUse2": "privateusetwo",
     "PrivateUse3": "privateusethree",
 }
 GROUP = "gputensor.backends"
-# The operators that every device has, or nothing works. They need no kernel: allocation and copies
-# of the runtime, and sizes and strides. Source: PyTorch's openreg, "operator set".
+# Operators that every device needs. They have no kernel: they use the runtime's allocation and
+# copies, sizes and strides. Source: PyTorch's openreg, "operator set".
 MINIMAL = (
     "aten::empty.memory_format", "aten::empty_strided", "aten::as_strided", "aten::view",
     "aten::_reshape_alias", "aten::resize_", "aten::_copy_from", "aten::_copy_from_and_resize",
@@ -72,10 +72,10 @@ def register(
 ) -> Backend:  # fmt: skip
     """Register a device type; return the handle for registering kernels and for undoing it.
 
-    name: in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the dispatch key of
-    its tensors. runtime: a module or object with the functions of `gputensor.runtime.REQUIRED`, and
-    where it has them those of OPTIONAL. cpu_fallback: operators without a kernel run on the CPU,
-    with one warning each (`fall_back_to_cpu` of the handle selects operators).
+    name: as in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the dispatch key
+    of its tensors. runtime: a module or object with the functions of `gputensor.runtime.REQUIRED`,
+    and any of OPTIONAL. cpu_fallback: operators without a kernel run on the CPU, with one warning
+    each (`fall_back_to_cpu` of the handle selects operators).
     generate_methods: add `x.<name>()` and `x.is_<name>`.
     Raises: RegistrationError if the key is taken or the runtime lacks something.
     """
@@ -113,8 +113,8 @@ def check_name(name: Any, generate_methods: bool = True) -> None:
 class Backend:
     """A registered device type, also a context manager. `remove()` undoes all its registrations.
 
-    name, key: `openreg`, `PrivateUse1`. runtime: the author's object. module: `gt.<name>`. site: of
-    the registration.
+    name, key: `openreg`, `PrivateUse1`. runtime: the given object. module: `gt.<name>`. site: where
+    it was registered.
     """
 
     __slots__ = ("name", "key", "runtime", "module", "site", "_undos", "_stubs", "__weakref__")
@@ -142,8 +142,8 @@ class Backend:
     # --- kernels ----------------------------------------------------------------------------------
 
     def stub(self, family: str, *ops: str) -> Callable[[stubs.Bind], stubs.Bind]:
-        """Decorator of a `bind(op, plan)`: the family's operators, or those of `ops`, are native
-        now.
+        """Decorator: register `bind(op, plan)` as kernels of a family's operators, or those in
+        `ops`.
 
         bind returns callable(device index, operands, scalars); operands are addresses in the order
         of `plan.stride_bytes`, outputs first, or Python numbers where that is None.
@@ -176,8 +176,8 @@ class Backend:
             undos.append(self._native(operator, kernel, site))
 
     def _installed(self, family: str, entry: further.Entry) -> None:
-        """An operator of ours is there: the device has it if it needs no kernel, or by a stub."""
-        if family == "copy" or family not in stubs.families():  # nothing but sizes and memory
+        """Mark a newly loaded operator as native if it needs no kernel or a stub covers it."""
+        if family == "copy" or family not in stubs.families():  # needs sizes and memory only
             self._take_over(entry, family, (), self._undos)
         for brought in self._stubs:
             if brought[0] == family:
@@ -195,8 +195,8 @@ class Backend:
     def impl(
         self, op_name: str, fn: Any = None, *, with_keyset: bool = False, boxed: bool = False
     ) -> Any:
-        """Register a kernel for one operator at the device's key, over ours; a decorator without
-        fn.
+        """Register a kernel for one operator at the device's key, in place of ours; without `fn`, a
+        decorator.
 
         op_name: `abs`, `add.Tensor` or `mylib::scale`. The conventions are those of `Library.impl`,
         but replacing a kernel does not warn. Returns a handle.
@@ -235,7 +235,7 @@ class Backend:
         """Enable `gt.autocast` on the device; only for PrivateUse1, which has an Autocast key.
 
         dtypes: those it can cast to, the default first. policies: operator -> cast policy
-        (docs/autocast.md), also for operators of your own; those of CUDA unless given.
+        (docs/autocast.md), also for your own operators; by default those of CUDA.
         """
         from ..amp.cast_policies import register_device
 
@@ -307,12 +307,12 @@ class Backend:
             undo(_set_attribute(Tensor, f"is_{self.name}", _is_on(self.name, "_device")))
             undo(_set_attribute(Storage, f"is_{self.name}", _is_on(self.name, "device")))
         _backends[self.name] = self
-        _loaded.add(self.name)  # once removed it stays away: the entry point is for a first use
+        _loaded.add(self.name)  # the entry point is not called again
         undo(lambda: _backends.pop(self.name, None))  # type: ignore[arg-type]
 
     def _allocate(self, nbytes: int, place: devices.device) -> Any:
         count = self.runtime.device_count()
-        index: Any = place.index  # a storage's device has one
+        index: Any = place.index  # a storage's device has an index
         if not 0 <= index < count:
             raise errors.device_index_out_of_range(self.name, index, count)
         return self.runtime.allocate(nbytes, index)
@@ -361,7 +361,7 @@ def _is_on(name: str, slot: str) -> property:
     return property(lambda self: getattr(self, slot).type == name, doc=told)
 
 
-# --- finding them ---------------------------------------------------------------------------------
+# --- lookup ---------------------------------------------------------------------------------------
 
 
 def registered() -> list[Backend]:

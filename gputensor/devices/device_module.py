@@ -41,7 +41,7 @@ class DeviceFace:
         self._runtime.exchange_device(self._index(device, "set_device"))
 
     def device(self, device: Any) -> CurrentDevice:
-        """`with gt.cuda.device(1):` makes a device current in the block, the former one after it.
+        """`with gt.cuda.device(1):` makes a device current in the block.
 
         Also a decorator of functions.
         """
@@ -60,17 +60,19 @@ class DeviceFace:
         return self._runtime.default_stream(self._index(device, "default_stream"))
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:
-        """A new stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
+        """Make a stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
         index = self._index(device, "Stream")
         return self._runtime.Stream(index, integer("Stream", "priority", priority))
 
     def stream(self, stream: Any) -> CurrentStream:
-        """Make `stream` current in the block, on its device; None changes nothing. Also a
-        decorator."""
+        """Make `stream` current in the block, on its device; None changes nothing.
+
+        Also a decorator of functions.
+        """
         return CurrentStream(self._runtime, stream)
 
     def manual_seed(self, seed: int) -> None:
-        """Seed the current device's generator; without a device nothing happens, as in PyTorch."""
+        """Seed the current device's generator; does nothing without a device, as in PyTorch."""
         if self.is_available():
             seed_devices(self._type, [self.current_device()], seed)
 
@@ -83,12 +85,12 @@ class DeviceFace:
         return default_generator(_device(self._type, self.current_device())).initial_seed()
 
     def get_rng_state(self, device: Any = None) -> tuple[int, int]:
-        """The state of a device's generator, the current one's by default."""
+        """The state of a device's generator, by default of the current device."""
         index = self._index(device, "get_rng_state")
         return default_generator(_device(self._type, index)).get_state()
 
     def set_rng_state(self, new_state: tuple[int, int], device: Any = None) -> None:
-        """Let a device's generator go on where `get_rng_state` was called."""
+        """Restore the state of a device's generator, from `get_rng_state`."""
         index = self._index(device, "set_rng_state")
         default_generator(_device(self._type, index)).set_state(new_state)
 
@@ -105,14 +107,14 @@ class DeviceFace:
         if isinstance(device, bool) or not isinstance(device, int):
             rule, kind = "be an index, a string or a device", errors.ArgumentTypeError
             raise errors.must(op, "device", rule, device, kind=kind)
-        # without a device the runtime answers, with the reason
+        # without a device the runtime raises, with the reason
         if self.is_available() and not 0 <= device < self.device_count():
             raise errors.device_index_out_of_range(op, device, self.device_count())
         return device
 
 
 class DeviceModule(DeviceFace):
-    """The face of a further device, and the runtime's own functions."""
+    """A registered device's public functions, and its runtime's other functions."""
 
     def __init__(self, device_type: str, runtime: Any) -> None:
         super().__init__(device_type)

@@ -1,4 +1,4 @@
-"""Boxed kernels that serve any operator: on the CPU instead, not at all, or without a derivative.
+"""Boxed kernels for any operator: run it on the CPU, raise, or run it without a derivative.
 
     with gt.fallback.enable_cpu_fallback("CUDA", deny=["mm"]):      # off otherwise
         ...
@@ -8,8 +8,8 @@
 
 `library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in
 `interpose/lazy_views.py`, the one without a derivative in `autograd/fallback.py`.
-Source: aten/src/ATen/native/CPUFallback.cpp. Other than there, operands that share memory share it
-on the CPU too, and views come back as views.
+Source: aten/src/ATen/native/CPUFallback.cpp. Unlike PyTorch's, operands that share memory share it
+on the CPU too, and results that are views stay views.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CPU_KEYS = keys.key_set(("CPU",))
 
 
 def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Refuses the operator at the key it is registered for.
+    """Raise for an operator at the key for which this is registered.
 
     Raises: DispatchError naming operator and key.
     """
@@ -64,15 +64,15 @@ def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
 
 # --- on the CPU -----------------------------------------------------------------------------------
 
-# Operators whose fallback was warned about.
+# Operators with a warning so far.
 _warned: set[Operator] = set()
 
 
 def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Run the operator on the CPU: copy operands there, and results and writes back.
+    """Run an operator on the CPU: copy operands there, and results and writes back.
 
-    Operands that share memory do so on the CPU as well; a result that is a view of an operand comes
-    back as a view of it. Warns once for each operator.
+    Operands that share memory share it on the CPU too, and results that view an operand stay views.
+    Warns once for each operator.
     Raises: DispatchError if neither an operand nor a `device` argument gives the results' device.
     """
     schema = operator.schema
@@ -82,7 +82,7 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
     if place is None:
         raise errors.no_device_for_fallback(operator)
     _warn_once(operator, place, given)
-    with AutoDispatchBelowADInplaceOrView():  # the keys above this one have had their turn
+    with AutoDispatchBelowADInplaceOrView():  # kernels of these keys have run
         host = _Host(given)
         results = [host.bring(value) for value in given]
         for number, argument in enumerate(schema.arguments):
@@ -99,7 +99,7 @@ for _kernel in (not_implemented, cpu_fallback):
 
 
 def _place(schema: Any, given: Sequence[Any]) -> device | None:
-    """The device that the results belong to."""
+    """Return the device of the results."""
     for tensor in tensors_of(given):
         if tensor._device is not CPU:
             return tensor._device
@@ -128,7 +128,7 @@ def _levels_to_the_program() -> int:
 
 
 class _Region:
-    """The bytes of a device's storage that operands look at, and their copy on the CPU."""
+    """The bytes of a device's storage that operands view, and their copy on the CPU."""
 
     __slots__ = ("of", "storage", "begin", "end", "copy")
 
@@ -156,7 +156,7 @@ class _Region:
         return from_storage(self.storage, self.begin, shape, bits)
 
     def fetched(self) -> Storage:
-        """The copy on the CPU; made once."""
+        """Return the copy on the CPU, made at the first call."""
         if self.copy is None:
             self.copy = _moved(self.on_device, CPU)._get_storage()
         return self.copy
@@ -179,7 +179,7 @@ class _Host:
                 self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
 
     def bring(self, value: Any) -> Any:
-        """The value with the device's tensors replaced by CPU tensors, consistently."""
+        """Replace the device's tensors in a value by CPU tensors, always by the same ones."""
         if isinstance(value, (list, tuple)):
             return [self.bring(item) for item in value]
         if not hasattr(value, "_geometry") or value._device is CPU:
@@ -192,7 +192,7 @@ class _Host:
         return self.twins[id(value)][1]
 
     def return_written(self, tensors: Iterable[Tensor]) -> None:
-        """Copy the CPU's writes back: bytes, another shape (t_) or storage (resize_)."""
+        """Copy the CPU's writes back: bytes, a new shape (t_) or storage (resize_)."""
         regions = []
         for tensor in tensors:
             if id(tensor) not in self.twins:
@@ -212,7 +212,7 @@ class _Host:
             region.return_bytes()
 
     def send(self, result: Any, place: device) -> Any:
-        """A result on the device: an operand itself, a view of one, or a copy."""
+        """Return a result on the device: an operand, a view of one, or a copy."""
         if isinstance(result, (list, tuple)):
             return type(result)([self.send(item, place) for item in result])
         if not hasattr(result, "_geometry") or place is CPU:
@@ -278,7 +278,7 @@ class enable_cpu_fallback:
                     self._handles.append(made)
 
     def remove(self) -> None:
-        """Operators without a kernel raise again."""
+        """End the fallback: operators without a kernel raise again."""
         while self._handles:
             self._handles.pop().remove()
 
@@ -290,7 +290,7 @@ class enable_cpu_fallback:
 
 
 def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
-    """The operators of a name, all overloads, or of one. Raises: DispatchError for none."""
+    """Return all overloads of a name, or one overload. Raises: DispatchError if there is none."""
     full = dispatcher.qualified(name)
     found = [o for o in dispatcher.overloads(full) if o.is_defined] or [dispatcher.find(full)]
     if all(o.table.slot(key)[1] in ("math kernel", "default backend kernel") for o in found):

@@ -1,6 +1,7 @@
-"""`gt.distributed`: programs that run as one process for each device, by PyTorch's names.
+"""`gt.distributed`: collectives and process groups, with PyTorch's names, for programs that run one
+process for each device.
 
-`mpiexec -n 4 python PROGRAM` starts them; docs/scaling.md has what they are good for.
+Start a program with `mpiexec -n 4 python PROGRAM`; see docs/scaling.md.
 """
 
 from __future__ import annotations

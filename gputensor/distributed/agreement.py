@@ -1,7 +1,7 @@
-"""`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: before each collective all ranks say what they call.
+"""`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: all ranks exchange descriptions of each call before it.
 
-Who does not come is named when the time is over. Ranks that differ raise here too, as they do
-without it by distributed/records.py. It costs a message to and from each rank in a call.
+A timeout then names the ranks that did not call. Ranks whose calls differ raise, as they also do
+without this mode (distributed/records.py). It sends a message to and from each rank per call.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def is_on() -> bool:
 
 
 def check(op: str, group: ProcessGroup, what: str) -> None:
-    """Raise unless every rank of the group says the same.
+    """Raise unless every rank of the group makes the same call.
 
-    what: the call as it must be on all ranks. A `|` and numbers for each rank in turn may follow:
-    how many elements it gets from this one, for each as many as it says itself to get.
+    what: the call's description, equal on all ranks. For all_to_all `|given>wanted` follows: the
+    rows that this rank sends to, and receives from, each rank.
     """
     here, control = group.ranks[group.rank()], world.control
     text = f"group {group.name}: {what}".encode()
@@ -61,7 +61,7 @@ def check(op: str, group: ProcessGroup, what: str) -> None:
 
 
 def _splits_differ(group: ProcessGroup, said: dict[int, str]) -> list[int]:
-    """The first pair of which one gives what the other does not want."""
+    """Return the rank of the first mismatch between rows sent and rows expected, or nothing."""
     if not any(said.values()):
         return []
     splits: list[Any] = [

@@ -1,9 +1,9 @@
-"""Collectives as users call them, by PyTorch's names: they write into tensors of the caller's.
+"""Public collectives with PyTorch's names; they write into the caller's tensors.
 
-With `async_op=True` each returns a Work, and until that has ended the tensors are not the caller's;
-otherwise they are done on return. Ranks in arguments are those of the world, `group_src` and
-`group_dst` those of the group. Nothing here is recorded for gradients: the operators of
-distributed/operators.py are what can be differentiated.
+With `async_op=True` each returns a Work, and the caller must not use the tensors before it has
+ended; otherwise the collective has ended on return. Ranks are counted in the world, `group_src`
+and `group_dst` in the group. Nothing here is recorded for gradients; the operators of
+distributed/operators.py are differentiable.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _all_reduce_ = operator("all_reduce_")
 
 
 class ReduceOp:
-    """What reductions compute, as their argument `op`. AVG is of floats, the bitwise ones are of
-    integers; of bool, SUM and MAX are any, PRODUCT and MIN all."""
+    """Values of the argument `op` of reductions. AVG takes floats, the bitwise ones take integers.
+    For bool, SUM and MAX mean any, PRODUCT and MIN mean all."""
 
     SUM: str = "sum"
     AVG: str = "avg"
@@ -53,7 +53,7 @@ def _tensor(op: str, arg: str, x: Any) -> Tensor:
 
 
 def _group(op: str, group: Any, x: Tensor) -> ProcessGroup:
-    """The group, where its engine can move such a tensor."""
+    """Return the group. Raise if its backend cannot move tensors on x's device."""
     found = group_of(op, group)
     if found.backend == "nccl" and x.is_cpu:
         raise errors.must(op, "tensor", "be on a CUDA device with backend nccl", x)
@@ -61,7 +61,7 @@ def _group(op: str, group: Any, x: Tensor) -> ProcessGroup:
 
 
 def _list(op: str, arg: str, xs: Any, like: Tensor, group: ProcessGroup) -> list[Tensor]:
-    """Tensors, one for each rank, of one shape, dtype and device."""
+    """Check a list of tensors: one for each rank, with shape, dtype and device of `like`."""
     if not isinstance(xs, (list, tuple)):
         raise errors.wrong_type(op, arg, "be a list of tensors", xs)
     if len(xs) != group.size():
@@ -78,7 +78,7 @@ def _list(op: str, arg: str, xs: Any, like: Tensor, group: ProcessGroup) -> list
 
 
 def _check_flag(op: str, async_op: Any) -> None:
-    """Before anything is written, where it is not a plain False."""
+    """Raise for a bad `async_op`, before anything is written."""
     if async_op is not False:
         flag(op, "async_op", async_op)
 
@@ -91,7 +91,7 @@ def _end(work: Work, async_op: bool) -> Work | None:
 
 
 def _copy_all(to: Sequence[Tensor], source: Tensor) -> Any:
-    """What copies the parts of a tensor to others."""
+    """Return a function that copies source[n] to to[n]."""
 
     def copy() -> None:
         with no_grad():
@@ -104,7 +104,7 @@ def _copy_all(to: Sequence[Tensor], source: Tensor) -> Any:
 def all_reduce(
     tensor: Tensor, op: str = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Reduce a tensor over all ranks, in place: each gets the same bits.
+    """Reduce a tensor over all ranks, in place; all ranks get the same bits.
 
     Args:
         tensor: (*), any strides. f16 and bf16 are reduced in f32 and rounded once.
@@ -127,7 +127,7 @@ def broadcast(
     tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """Give all ranks the tensor of one, in place."""
+    """Copy the tensor of rank `src` to the tensors of all ranks."""
     _check_flag("broadcast", async_op)
     x = _tensor("broadcast", "tensor", tensor)
     where = _group("broadcast", group, x)
@@ -144,7 +144,7 @@ def broadcast(
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """The tensors of all ranks, one after the other, or stacked, in one.
+    """Concatenate or stack the tensors of all ranks in one tensor, on all ranks.
 
     Args:
         output_tensor: (n * s, *) or (n, s, *) for n ranks. input_tensor: (s, *).
@@ -168,7 +168,7 @@ def all_gather_into_tensor(
 def all_gather(
     tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """The tensors of all ranks, into the tensors of a list; all of one shape."""
+    """Copy the tensors of all ranks, of one shape, to the tensors of a list, on all ranks."""
     _check_flag("all_gather", async_op)
     x = _tensor("all_gather", "tensor", tensor)
     where = _group("all_gather", group, x)
@@ -186,7 +186,7 @@ def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Any = None,
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """Reduce over all ranks, and give each rank its part of the result.
+    """Reduce over all ranks; each rank gets its part of the result.
 
     Args:
         output: (s, *). input: (n * s, *) or (n, s, *) for n ranks.
@@ -205,7 +205,7 @@ def reduce_scatter(
     output: Tensor, input_list: list[Tensor], op: str = ReduceOp.SUM, group: Any = None,
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """Reduce lists of tensors over all ranks, and give rank n the n-th result."""
+    """Reduce lists of tensors over all ranks; rank n gets the n-th result."""
     _check_flag("reduce_scatter", async_op)
     out = _tensor("reduce_scatter", "output", output)
     where = _group("reduce_scatter", group, out)
@@ -218,10 +218,10 @@ def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
     input_split_sizes: list[int] | None = None, group: Any = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """Part n of each rank's input, along the first dimension, to rank n.
+    """Send part n of the input, along the first dimension, to rank n, on all ranks.
 
     Args:
-        output_split_sizes, input_split_sizes: rows from and to each rank; even ones by default.
+        output_split_sizes, input_split_sizes: rows from and to each rank; by default equal.
     """
     op = "all_to_all_single"
     _check_flag(op, async_op)
@@ -256,7 +256,7 @@ def reduce(
     tensor: Tensor, dst: int | None = None, op: str = ReduceOp.SUM, group: Any = None,
     async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """Reduce a tensor over all ranks, in place on one of them; the others keep theirs."""
+    """Reduce a tensor over all ranks, in place on rank `dst`; other ranks keep their tensors."""
     _check_flag("reduce", async_op)
     x = _tensor("reduce", "tensor", tensor)
     where = _group("reduce", group, x)
@@ -283,7 +283,7 @@ def gather(
     tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
     group: Any = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """The tensors of all ranks, into the tensors of a list on one of them; None on the others."""
+    """Copy the tensors of all ranks to a list of tensors on rank `dst`; other ranks pass None."""
     _check_flag("gather", async_op)
     x = _tensor("gather", "tensor", tensor)
     where = _group("gather", group, x)
@@ -306,7 +306,7 @@ def scatter(
     tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
     group: Any = None, async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """The n-th tensor of a list, which one rank has, into rank n's tensor; None on the others."""
+    """Copy the n-th tensor of rank `src`'s list to rank n's tensor; other ranks pass None."""
     _check_flag("scatter", async_op)
     x = _tensor("scatter", "tensor", tensor)
     where = _group("scatter", group, x)
@@ -341,7 +341,7 @@ def _list_of_root(
 
 
 def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) -> int:
-    """The rank in the group that is meant, rank 0 of the world where none is given."""
+    """Return the rank in the group of the given rank; by default that of rank 0 of the world."""
     if of_group is None:
         return rank_in(op, arg, group, 0 if of_world is None else of_world)
     if of_world is not None:
@@ -353,7 +353,7 @@ def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) 
 
 
 def barrier(group: Any = None, async_op: bool = False) -> Work | None:
-    """Return when all ranks have called it."""
+    """Wait until all ranks have called it."""
     _check_flag("barrier", async_op)
     where = group_of("barrier", group)
     if agreement.is_on():
@@ -362,6 +362,6 @@ def barrier(group: Any = None, async_op: bool = False) -> Work | None:
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
-    """The tensor, once all that operators have started on its storage has ended."""
+    """Wait for all collectives that operators started on a tensor's storage; return the tensor."""
     found: Tensor = operator("wait_tensor")(_tensor("wait_tensor", "tensor", tensor))
     return found

@@ -1,6 +1,6 @@
-"""What the derivatives of the rows of `_c10d_functional` call: collectives again, waited for.
+"""Derivatives of the operators `_c10d_functional::…`: collectives that are waited for.
 
-All ranks of a group call backward, as they called the operator.
+All ranks of a group must call backward.
 """
 
 from __future__ import annotations
@@ -89,5 +89,5 @@ def broadcast_backward(grad: Tensor, src: int, group_name: str) -> Tensor:
 
 
 def not_by_writing(op: str) -> Any:
-    """In PyTorch an operator that writes has no derivative here either."""
+    """Raise, as PyTorch does: operators that write have no derivative."""
     raise errors.derivative_not_implemented(op)

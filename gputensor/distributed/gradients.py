@@ -1,7 +1,7 @@
-"""Data-parallel training: gradients become their mean over all ranks, a bucket at a time.
+"""Data-parallel training: replace gradients by their mean over all ranks, bucket by bucket.
 
-A bucket is a flat tensor of the gradients of some parameters, reduced as one: small messages cost
-their latency, and one large one could not begin before backward has ended.
+A bucket is a flat tensor of several parameters' gradients, reduced in one message. One message
+for each gradient would cost latency; one for all could not begin before backward has ended.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ BUCKET_BYTES = 25 << 20
 
 
 class Bucket:
-    """Parameters whose gradients are reduced as one."""
+    """Parameters whose gradients are reduced in one message."""
 
     __slots__ = ("parameters", "missing", "flat", "work")
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
-        self.missing = len(parameters)  # gradients that backward has not made yet
+        self.missing = len(parameters)  # gradients that backward has not computed yet
         self.flat: Any = None
         self.work: Work | None = None
 
     def start(self, group: ProcessGroup) -> None:
-        """Begin to reduce; what has no gradient here counts as zeros."""
+        """Start the reduction; a missing gradient counts as zeros."""
         with no_grad():
             parts = [(calls.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
                      for p in self.parameters]  # fmt: skip
@@ -42,7 +42,7 @@ class Bucket:
         self.work = taken(self.flat)
 
     def finish(self, is_used: list[bool]) -> None:
-        """Put the means where the gradients were. is_used: of each, if any rank has a gradient."""
+        """Write the means to the gradients. is_used: for each parameter, if any rank has one."""
         assert self.work is not None
         self.work.wait()
         with no_grad():
@@ -58,7 +58,7 @@ class Bucket:
 
 
 def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
-    """Parameters from the last to the first, as backward comes to them, by dtype and device."""
+    """Divide parameters into buckets by dtype and device, last first, in the order of backward."""
     if type(bucket_bytes) is not int:
         raise errors.wrong_type(op, "bucket_bytes", "be a number of bytes", bucket_bytes)
     if bucket_bytes < 1:
@@ -88,9 +88,9 @@ def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
 
 
 def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int:
-    """Start the buckets that are complete, in order, and poll those that run.
+    """Start the buckets that are complete, in order, and poll the running ones.
 
-    started: how many of the buckets were started before. Returns: how many are now.
+    started: number of buckets started before. Returns the new number.
     """
     for bucket in buckets[started:]:
         if bucket.missing:
@@ -104,9 +104,9 @@ def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int
 
 
 def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> None:
-    """End the reduction of all buckets; a parameter that no rank has a gradient of keeps none.
+    """End the reduction of all buckets. A parameter without a gradient on any rank keeps none.
 
-    agrees: whether ranks ask each other for that; otherwise all parameters have gradients.
+    agrees: True if ranks exchange which gradients exist; False if all parameters have one.
     """
     if not buckets:
         return
@@ -126,10 +126,10 @@ def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> N
 def average_gradients(
     parameters: Iterable[Tensor], bucket_bytes: int = BUCKET_BYTES, group: Any = None
 ) -> None:
-    """Make each parameter's gradient the mean of all ranks': the same bits on each.
+    """Replace each parameter's gradient by its mean over all ranks, with the same bits on all.
 
-    Called on all ranks after backward, with the same parameters in the same order. Where a rank has
-    no gradient it counts as zeros; what no rank has one of keeps none.
+    All ranks call it after backward, with the same parameters in the same order. A missing gradient
+    counts as zeros; a parameter without a gradient on any rank keeps none.
     """
     where = group_of("average_gradients", group)
     buckets = buckets_of("average_gradients", parameters, bucket_bytes)
@@ -139,13 +139,13 @@ def average_gradients(
 
 
 class GradientAverager:
-    """`average_gradients` that begins while backward is still going on.
+    """`average_gradients` that begins while backward still runs.
 
         averager = gt.distributed.GradientAverager(model.parameters())
         loss.backward()
         averager.wait()  # now the gradients are the means over all ranks
 
-    A bucket is reduced once backward has made all its gradients, in one order on all ranks.
+    The reduction of a bucket starts when its gradients are complete, in one order on all ranks.
     """
 
     def __init__(
@@ -172,14 +172,14 @@ class GradientAverager:
         return made
 
     def wait(self) -> None:
-        """Return when the gradients are the means over all ranks. All ranks call it."""
+        """Wait until the gradients are the means over all ranks. All ranks call it."""
         for bucket in self._buckets[self._started :]:
             bucket.start(self._group)
         self._started = 0
         finish(self._group, self._buckets)
 
     def remove(self) -> None:
-        """Let gradients be as backward makes them again."""
+        """Remove the hooks: later gradients are not averaged."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()

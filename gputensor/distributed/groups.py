@@ -1,7 +1,7 @@
-"""Process groups: who takes part, by which engine, and for how long one waits for the others.
+"""Process groups: their ranks, backend and timeout.
 
-One process has one rank of the world, which the launcher gives (`mpiexec -n 4 python …`); without
-one the world is this process. What makes groups is in distributed/joining.py.
+The launcher (`mpiexec -n 4 python …`) gives each process its rank in the world; without a
+launcher the world is this process. distributed/joining.py makes groups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Timeout = timedelta | float | None
 
 
 class ProcessGroup:
-    """Ranks that work together. Made by `init_process_group` and `new_group`.
+    """A group of ranks, made by `init_process_group` or `new_group`.
 
     ranks: the members' ranks in the world, in the group's order.
     """
@@ -37,9 +37,9 @@ class ProcessGroup:
         self.ranks: tuple[int, ...] = ranks
         self.timeout_s: float = timeout_s
         self.comm: Any = comm
-        self.nccl: Any = None  # distributed/nccl.py, once a tensor of a GPU was moved
-        self.is_open: bool = True  # until it is destroyed
-        # Collectives whose data has not been started: Note [A record first], distributed/records.py
+        self.nccl: Any = None  # set by the first collective between GPUs
+        self.is_open: bool = True  # False once destroyed
+        # Collectives that do not move data yet: Note [A record first], distributed/records.py
         self.queue: deque[Any] = deque()
         self.advancing: threading.Lock = threading.Lock()
         self._rank: int = comm.rank
@@ -49,15 +49,15 @@ class ProcessGroup:
         return self._rank
 
     def size(self) -> int:
-        """How many processes are in it."""
+        """Number of processes in the group."""
         return len(self.ranks)
 
     def __deepcopy__(self, memo: Any) -> ProcessGroup:
-        """This: copies of a module work with the same ranks."""
+        """Return the group itself: a copied module works with the same ranks."""
         return self
 
     def __reduce__(self) -> Any:
-        """Refused: another process is of other groups."""
+        """Raise: another process has other groups."""
         rule, remedy = "stay in its process", "give the ranks to new_group() there"
         raise errors.must("pickle", "group", rule, errors.Got(repr(self)), remedy=remedy,
                           kind=errors.DistributedError)  # fmt: skip
@@ -67,31 +67,33 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """What stands for groups: of the whole world, and of one that this process is not in."""
+    """Constants: the world's group, and the value of a group that this process is not in."""
 
     WORLD: ProcessGroup | None = None
     NON_GROUP_MEMBER: Any = object()
 
 
 class _World:
-    """What this process knows of the world; one object, `world`."""
+    """The process's state of all groups; `world` is the only object."""
 
     def __init__(self) -> None:
         self.mpi: Any = None  # the module mpi4py.MPI
-        self.control: Any = None  # a communicator for what is not users' data
-        self.base: Any = None  # what groups are made of
+        self.control: Any = None  # the communicator of messages without users' data
+        self.base: Any = None  # the communicator from which groups are made
         self.groups: dict[str, ProcessGroup] = {}
-        self.made = 0  # groups so far: their names
+        self.made = 0  # number of groups made, used as names
         self.gone: set[int] = set()
         self.looking = threading.Lock()
-        self.broken = ""  # why, once a call has failed on some ranks and may not have on others
+        self.broken = ""  # the reason, if a call failed on this rank and may not have on others
 
     def look_who_left(self) -> None:
-        """Note [Who leaves]: a process that ends sends every other one a message, which those read
-        who wait: what they wait for may never come. One that ends by an exception ends all others
-        at once, as its traceback tells the reason; and one that is killed is mpiexec's matter,
-        which ends the rest."""
-        if not self.looking.acquire(blocking=False):  # another thread would take the message
+        """Read the messages of processes that have ended.
+
+        Note [Who leaves]: a process that ends sends a message to all others. Waiting processes read
+        it, because what they wait for may never arrive. A process that ends by an exception prints
+        its traceback and aborts all others. If a process is killed, mpiexec ends the others.
+        """
+        if not self.looking.acquire(blocking=False):  # another thread reads the messages
             return
         try:
             status = self.mpi.Status()
@@ -106,22 +108,22 @@ world = _World()
 
 
 def is_available() -> bool:
-    """Whether mpi4py is installed, which collectives are made by."""
+    """Return True if mpi4py is installed, which collectives need."""
     return util.find_spec("mpi4py") is not None
 
 
 def is_initialized() -> bool:
-    """Whether there is a process group."""
+    """Return True if there is a process group."""
     return GroupMember.WORLD is not None
 
 
 def is_mpi_available() -> bool:
-    """Whether backend "mpi" can be had: whether mpi4py is installed."""
+    """Return True if backend "mpi" is available, that is if mpi4py is installed."""
     return is_available()
 
 
 def seconds(op: str, timeout: Timeout, otherwise: float) -> float:
-    """A time limit in seconds."""
+    """Convert a time limit to seconds."""
     if timeout is None:
         return otherwise
     found = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -136,7 +138,7 @@ def seconds(op: str, timeout: Timeout, otherwise: float) -> float:
 
 
 def group_of(op: str, group: Any) -> ProcessGroup:
-    """The group that is meant: the world's where none is given."""
+    """Return the group; the world's if None."""
     if group is None:
         group = GroupMember.WORLD
         if group is None:
@@ -154,7 +156,7 @@ def group_of(op: str, group: Any) -> ProcessGroup:
 
 
 def group_named(op: str, name: str) -> ProcessGroup:
-    """The group of a name, which operators are given."""
+    """Return the group with this name. Operators take a group's name."""
     try:
         return world.groups[name]
     except KeyError:
@@ -162,14 +164,14 @@ def group_named(op: str, name: str) -> ProcessGroup:
 
 
 def get_rank(group: Any = None) -> int:
-    """This process's rank in a group, in the world by default; -1 if it is not in it."""
+    """This process's rank in a group, by default the world; -1 if it is not in it."""
     if group is GroupMember.NON_GROUP_MEMBER:
         return -1
     return group_of("get_rank", group).rank()
 
 
 def get_world_size(group: Any = None) -> int:
-    """How many processes are in a group, in the world by default; -1 for one without this."""
+    """Number of processes in a group, by default the world; -1 if this one is not in it."""
     if group is GroupMember.NON_GROUP_MEMBER:
         return -1
     return group_of("get_world_size", group).size()
@@ -186,7 +188,7 @@ def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The rank in the world of a group's member."""
+    """Convert a rank in a group to a rank in the world."""
     found = group_of("get_global_rank", group)
     if type(group_rank) is not int or not 0 <= group_rank < found.size():
         rule = f"be a rank in [0, {found.size() - 1}]"
@@ -195,12 +197,12 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """The rank in a group of one of the world."""
+    """Convert a rank in the world to a rank in a group."""
     return rank_in("get_group_rank", "global_rank", group_of("get_group_rank", group), global_rank)
 
 
 def rank_in(op: str, arg: str, group: ProcessGroup, global_rank: Any) -> int:
-    """A rank of the world as one of the group. Raises: ArgumentValueError if it is not in it."""
+    """Convert a rank in the world to a rank in a group. Raises: ArgumentValueError if not in it."""
     if type(global_rank) is not int:
         raise errors.wrong_type(op, arg, "be a rank", global_rank)
     if global_rank not in group.ranks:

@@ -1,8 +1,7 @@
-"""How processes join, form groups, and leave.
+"""Processes join the world, form groups, and leave.
 
-MPI is started by `init_process_group`, and nothing of it is imported before. A process that ends,
-by an exception or otherwise, does not leave the others waiting: see Note [Who leaves] in
-distributed/groups.py.
+`init_process_group` imports and starts MPI. When a process ends, by an exception or otherwise,
+the others do not wait for it: see Note [Who leaves] in distributed/groups.py.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from ..core import errors
 
 
 def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -> None:
-    """Join the processes that one launcher started, as the world. Every process calls it.
+    """Join the processes of one launcher as the world. Every process calls it.
 
     Args:
-        backend: "mpi" or None; "nccl" refuses tensors on the CPU. MPI moves those, NCCL those on
-            GPUs; on emulated devices MPI takes its place.
-        timeout: seconds, or a timedelta, after which waiting for others is an error; 30 minutes
-            by default.
-    Raises: DistributedError without mpi4py, for a second world, and for "nccl" without a GPU
-        or without NCCL.
+        backend: "mpi" or None: MPI moves tensors on the CPU, NCCL tensors on GPUs, and MPI those
+            on emulated devices. "nccl": the same, but tensors on the CPU raise.
+        timeout: seconds, or a timedelta, after which waiting for other ranks raises; by default
+            30 minutes.
+        Raises: DistributedError without mpi4py, if there is a world already, and for "nccl" without
+            a GPU or NCCL.
     """
     _check_backend("init_process_group", backend)
     timeout_s = seconds("init_process_group", timeout, 1800.0)
@@ -50,7 +49,7 @@ def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -
         raise errors.no_mpi(reason) from reason
     if world.mpi is None:
         world.mpi = mpi
-        # Only now there is a way to wait that ends.
+        # Idup does not block, so `wait_until` can limit the wait.
         both = [mpi.COMM_WORLD.Idup() for _ in range(2)]
         group = ProcessGroup("0", "", tuple(range(mpi.COMM_WORLD.size)), timeout_s, mpi.COMM_WORLD)
         world.control = mpi.COMM_SELF
@@ -74,7 +73,7 @@ def _check_backend(op: str, backend: Any) -> None:
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Forget a group, or all of them where none is given, after what was started has ended."""
+    """Wait for a group's collectives and destroy the group; by default all groups."""
 
     found = group_of("destroy_process_group", group)
     finish_all(None if group is None else found)
@@ -93,7 +92,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 def new_group(
     ranks: Sequence[int] | None = None, timeout: Timeout = None, backend: str | None = None
 ) -> Any:
-    """A group of some ranks of the world, in their order. Every member calls it, in one order.
+    """Make a group of some ranks of the world. All members call it, in the same order.
 
     Returns the group, or `GroupMember.NON_GROUP_MEMBER` in a process that is not in it.
     """
@@ -105,9 +104,9 @@ def new_group(
     world.made += 1
     if whole.rank() not in chosen:
         return GroupMember.NON_GROUP_MEMBER
-    records.settle()  # the members wait for each other now
+    records.settle()  # Create_group waits for all members
     members = world.base.Get_group().Incl(chosen)
-    # Tags may be as small as 32767. Source: MPI 4.1, 9.1.2.
+    # MPI guarantees tags up to 32767. Source: MPI 4.1, 9.1.2.
     comm = world.base.Create_group(members, tag=world.made % 32767)
     made = ProcessGroup(name, backend or whole.backend, tuple(chosen), timeout_s, comm)
     world.groups[name] = made
@@ -128,11 +127,11 @@ def _checked_ranks(ranks: Any, size: int) -> list[int]:
     return chosen
 
 
-# --- the end ------------------------------------------------------------------------------------
+# --- leaving ------------------------------------------------------------------------------------
 
 
 class _EndsAll:
-    """`sys.excepthook` of a world of several: the traceback, a sentence, and the end of all."""
+    """`sys.excepthook` in a world of several processes: print the traceback and abort all."""
 
     def __init__(self, before: Any) -> None:
         self.before = before
@@ -142,7 +141,7 @@ class _EndsAll:
     ) -> None:
         said = errors.rank_ended(world.base.rank, kind.__name__)
         if self.before is sys.__excepthook__:
-            # In one write: other ranks may have the same to say, and lines of theirs come between.
+            # One write, so that other ranks' output does not come between the lines.
             said = "".join([*traceback.format_exception(kind, value, trace), said])
         else:
             self.before(kind, value, trace)
@@ -152,7 +151,7 @@ class _EndsAll:
 
 
 def _leave() -> None:
-    """At exit: MPI waits for all others then, and they are told not to wait for this one."""
+    """At exit: tell the other ranks that this one leaves, and finish its work."""
     if world.mpi.Is_finalized():
         return
     if world.broken:
@@ -162,7 +161,7 @@ def _leave() -> None:
         if rank != world.control.rank:
             world.control.Isend(b"\0", dest=rank, tag=LEFT)
     try:
-        finish_all(None)  # MPI uses their memory, which is about to go
+        finish_all(None)  # MPI uses memory that is freed next
         finish_pending(None)
     except errors.GpuTensorError as error:
         print(f"{error}\n{errors.rank_ended(world.base.rank, 'an error')}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Messages from one rank to another: send, recv, the same without waiting, and in batches."""
+"""Messages from one rank to another: send, recv, isend, irecv and batches of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..core import errors
 from ..tensor.base import materialised
 from ..tensor.tensor import Tensor
 
-# MPI promises tags up to here. Source: MPI 4.1, 9.1.2.
+# MPI guarantees tags up to this one. Source: MPI 4.1, 9.1.2.
 _LARGEST_TAG = 32767
 
 
 def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
-    """Start to send a tensor to a rank of the world; it must stay as it is until that has ended."""
+    """Start to send a tensor to a rank of the world. It must not change before the end."""
     x = _tensor("send", "tensor", tensor)
     where = _group("send", group, x)
     to = _other("send", "dst", where, dst)
@@ -30,19 +30,19 @@ def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
 
 
 def send(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> None:
-    """Send a tensor to a rank of the world, and wait until its memory may be used again."""
+    """Send a tensor to a rank of the world. On return its memory may be used again."""
     isend(tensor, dst, group, tag).wait()
 
 
 def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> Work:
-    """Start to receive into a tensor from a rank, any by default."""
+    """Start to receive into a tensor from a rank of the world, by default from any."""
     return _receive(tensor, src, group, tag, [])
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> int:
-    """Receive into a tensor from a rank of the world, any by default; returns who it came from.
+    """Receive into a tensor from a rank of the world, by default any; return the sender's rank.
 
-    Raises: DistributedError where the message has another size than the tensor.
+    Raises: DistributedError if message and tensor differ in size.
     """
     came_from: list[int] = []
     _receive(tensor, src, group, tag, came_from).wait()
@@ -51,12 +51,12 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
 
 
 class P2POp:
-    """A message of a batch: `batch_isend_irecv` starts it.
+    """One message of a batch, for `batch_isend_irecv`.
 
     Args:
         op: isend or irecv.
-        peer: the other's rank in the world; group_peer is that in the group, in its place.
-    Raises: what isend and irecv raise, and ArgumentValueError for neither or both ranks.
+        peer: the other rank, counted in the world; or group_peer, counted in the group.
+    Raises: as isend and irecv; ArgumentValueError unless exactly one rank is given.
     """
 
     __slots__ = ("op", "tensor", "peer", "group", "tag", "group_peer")
@@ -85,12 +85,12 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Start messages together, so that it does not matter which are sent and which are received
-    first; returns what to wait for, one for each. Between GPUs they are one launch of NCCL's.
+    """Start several messages together, in any order of sends and receives; return their Works.
 
-    What goes from one rank to another arrives in the order in which it is sent, of one tag.
-    Raises: ArgumentTypeError for what is no list of P2POp, ArgumentValueError where there is none
-    or they are of several groups; nothing is started then.
+    Between GPUs they are one launch of NCCL. Messages from one rank to another with one tag arrive
+    in the order in which they were sent.
+    Raises, before any message is started: ArgumentTypeError unless it is a list of P2POp,
+    ArgumentValueError for an empty list or several groups.
     """
     op = "batch_isend_irecv"
     if not isinstance(p2p_op_list, (list, tuple)):

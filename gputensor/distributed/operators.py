@@ -1,13 +1,12 @@
-"""The operators `_c10d_functional::…`: PyTorch's functional collectives, by its names and schemas.
+"""Kernels of the operators `_c10d_functional::…`: PyTorch's functional collectives and schemas.
 
-They return at once; `wait_tensor` gives the result when it is there. Kernels: CPU by MPI on the
-tensor's memory; CUDA by NCCL, on emulated devices by MPI once the stream's work is done; Meta for
-shapes.
-Those that return new tensors have derivatives, which are collectives too, so backward is called on
-all ranks of a group.
+They return at once; `wait_tensor` waits for the result. Kernels: CPU by MPI on the tensor's memory;
+CUDA by NCCL, on emulated devices by MPI after the stream's work; Meta for shapes. Operators that
+return new tensors have derivatives, which are collectives too: all ranks of a group must call
+backward.
 
-They are rows of native_functions.yaml, of the family `collective`, whose native code this is: the
-first use of one of their names loads it.
+The operators are rows of native_functions.yaml, of the family `collective`. The first use of one
+of their names loads this module.
 """
 
 from __future__ import annotations
@@ -31,15 +30,17 @@ from ..core.device import CPU
 from ..runtime.libraries import Array
 from ..tensor.tensor import Tensor
 
-# Further devices have no kernels of these: neither NCCL nor MPI reaches their memory.
+# Other devices have no kernels for collectives: neither NCCL nor MPI can access their memory.
 BY_LIBRARY = True
 
-# --- what every kernel does -----------------------------------------------------------------------
+# --- shared by all kernels ------------------------------------------------------------------------
 
 
 def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
-    """What carries them, distributed/nccl.py or transport.py, and the tensors as that takes them:
-    NCCL tensors, and MPI arrays; of an emulated device when its stream's work is done."""
+    """Return the module that moves these tensors, nccl or transport, and its operands.
+
+    nccl takes tensors, transport takes arrays. An emulated device finishes its work first.
+    """
     place = tensors[0]._device
     for x in tensors[1:]:
         if x._device is not place:
@@ -62,7 +63,7 @@ def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
 
 
 def together(op: str, inputs: Sequence[Tensor], group_name: str) -> Any:
-    """What is started in the block is one launch, where the engine knows such a thing."""
+    """Return a block whose collectives are one launch, if NCCL carries them out."""
     if any(x._device.type == "cuda" for x in inputs) and nccl.library(op) is not None:
         return nccl.coalesced(op, group_named(op, group_name))
     return nullcontext()
@@ -71,7 +72,7 @@ def together(op: str, inputs: Sequence[Tensor], group_name: str) -> Any:
 def start(
     op: str, group: ProcessGroup, kept: Any, make: Callable[..., Work], *args: Any
 ) -> Work:  # fmt: skip
-    """`make(op, group, *args)`. kept: tensors that live until the work has ended."""
+    """Return the Work of `make(op, group, *args)`, which keeps `kept` alive until it has ended."""
     if world.broken:
         check_usable(op)
     try:
@@ -85,9 +86,9 @@ def start(
 def start_agreed(
     op: str, group: ProcessGroup, what: str, kept: Any, via: Any, name: str, *args: Any
 ) -> Work:
-    """Start the collective `name` of distributed/nccl.py or transport.py with these arguments.
+    """Start the collective `name` of distributed/nccl or transport.py with these arguments.
 
-    what: the call as it must be on all ranks. Between GPUs the hosts agree before the launch.
+    what: the call's description, equal on all ranks. Between GPUs hosts agree before the launch.
     """
     if world.broken:
         check_usable(op)
@@ -100,7 +101,7 @@ def start_agreed(
 
 
 def agree(op: str, group: ProcessGroup, x: Tensor, more: str = "", shape: Any = None) -> str:
-    """The call as it must be on all ranks; in debug mode all have said it when this returns."""
+    """Return the call's description, equal on all ranks; in debug mode compare it first."""
     g = x._geometry
     what = _said(op, g.dtype.short, g.sizes if shape is None else shape, x._device.type, more)
     if agreement.is_on():
@@ -114,7 +115,7 @@ def _said(op: str, dtype: str, sizes: tuple[Any, ...], device: str, more: str) -
 
 
 def in_place(op: str, x: Tensor, arg: str = "input") -> None:
-    """Raise for a tensor that cannot be written to as a whole."""
+    """Raise for a tensor whose elements share memory: it cannot be written to."""
     g = x._geometry
     if g.numel and not g.is_contiguous:
         if any(s == 0 and n > 1 for s, n in zip(g.strides, g.sizes)):
@@ -122,7 +123,7 @@ def in_place(op: str, x: Tensor, arg: str = "input") -> None:
 
 
 def _check_out(op: str, out: Tensor, x: Tensor, sizes: tuple[int, ...]) -> None:
-    """Also as a stack of the parts: only the number of elements counts."""
+    """Check dtype and number of elements; `out` may concatenate or stack the parts."""
     numel = int(np.prod(sizes, dtype=np.int64))
     if out._geometry.dtype is not x._geometry.dtype:
         raise errors.wrong_dtype(op, "out", f"be {x._geometry.dtype.name}", out)
@@ -247,9 +248,9 @@ def reduce_scatter_tensor_coalesced(
 def split_sizes(
     arg: str, given: Sequence[int], rows: int | None, group: ProcessGroup
 ) -> Sequence[int]:
-    """How many rows go to, or come from, each rank; evenly where nothing is given.
+    """Return the rows sent to, or received from, each rank; by default equal.
 
-    rows: how many they must be; None where that is not known.
+    rows: their sum, or None if it is not known.
     """
     op, size = "all_to_all_single", group.size()
     if not given and rows is not None:
@@ -325,7 +326,7 @@ meta_out = shapes.last
 
 
 def _refuse_lazy(op: str, place: int = 0) -> Callable[..., Any]:
-    """Of what writes, at keys of lazy views: any other kernel would unpack before the work ends."""
+    """Make a kernel that rejects lazy views: another one would unpack before the work has ended."""
 
     def refuse(key_set: int, *args: Any) -> Any:
         remedy = "use .resolve_conj() or .resolve_neg(), which copy"

@@ -1,15 +1,15 @@
-"""What ranks call, compared before anything is moved: ranks that differ all raise.
+"""Compare the calls of all ranks before data is moved: if they differ, all ranks raise.
 
 Note [A record first]
-The first message of each collective is a record of one length, whatever the collective is: a digest
-of the call (operator, dtype, sizes, reduction, root), the call as text, and room for data. All
-ranks get the records of all. Data that fits in the room is moved by that one message; other data
-follows once the records agree. Ranks whose records differ all raise, with the same sentence, before
-anything is written, and the group can still be used.
+The first message of every collective is a record of fixed length: a digest of the call (operator,
+dtype, sizes, reduction, root), the call as text, and room for data. All ranks get all records. Data
+that fits in the room needs no other message; larger data follows once the records agree. If records
+differ, all ranks raise the same error before anything is written, and the group can still be
+used.
 
-MPI wants the collectives of a communicator in one order on all ranks. So a group has a queue: a
-record is sent once all before it have arrived and their data has been started. Whoever waits for
-anything lets the queues of all groups go on, since other ranks may wait for them.
+MPI needs the collectives of a communicator in one order on all ranks. So a group has a queue: a
+record is sent after all records before it have arrived and their data has been started. A thread
+that waits for anything advances the queues of all groups, because other ranks may wait for them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..core import errors
 
 Array = np.ndarray[Any, Any]
 
-# Bytes. The head: 8 of digest, 1 for the text's length, the text.
+# In bytes. The head: 8 of digest, 1 for the text's length, then the text.
 RECORD, HEAD = 256, 96
 ROOM = RECORD - HEAD
 _TEXT = HEAD - 9
@@ -38,11 +38,11 @@ _TEXT = HEAD - 9
 class Plan(NamedTuple):
     """How the data of a collective is moved.
 
-    begin: starts it, and returns a request of MPI's; None where the record moves all.
-    finish: what is to be done after it. held: whose memory MPI uses until then.
-    rides: bytes for the record's room. arrive: puts what the ranks' records carry in place; given
-    where the record moves all, which depends on what all ranks agree on alone.
-    splits: how many elements go to, and come from, each rank, where ranks may differ in that.
+    begin: starts MPI's request and returns it; None if the record carries all data.
+    finish: called after the request. held: objects whose memory MPI uses until then.
+    rides: bytes for the record's room. arrive: copies the data out of all ranks' records; given if
+    the record carries all data, which all ranks decide alike.
+    splits: elements sent to, and received from, each rank, if ranks may differ in them.
     """
 
     begin: Callable[[], Any] | None
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 
 @lru_cache(1024)
 def head_of(what: str) -> bytes:
-    """The head of a record."""
+    """Return the head of a record."""
     text = what.encode()
     digest = hashlib.blake2b(text, digest_size=8).digest()
     shown = text if len(text) <= _TEXT else text[: _TEXT - 3] + b"..."
@@ -63,19 +63,19 @@ def head_of(what: str) -> bytes:
 
 
 def buffers(what: str, ranks: int) -> tuple[Array, Array]:
-    """Memory for a record to send, with its head, and for those of all ranks."""
+    """Return memory for a record to send, with its head, and for the records of all ranks."""
     sent = np.frombuffer(bytearray(_blank(what)), np.uint8)
     return sent, np.empty(ranks * RECORD, np.uint8)
 
 
 @lru_cache(1024)
 def _blank(what: str) -> bytes:
-    """A record without data."""
+    """Return a record without data."""
     return head_of(what) + bytes(ROOM)
 
 
 def difference(op: str, group: ProcessGroup, room: Array) -> errors.GpuTensorError | None:
-    """The error for records that differ."""
+    """Return the error if records differ, None otherwise."""
     digests = room.view(np.uint64)[:: RECORD // 8].tolist()
     if digests.count(digests[0]) == len(digests):
         return None
@@ -88,7 +88,7 @@ def difference(op: str, group: ProcessGroup, room: Array) -> errors.GpuTensorErr
 
 
 def unusual(said: dict[int, Any]) -> list[int]:
-    """The ranks that say something else than most, or than the first one where as many do."""
+    """Return the ranks that differ from the majority; the first rank's value wins a tie."""
     counts = Counter(said.values())
     first = next(iter(said.values()))
     usual = max(counts, key=lambda text: (counts[text], text == first))
@@ -96,7 +96,7 @@ def unusual(said: dict[int, Any]) -> list[int]:
 
 
 def splits_differ(given: Array, wanted: Array) -> tuple[int, int] | None:
-    """The first giver and taker of which one gives what the other does not want; both (n, n)."""
+    """Return the first (sender, receiver) whose element counts differ. given, wanted: (n, n)."""
     wrong = np.argwhere(given != wanted.T)
     return (int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
 
@@ -110,14 +110,14 @@ class Agreement:
     def __init__(self, op: str, group: ProcessGroup, what: str, plan: Plan) -> None:
         self.op, self.group, self.what, self.plan = op, group, what, plan
         self.sent, self.room = buffers(what, group.size())
-        self.record: Any = None  # what tells that all records are here
-        self.counts: tuple[Any, Array] | None = None  # the same of splits with a message of theirs
-        self.is_settled = False  # nothing is left to be started
-        self.data: Any = None  # what tells that the data is here
+        self.record: Any = None  # tests if all records have arrived
+        self.counts: tuple[Any, Array] | None = None  # test and splits, if sent separately
+        self.is_settled = False  # True if nothing is left to start
+        self.data: Any = None  # tests if the data has arrived
         self.error: errors.GpuTensorError | None = None
 
     def go_on(self) -> bool:
-        """Start what can be started. True if nothing is left to be started."""
+        """Start what can be started. Return `is_settled`."""
         try:
             self.is_settled = self.is_settled or self._go_on()
         except world.mpi.Exception as reason:
@@ -156,7 +156,7 @@ class Agreement:
         return 16 * self.group.size() <= ROOM
 
     def _splits_agree(self) -> bool:
-        """False as long as the others' are not here. Sets the error where they do not fit."""
+        """Return False until all ranks' splits have arrived. Set the error if they do not match."""
         n = self.group.size()
         if self._splits_ride():
             every = np.ndarray((n, 2 * n), np.int64, self.room, HEAD, (RECORD, 8))
@@ -180,7 +180,7 @@ class Agreement:
         return True
 
     def test(self) -> bool:
-        """Whether the data is here. Raises: DistributedError where ranks differ."""
+        """Return True if the data has arrived. Raises: DistributedError if calls differ."""
         if not self.is_settled:
             record = self.record
             if record is not None and self.counts is None and not record():
@@ -198,8 +198,8 @@ class Agreement:
 
 
 def advance(group: ProcessGroup) -> None:
-    """Start what the group's queue has, as far as other ranks have come."""
-    if not group.advancing.acquire(blocking=False):  # another thread does
+    """Start the collectives in the group's queue whose predecessors have arrived."""
+    if not group.advancing.acquire(blocking=False):  # another thread does it
         return
     try:
         queue = group.queue
@@ -210,7 +210,7 @@ def advance(group: ProcessGroup) -> None:
 
 
 def advance_all() -> None:
-    """Let the queues of all groups go on."""
+    """Advance the queues of all groups."""
     for group in [*world.groups.values()]:
         if group.queue:
             advance(group)
@@ -220,12 +220,12 @@ works.meanwhile = advance_all
 
 
 def start(op: str, group: ProcessGroup, what: str, plan: Plan) -> Work:
-    """Start a collective. what: the call as it must be on all ranks."""
+    """Start a collective. what: the call's description, equal on all ranks."""
     return resume(Agreement(op, group, what, plan))
 
 
 def resume(agreement: Agreement) -> Work:
-    """A Work for an agreement, which gets in line."""
+    """Append an agreement to its group's queue; return its Work."""
     made = Work(
         agreement.op, agreement.group, agreement.test, agreement.finish, agreement.plan.held
     )
@@ -235,15 +235,15 @@ def resume(agreement: Agreement) -> Work:
 
 
 def agree(op: str, group: ProcessGroup, what: str, splits: Any = None) -> None:
-    """Return when all ranks have said the same. Raises: DistributedError where they differ.
+    """Wait until all ranks have made the same call. Raises: DistributedError if calls differ.
 
-    splits: those of Plan.
+    splits: as in Plan.
     """
     start(op, group, what, Plan(None, splits=splits)).wait()
 
 
 def settle() -> None:
-    """Return when all that any group was given has been started."""
+    """Wait until the collectives of all groups have been started."""
     for group in [*world.groups.values()]:
         works.wait_until(partial(_is_empty, group), "settle", group)
 

@@ -1,4 +1,4 @@
-"""Sizes of what the operators of distributed/operators.py give, and their kernels for Meta."""
+"""Result sizes of the operators of distributed/operators.py, and their Meta kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def empty(like: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def check_size(op: str, group_size: int, size: int | None = None) -> None:
-    """size: the group's, where that is known; Meta is in none."""
+    """Raise for a wrong group_size. size: the group's size; None for Meta, which is in no group."""
     if group_size != size if size else group_size < 1:
         rule = f"be the group's size, {size}" if size else "be the size of a group"
         raise errors.wrong_value(op, "group_size", rule, group_size)
@@ -40,7 +40,7 @@ def scattered_sizes(op: str, x: Tensor, group_size: int) -> tuple[int, ...]:
 
 @cache
 def operator(name: str) -> Operator:
-    """One of the operators: they load when they are named."""
+    """Return an operator; its family loads at the first call."""
     return dispatcher.find(f"_c10d_functional::{name}")
 
 

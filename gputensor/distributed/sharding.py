@@ -1,7 +1,7 @@
-"""Arrays of which each rank has a part: a change of the dimension that is divided.
+"""Change the dimension along which an array is divided over ranks.
 
-It is a layout copy across ranks: packed by the layout kernels, moved by one all-to-all, unpacked by
-the layout kernels.
+It is a layout copy across ranks: the layout kernels pack, one all-to-all moves, the layout kernels
+unpack.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ..tensor.tensor import Tensor
 
 
 def shard_sizes(size: int, parts: int) -> list[int]:
-    """How a dimension is divided: evenly, and the first parts have one more; `tensor_split`'s."""
+    """Return the sizes of parts as in `tensor_split`: the first ones may have one more element."""
     return [size // parts + (n < size % parts) for n in range(parts)]
 
 
 def redistribute(x: Tensor, from_dim: int, to_dim: int, group: Any = None) -> Tensor:
-    """This rank's part of an array that was divided along one dimension, divided along another.
+    """Change the division of an array over ranks from one dimension to another.
 
-    All ranks call it. `redistribute(x, 0, 1)` of rows gives columns; then `.t()` is this rank's
-    part of the transpose. It can be differentiated: the gradient comes the same way back.
+    All ranks call it. `redistribute(x, 0, 1)` turns a division by rows into one by columns; `.t()`
+    of it is this rank's part of the transpose. It is differentiable.
 
     Args:
         x: (*), this rank's part: any size along from_dim, the array's size along all others.
-    Returns: (*), the array's size along from_dim, and along to_dim this rank's part of it, of
+    Returns: (*), this rank's part: the array's size along from_dim, and along to_dim a part as in
         `tensor_split`.
     """
     op = "redistribute"

@@ -1,13 +1,13 @@
-"""Short cuts of collectives that are waited for at once: past dispatcher, Work and clocks to MPI.
+"""Short cuts of synchronous collectives: they call MPI without dispatcher, Work and clock.
 
-Those of 4 bytes take MPI 2 us and a call through the dispatcher four times that. The kernels of
-distributed/operators.py leave them on their operators' tables by Note [Short cuts] in
-dispatch/shortcuts.py, under (geometries, what is computed, group); the functions of
-distributed/collectives.py look there, as only they know that nobody asks for a Work. A short cut
-sends what the kernel sends, Note [A record first] in distributed/records.py, so that ranks may go
-either way. It looks at no clock until MPI was asked `_HOT` times, and then leaves the rest to a
-Work, so that what is told of lost ranks and time limits is the same. Strided tensors, dtypes that
-are reduced in another, and the debug mode have none.
+A collective of 4 bytes takes MPI 2 us; a call through the dispatcher takes four times as long. The
+kernels of distributed/operators.py store short cuts on their operators' tables (Note [Short cuts]
+in dispatch/shortcuts.py) under (geometries, reduction or root, group). The functions of
+distributed/collectives.py look them up, because only they know that no Work is asked for. A short
+cut sends the kernel's messages (Note [A record first] in distributed/records.py), so some ranks
+may take it and others not. After polling MPI `_HOT` times it hands over to a Work, which reports
+lost ranks and timeouts. Strided tensors, dtypes that are reduced in a wider one, and the debug
+mode have no short cuts.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Array = records.Array
 class _Records:
     """Memory for the records of one call, and views of it.
 
-    given: the room of what is sent, and parts: those of what arrives, as arrays like the operand;
-    nothing where it does not fit.
+    given, parts: the room of the sent record and of each received one, as arrays of the operand's
+    shape; None and empty if the operand does not fit.
     """
 
     __slots__ = ("sent", "room", "digests", "arguments", "given", "parts")
@@ -54,7 +54,7 @@ class _Records:
 
 
 class _Way:
-    """One call of one collective by records: what differs between its times is arrays."""
+    """One collective for one geometry: repeated calls differ only in their arrays."""
 
     __slots__ = ("op", "group", "what", "shape", "dtype", "fits", "plan_of", "spare", "begin",
                  "own", "size")  # fmt: skip
@@ -62,7 +62,7 @@ class _Way:
     def __init__(
         self, op: str, group: ProcessGroup, what: str, like: Any, plan_of: Callable[..., Plan]
     ) -> None:
-        """like: the operand's geometry. plan_of: of the operands' arrays."""
+        """like: the operand's geometry. plan_of: makes the Plan of the operands' arrays."""
         self.op, self.group, self.what, self.plan_of = op, group, what, plan_of
         self.shape, self.dtype = like.sizes, like.dtype.np
         self.fits: bool = like.nbytes <= ROOM
@@ -72,7 +72,7 @@ class _Way:
         self.size: int = group.size()
 
     def take(self) -> _Records:
-        """Memory that no call uses."""
+        """Return records that no other call uses."""
         try:
             return self.spare.pop()
         except IndexError:
@@ -80,9 +80,10 @@ class _Way:
             return _Records(self.what, self.group, self.shape, kind, self.fits)
 
     def exchange(self, of: _Records, arrays: Any, held: Any) -> bool:
-        """Send a record. True once all agree; False if the collective was finished by a Work.
+        """Exchange records. Return True if all agree, False if a Work has finished the collective.
 
-        Raises: DistributedError where ranks differ. arrays: for `plan_of`. held: their memory's.
+        arrays: for `plan_of`. held: owners of their memory.
+        Raises: DistributedError if calls differ.
         """
         try:
             test = self.begin(*of.arguments).Test
@@ -96,7 +97,7 @@ class _Way:
                     break
         except world.mpi.Exception as reason:
             raise _broken(self.op, errors.mpi_failed(self.op, reason)) from None
-        except BaseException:  # an interrupt: MPI still has the memory, and others go on
+        except BaseException:  # an interrupt: MPI still uses the memory, and other ranks continue
             self.hand_over(of, test, arrays, held)
             raise
         if not is_here:
@@ -107,7 +108,7 @@ class _Way:
         return True
 
     def hand_over(self, of: _Records, test: Any, arrays: Any, held: Any) -> Work:
-        """Let a Work go on with a record that was sent."""
+        """Return a Work that continues after the record was sent."""
         plan = self.plan_of(*arrays)
         made = Agreement(self.op, self.group, self.what, plan._replace(held=(plan.held, held)))
         made.sent, made.room, made.record = of.sent, of.room, test
@@ -117,7 +118,7 @@ class _Way:
 def all_reduce(
     table: Table, kernel: Any, given: Tensor, group: ProcessGroup, how: str, what: str
 ) -> None:
-    """Leave one for tensors of that geometry."""
+    """Store a short cut for tensors of the geometry of `given`."""
     g = given._geometry
     key = g, how, group
     if _is_known(table, key, given, group):
@@ -164,7 +165,7 @@ def all_reduce(
 def broadcast(
     table: Table, kernel: Any, given: Tensor, group: ProcessGroup, src: int, what: str
 ) -> None:
-    """Leave one for tensors of that geometry. src: a rank in the group."""
+    """Store a short cut for tensors of the geometry of `given`. src: a rank in the group."""
     g = given._geometry
     key = g, src, group
     if _is_known(table, key, given, group):
@@ -202,7 +203,7 @@ def broadcast(
 def all_gather(
     table: Table, kernel: Any, given: Tensor, made: Tensor, group: ProcessGroup, what: str
 ) -> None:
-    """Leave one for an input and an output of these geometries."""
+    """Store a short cut for inputs and outputs of these geometries."""
     g = given._geometry
     key = g, made._geometry, group
     if _is_known(table, key, given, group) or not made._geometry.is_contiguous:
@@ -245,7 +246,7 @@ def all_gather(
 
 
 def _is_known(table: Table, key: Any, x: Tensor, group: ProcessGroup) -> bool:
-    """Whether there is a short cut, or can be none: for what NumPy hands to nobody as a buffer."""
+    """Return True if a short cut exists or is impossible. NumPy gives no buffer of kind V."""
     g = x._geometry
     has_none = x._device is not CPU or not g.is_contiguous or g.dtype.np.kind == "V"
     return key in table.short or has_none or group.backend == "nccl" or agreement.is_on()
@@ -261,7 +262,7 @@ def _is_plain(x: Any, group: ProcessGroup) -> bool:
 def _end(
     begin: Callable[..., Any], given: tuple[Any, ...], op: str, group: ProcessGroup, held: Any
 ) -> None:
-    """Start a request and return when it has ended. held: whose memory it reads and writes."""
+    """Start a request and wait for it. held: owners of the memory that it reads and writes."""
     try:
         test = begin(*given).Test
     except world.mpi.Exception as reason:
@@ -272,7 +273,7 @@ def _end(
                 return
     except world.mpi.Exception as reason:
         raise _broken(op, errors.mpi_failed(op, reason)) from None
-    except BaseException:  # an interrupt: MPI still has the memory
+    except BaseException:  # an interrupt: MPI still uses the memory
         Work(op, group, test, None, (given, held))
         raise
     Work(op, group, test, None, (given, held)).wait()

@@ -1,12 +1,12 @@
 """Collectives and messages of arrays by MPI, non-blocking.
 
-A collective returns the plan by which distributed/records.py moves its data once all ranks agree; a
-message returns the Work that it has started. Arrays are in memory that MPI can read; what is not
-dense is packed first, and unpacked when the work ends. Elements that are moved are bytes. It knows
-neither tensors nor devices.
+A collective returns a Plan, by which distributed/records.py moves its data once all ranks agree; a
+message returns the Work that it started. Arrays must be in memory that MPI can read; strided ones
+are packed first and unpacked at the end. Data is moved as bytes. This module knows neither
+tensors nor devices.
 
-Reductions: f16 and bf16 are added in f32 and rounded once. The largest and the smallest of floats
-are NumPy's, so that NaN wins on all ranks alike; with MPI's own the order of comparison decides.
+Reductions: f16 and bf16 are added in f32 and rounded once. MIN and MAX of floats call NumPy, which
+returns NaN on all ranks; with MPI's own the result would depend on the order of comparison.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BYTE = np.dtype(np.uint8)
 
 REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 _BITS = frozenset(("band", "bor", "bxor"))
-# Of truth values, as numbers they are 0 and 1.
+# Reductions of bool, as bitwise operations on 0 and 1.
 _OF_BOOL = {"sum": "bor", "max": "bor", "product": "band", "min": "band"}
 _MPI_NAMES = {
     "sum": "SUM", "avg": "SUM", "product": "PROD", "min": "MIN", "max": "MAX", "band": "BAND",
@@ -39,7 +39,8 @@ _MPI_NAMES = {
 class Reduction(NamedTuple):
     """How a dtype is reduced.
 
-    wide: the dtype that it is computed in, if another; seen: what MPI is told that it is.
+    wide: the dtype of the computation, if it differs; seen: the dtype that MPI is given, if it
+    differs.
     """
 
     op: Any
@@ -50,7 +51,10 @@ class Reduction(NamedTuple):
 
 @cache
 def reduction(op: str, how: str, dtype: Any) -> Reduction:
-    """Raises: DtypeError for what a dtype cannot be reduced by; ArgumentValueError."""
+    """Return how a dtype is reduced.
+
+    Raises: DtypeError if the dtype has no such reduction, ArgumentValueError for an unknown one.
+    """
     if how not in REDUCTIONS:
         rule = f"be one of {', '.join(REDUCTIONS)}"
         raise errors.wrong_value(op, "reduce_op", rule, how)
@@ -76,7 +80,7 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
 
 @cache
 def _extreme(how: str, dtype: Any) -> Any:
-    """An operator of MPI's that is NumPy's."""
+    """Return an MPI operator that calls NumPy's minimum or maximum."""
     function = np.minimum if how == "min" else np.maximum
 
     def reduce(given: Any, into: Any, datatype: Any) -> None:
@@ -91,14 +95,13 @@ def _dense(array: Array) -> Array:
 
 
 def _apart(array: Array, out: Array | None) -> Array:
-    """Dense, and not in the memory of `out`, which MPI lets nobody send from: a rank may give its
-    own part of the result."""
+    """Return a contiguous array outside of `out`, from which MPI must not send."""
     dense = _dense(array)
     return dense.copy() if out is not None and np.may_share_memory(dense, out) else dense
 
 
 def _room(array: Array) -> Array:
-    """Dense memory for what will be put into an array: its own where that is dense."""
+    """Return contiguous memory for a result: the array itself, or a new one that `_put` copies."""
     return array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
 
 
@@ -107,12 +110,12 @@ def _bytes(array: Array) -> Array:
 
 
 def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
-    """What is to be done at the end: nothing where the result is in place."""
+    """Return a function that divides and copies a result to `out`, or None if not needed."""
     if not divide_by:
         return None if room is out else lambda: np.copyto(out, room, casting="unsafe")
 
     def finish() -> None:
-        # As a complex number the divisor would make infinities NaN.
+        # A complex divisor would turn infinities into NaN.
         parts = room.reshape(-1)
         parts = parts.view(parts.real.dtype)
         np.divide(parts, divide_by, out=parts)
@@ -122,7 +125,7 @@ def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
     return finish
 
 
-# --- what a record's room moves -------------------------------------------------------------------
+# --- data in records ------------------------------------------------------------------------------
 
 _FUNCTIONS = {
     "sum": np.add, "avg": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum,
@@ -131,18 +134,18 @@ _FUNCTIONS = {
 
 
 def function_of(how: str, dtype: Any) -> Any:
-    """NumPy's function that reduces two arrays of a dtype; bool as uint8."""
+    """Return the NumPy function that reduces two arrays of a dtype; bool as uint8."""
     return _FUNCTIONS[_OF_BOOL.get(how, how) if dtype.kind == "b" else how]
 
 
 def _parts(room: Array, first: int, nbytes: int, dtype: Any) -> Array:
-    """What the ranks' records carry from a byte on, a row for each."""
+    """Return the data of all records from byte `first`, one row for each rank."""
     shape = len(room) // RECORD, nbytes // dtype.itemsize
     return np.ndarray(shape, dtype, room, HEAD + first, (RECORD, dtype.itemsize))
 
 
 def _reduced(parts: Array, how: str, r: Reduction) -> Array:
-    """Rows reduced in the order of ranks: the same bits on each. Those of bool are uint8."""
+    """Reduce rows in the order of ranks, with the same bits on all ranks. bool is uint8."""
     function = _FUNCTIONS[how]
     parts = parts.astype(r.wide) if r.wide is not None else parts
     made: Array = parts[0].copy()
@@ -155,7 +158,7 @@ def _reduced(parts: Array, how: str, r: Reduction) -> Array:
 
 
 def _arrive_reduced(out: Array | None, how: str, r: Reduction, first: int = 0) -> Any:
-    """Put the reduction of what all carry, from a byte on, into out; nowhere if that is None."""
+    """Return a function that reduces all records' data, from byte `first`, into out."""
 
     def arrive(room: Array) -> None:
         if out is not None:
@@ -168,7 +171,7 @@ def _arrive_reduced(out: Array | None, how: str, r: Reduction, first: int = 0) -
 
 
 def _arrive(out: Array | None, nbytes: int, first: int = 0, rank: int | None = None) -> Any:
-    """Put what all ranks carry from a byte on, or what one carries, into out."""
+    """Return a function that copies all records' data, or one rank's, from byte `first` to out."""
 
     def arrive(room: Array) -> None:
         if out is not None:
@@ -186,7 +189,7 @@ def _arrive(out: Array | None, nbytes: int, first: int = 0, rank: int | None = N
 
 
 def all_reduce(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Plan:
-    """out may be x."""
+    """Reduce x over all ranks into out, which may be x."""
     r = reduction(op, how, x.dtype)
     if x.nbytes <= ROOM:
         arrive = _arrive_reduced(out, how, r)
@@ -200,7 +203,7 @@ def all_reduce(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> 
 
 
 def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, dst: int) -> Plan:
-    """out: None where this is not rank dst of the group."""
+    """Reduce x over all ranks into rank dst's out; out is None on other ranks."""
     r = reduction(op, how, x.dtype)
     if x.nbytes <= ROOM:
         arrive = _arrive_reduced(out, how, r)
@@ -217,7 +220,7 @@ def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, 
 
 
 def reduce_scatter(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Plan:
-    """Part n of x, reduced, into rank n's out."""
+    """Reduce x over all ranks; part n goes to rank n's out."""
     r = reduction(op, how, x.dtype)
     if x.nbytes <= ROOM:
         arrive = _arrive_reduced(out, how, r, group.rank() * out.nbytes)
@@ -276,7 +279,7 @@ def broadcast(op: str, group: ProcessGroup, x: Array, src: int) -> Plan:
 def all_to_all(
     op: str, group: ProcessGroup, x: Array, out: Array, given: Sequence[int], wanted: Sequence[int]
 ) -> Plan:
-    """Part n of x to rank n; given, wanted: how many elements go to, and come from, each."""
+    """Send part n of x to rank n. given, wanted: elements sent to, and received from, each rank."""
     size, dense, room = x.dtype.itemsize, _dense(x), _room(out)
     byte = world.mpi.BYTE
     begin = lambda: group.comm.Ialltoallv(  # noqa: E731
@@ -302,7 +305,7 @@ def send(op: str, group: ProcessGroup, x: Array, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Array, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """came_from: gets the sender's rank in the group at the end."""
+    """Receive from rank src. came_from: the sender's rank in the group is appended at the end."""
     room = _room(out)
     buffer, status = _bytes(room), world.mpi.Status()
     source = world.mpi.ANY_SOURCE if src is None else src

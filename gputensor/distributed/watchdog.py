@@ -1,9 +1,9 @@
-"""What NCCL was given and has not done, and a thread that looks after it.
+"""Running NCCL collectives, and a thread that ends the program if one of them hangs.
 
-A collective between GPUs holds a stream and not the host, and where a rank is lost the host may
-wait for that stream for ever, in a call of the driver's. So a thread asks the events of what is
-under way; after the group's time limit, an error of NCCL's, or when a rank has ended that takes
-part in it, it aborts the communicator, says why, and ends all ranks: their memory holds no results.
+A collective between GPUs blocks a stream, not the host. If a rank is lost, the host could wait for
+that stream for ever, inside the driver. So a thread polls the events of running collectives. After
+the group's timeout, an NCCL error, or the end of a participating rank it aborts the communicator,
+prints the reason and ends all ranks, because their tensors hold no valid results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .groups import ProcessGroup, Timeout, seconds, world
 from .work import Work, _GRACE_S, _broken, end_all, wait_until
 
 _LOOK_S = 0.05
-# What is under way, in the order in which it was started: it holds the memory that NCCL uses.
+# Running collectives in the order of their start; they keep the memory that NCCL uses alive.
 _pending: list[OnStream] = []
 _lock = threading.Lock()
 _wake = threading.Event()
@@ -31,9 +31,9 @@ _thread: threading.Thread | None = None
 
 
 class OnStream(Work):
-    """A collective on NCCL's stream. `wait` makes the current stream wait, and not the host.
+    """A collective on NCCL's stream. `wait` makes the current stream wait, not the host.
 
-    held: tensors that NCCL reads and writes; finish: what unpacks them, on the stream that waits.
+    held: tensors that NCCL reads and writes; finish: unpacks them on the waiting stream.
     """
 
     __slots__ = ("by", "event", "began", "is_taken", "stream")
@@ -49,16 +49,16 @@ class OnStream(Work):
         self.is_taken: bool = False
 
     def is_completed(self) -> bool:
-        """Whether the GPU has done it; its tensors are there then."""
+        """Return True if the GPU has finished; the tensors are valid then."""
         if self.event.query():
             self._take()
             return True
         return False
 
     def wait(self, timeout: Timeout = None) -> bool:
-        """Let the current stream wait for it, and return True; with a timeout the host waits too.
+        """Make the current stream wait, and return True; with a timeout the host waits too.
 
-        timeout: seconds or a timedelta. Raises: DistributedError when that time is over.
+        timeout: seconds or a timedelta. Raises: DistributedError after that time.
         """
         if timeout is not None:
             self.wait_here(seconds("wait", timeout, 0))
@@ -69,7 +69,7 @@ class OnStream(Work):
         return self.event is not None and self.event.has_passed()
 
     def wait_here(self, limit_s: float | None = None) -> None:
-        """Let the host wait."""
+        """Make the host wait."""
         wait_until(self.event.query, self._op, self._group, limit_s)
 
     def _take(self) -> None:
@@ -81,7 +81,7 @@ class OnStream(Work):
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
-            if current.key != self.stream.key:  # which the memory was made for
+            if current.key != self.stream.key:  # the stream of the allocation
                 for x in _tensors(self._held):
                     x.record_stream(current)
 
@@ -98,7 +98,7 @@ def _tensors(held: Any) -> list[Tensor]:
 
 @contextmanager
 def watching(works: Sequence[OnStream], stream: Any) -> Iterator[None]:
-    """See to works that the block launches on a stream: a launch, too, may wait for the others."""
+    """Watch the works that the block launches on a stream, and the launch: it may hang, too."""
     global _thread
     with _lock:
         _forget_passed()
@@ -124,7 +124,7 @@ def _forget_passed() -> None:
 
 
 def finish_pending(group: ProcessGroup | None) -> None:
-    """Wait, on the host, for what NCCL has of one group or of all."""
+    """Wait, on the host, for the NCCL collectives of one group or of all groups."""
     for work in [*_pending]:
         if group is None or work._group is group:
             work.wait_here()
@@ -172,7 +172,7 @@ def _failure(work: OnStream) -> errors.GpuTensorError | None:
 
 
 def _end(work: OnStream, error: errors.GpuTensorError) -> None:
-    """Say why, and end all ranks."""
+    """Print the error and end all ranks."""
     _broken(work._op, error)
     work.by.nccl.abort()
     said = f"{error}\n{errors.rank_ended(world.base.rank, 'an error')}\n"

@@ -1,7 +1,7 @@
-"""Work: what was started and has not ended, and how one waits for it.
+"""Work: a handle of a started collective or message, and waiting for it.
 
-Waiting asks MPI again and again, which is how MPI goes on at all, and looks from time to time
-whether it is still worth it: see Note [Who leaves] in distributed/groups.py.
+Waiting polls MPI, which makes no progress otherwise, and checks from time to time for ranks that
+have ended: see Note [Who leaves] in distributed/groups.py.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from ..core import errors
 from .groups import ProcessGroup, Timeout, seconds, world
 
-# How often MPI is asked before a clock is read: a small collective ends within them.
+# Number of polls before the clock is read; a small collective ends within them.
 _HOT = 200
 _LOOK_S = 0.05
-# How long what a process that ended has sent may still be on its way.
+# How long messages of a process that has ended may still take to arrive.
 _GRACE_S = 2.0
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
-# What whoever waits does for others who may wait for this rank (distributed/records.py).
+# Called while waiting, for ranks that wait for this one; set by distributed/records.py.
 meanwhile: Callable[[], None] = lambda: None  # noqa: E731
 
 
@@ -31,11 +31,11 @@ def wait_until(
     test: Callable[[], bool], op: str, group: ProcessGroup, timeout_s: float | None = None,
     missing: Callable[[], list[int]] | None = None,
 ) -> None:  # fmt: skip
-    """Return when `test()` is true.
+    """Poll until `test()` is true.
 
-    missing: who has not come, if that can be told.
-    Raises: DistributedError after the group's time limit, and when a process that takes part is no
-    more. The world is of no use from then on.
+    missing: returns the ranks that have not called, if known.
+    Raises: DistributedError after the timeout, or if a participating process has ended. The world
+    is unusable from then on.
     """
     for _ in range(_HOT):
         if test():
@@ -62,7 +62,7 @@ def wait_until(
             whom = None if missing is None else missing()
             rank = group.ranks[group.rank()]
             raise _broken(op, errors.timed_out(op, rank, limit, whom))
-        if now - began > 1:  # the others compute: leave them the cores
+        if now - began > 1:  # leave the cores to processes that compute
             time.sleep(1e-4)
             next_look = now
 
@@ -73,17 +73,17 @@ def _broken(op: str, error: errors.GpuTensorError) -> errors.GpuTensorError:
 
 
 def check_usable(op: str) -> None:
-    """Raise if a call before has failed in a way that others may wait for."""
+    """Raise if an earlier call failed and other ranks may still wait for it."""
     if world.broken:
         raise errors.is_broken(op, world.broken)
 
 
-# Held until they have ended, also where nobody waits: MPI writes into their memory.
+# Kept alive until they have ended, even without a waiting caller: MPI writes to their memory.
 _under_way: set[Work] = set()
 
 
 class Work:
-    """A collective that has been started. Its tensors are others' until it has ended."""
+    """A started collective or message. Its tensors must not be used before it has ended."""
 
     __slots__ = ("_test", "_op", "_group", "_finish", "_held", "__weakref__")
 
@@ -98,7 +98,7 @@ class Work:
             _under_way.add(self)
 
     def is_completed(self) -> bool:
-        """Whether it has ended; its tensors are there then."""
+        """Return True if it has ended; the tensors are valid then."""
         test = self._test
         if test is None:
             return True
@@ -123,10 +123,10 @@ class Work:
         return True
 
     def wait(self, timeout: Timeout = None) -> bool:
-        """Return True when it has ended.
+        """Wait until it has ended, and return True.
 
-        timeout: seconds or a timedelta; the group's by default.
-        Raises: DistributedError when the time is over, or a process that takes part is no more.
+        timeout: seconds or a timedelta; by default the group's.
+        Raises: DistributedError after the timeout, or if a participating process has ended.
         """
         if self._test is not None:
             limit = None if timeout is None else seconds("wait", timeout, 0)
@@ -134,7 +134,7 @@ class Work:
         return True
 
     def _then(self, more: Callable[[], None]) -> Work:
-        """This, which does `more` at its end."""
+        """Call `more` at the end; return self."""
         before = self._finish
 
         def finish() -> None:
@@ -156,21 +156,22 @@ def _raising(error: errors.GpuTensorError) -> Callable[[], bool]:
     return test
 
 
-# What operators have started on a storage and nobody has waited for: they return tensors alone.
+# Works that operators started, by id of the storage, until they are waited for: operators
+# return tensors only.
 _started: dict[int, list[Work]] = {}
 
 
 def started(work: Work, tensor: Any) -> None:
-    """Keep what was started on a tensor's storage, until it is waited for."""
+    """Keep a Work on a tensor's storage until it is waited for."""
     storage = tensor._get_storage()
-    work._held = (work._held, storage)  # so that no other storage gets its id
+    work._held = (work._held, storage)  # keeps the id in use
     _started.setdefault(id(storage), []).append(work)
 
 
 def taken(tensor: Any) -> Work:
-    """What was last started on a tensor's storage, for a caller who will wait for it himself.
+    """Remove and return the last Work on a tensor's storage, for a caller that waits for it.
 
-    On the meta device nothing is started, and the work has ended.
+    The meta device starts nothing: the Work has ended.
     """
     key = id(tensor._storage)
     works = _started.get(key)
@@ -183,7 +184,7 @@ def taken(tensor: Any) -> Work:
 
 
 def wait_for(tensor: Any) -> None:
-    """Wait for all that was started on a tensor's storage."""
+    """Wait for all Works on a tensor's storage."""
     storage = tensor._storage  # None: nothing was started on it
     works = None if storage is None else _started.pop(id(storage), None)
     for work in works or ():
@@ -191,7 +192,7 @@ def wait_for(tensor: Any) -> None:
 
 
 def end_all() -> None:
-    """End this rank, and all others with it."""
+    """End this rank and all others."""
     sys.stdout.flush()
     sys.stderr.flush()
     _wait_until_read()
@@ -200,10 +201,10 @@ def end_all() -> None:
 
 
 def _wait_until_read() -> None:
-    """Give the launcher time to read what this rank has written.
+    """Give the launcher time to read this rank's output.
 
-    A launcher under load may see the abort before it reads the ranks' pipes, and what is left in
-    them is lost then, with the sentence that says what went wrong.
+    A launcher under load may see the abort before it reads the ranks' pipes. Unread output is lost
+    then, with the error's message.
     """
     until = time.monotonic() + _GRACE_S
     for stream in (1, 2):
@@ -212,7 +213,7 @@ def _wait_until_read() -> None:
 
 
 def _unread(stream: int) -> int:
-    """Bytes in the pipe behind a file descriptor; 0 where it is none or cannot tell."""
+    """Return the unread bytes in a file descriptor's pipe; 0 if unknown or not a pipe."""
     count = bytearray(4)
     try:
         import fcntl
@@ -226,7 +227,7 @@ def _unread(stream: int) -> int:
 
 
 def finish_all(group: ProcessGroup | None) -> None:
-    """Wait for all that was started, on one group or on all."""
+    """Wait for all Works of one group, or of all groups."""
     for work in [*_under_way]:
         if group is None or work._group is group:
             work.wait()

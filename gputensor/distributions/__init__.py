@@ -1,8 +1,7 @@
-"""`gt.distributions`: probability distributions, transforms and divergences, as
-`torch.distributions` has them, written over the operators that users call.
+"""Probability distributions, transforms and divergences with the names of `torch.distributions`.
 
-Random numbers come from the generators of `gt.manual_seed`; they differ from PyTorch's, their
-distributions do not.
+They call public operators only. Random numbers come from the generators of `gt.manual_seed`:
+the samples differ from PyTorch's, their distributions do not.
 """
 
 import sys
@@ -56,7 +55,8 @@ __all__ = [
     "utils",
 ]  # fmt: skip
 
-# PyTorch has a module for each class, which programs import from: here they are this package.
+# PyTorch has one module for each class, and programs import from these modules; here each of
+# their names is this package.
 for _name in (
     "bernoulli beta binomial categorical cauchy chi2 continuous_bernoulli dirichlet exp_family "
     "exponential fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy half_normal "

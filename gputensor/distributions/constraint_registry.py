@@ -1,8 +1,7 @@
-"""`biject_to` and `transform_to`: transforms from unconstrained numbers to a constraint.
+"""`biject_to` and `transform_to`: find a transform from real numbers into a constraint's region.
 
-biject_to returns bijections, whose log_abs_det_jacobian is known; transform_to may return a
-function with redundant inputs that suits optimization. Source:
-torch/distributions/constraint_registry.py.
+`biject_to` returns bijections with a log_abs_det_jacobian; `transform_to` may return a function
+with redundant inputs, for optimization. Source: torch/distributions/constraint_registry.py.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ Factory = Callable[[Any], Transform]
 
 
 class ConstraintRegistry:
-    """Transforms by the class of a constraint; calling it with a constraint makes its transform."""
+    """Factories of transforms by constraint class; calling it returns a constraint's transform."""
 
     def __init__(self) -> None:
         self._registry: dict[type[Constraint], Factory] = {}
 
     def register(self, constraint: Any, factory: Factory | None = None) -> Any:
-        """Register a factory, called with the constraint, for a class or object; or decorate it."""
+        """Register `factory` for a constraint's class. Without `factory`, return a decorator."""
         if factory is None:
             return lambda factory: self.register(constraint, factory)
         kind = type(constraint) if isinstance(constraint, Constraint) else constraint
@@ -37,7 +36,7 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Constraint) -> Transform:
-        """The transform to `constraint`. Raises: AbsentError where none is registered."""
+        """Return the transform to `constraint`. Raises: AbsentError if none is registered."""
         factory = self._registry.get(type(constraint))
         if factory is None:
             raise errors.AbsentError(f"constraint_registry: no transform leads to {constraint!r}")
@@ -67,7 +66,7 @@ def _between(constraint: Any) -> Transform:
 
 
 def _of_parts(registry: ConstraintRegistry) -> dict[Any, Factory]:
-    """Factories for constraints made of others, each of which `registry` transforms to."""
+    """Factories for constraints made of other constraints, whose transforms `registry` returns."""
     return {
         constraints.independent: lambda c: transforms.IndependentTransform(
             registry(c.base_constraint), c.reinterpreted_batch_ndims

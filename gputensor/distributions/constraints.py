@@ -1,4 +1,4 @@
-"""Regions that parameters and samples may lie in; `check` tells which of a batch of values do.
+"""Regions of valid parameters and samples; `check` tests a batch of values.
 
 Source: torch/distributions/constraints.py.
 """
@@ -31,8 +31,8 @@ __all__ = [
 class Constraint:
     """A region of values.
 
-    is_discrete: whether it holds isolated values only. event_dim: rightmost dimensions that make
-    one value.
+    is_discrete: True if the region consists of isolated values. event_dim: number of rightmost
+    dimensions that make one value.
     """
 
     is_discrete: bool = False
@@ -40,7 +40,7 @@ class Constraint:
     _shown: tuple[str, ...] = ()
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether each value lies in the region: bool, without the last event_dim dimensions."""
+        """Return True for each value in the region: bool, without the last event_dim dimensions."""
         raise absent(self, "check")
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A region that depends on other values, so that nothing can be checked."""
+    """A region that depends on other values, and therefore cannot be checked."""
 
     def __init__(self, *, is_discrete: Any = None, event_dim: Any = None) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
@@ -75,7 +75,7 @@ class _Dependent(Constraint):
 class dependent_property(property, _Dependent):
     """A property of a distribution or transform that returns its constraint.
 
-    `@dependent_property(is_discrete=..., event_dim=...)` says what is known without an instance.
+    `@dependent_property(is_discrete=..., event_dim=...)` gives what the class alone knows.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class dependent_property(property, _Dependent):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Whether a constraint is known to an instance only."""
+    """True for a constraint that depends on an instance's values."""
     return isinstance(constraint, _Dependent)
 
 
@@ -110,7 +110,7 @@ class _Wrapped(Constraint):
 
 
 class independent(_Wrapped):
-    """`base_constraint`, where the last `reinterpreted_batch_ndims` batch dimensions are events."""
+    """`base_constraint` with its last batch dimensions as event dimensions."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         super().__init__(base_constraint)
@@ -140,7 +140,7 @@ def _all_of_last(valid: Tensor, dims: int) -> Tensor:
 
 
 class MixtureSameFamilyConstraint(_Wrapped):
-    """Values that lie in the regions of all components; these are the last batch dimension."""
+    """The intersection of the components' regions; components are the last batch dimension."""
 
     def check(self, value: Tensor) -> Tensor:
         if value.dim() < self.event_dim:
@@ -172,7 +172,7 @@ class _Real(Constraint):
 class interval(Constraint):
     """Numbers from lower_bound to upper_bound, both included; bounds are numbers or tensors."""
 
-    # How values compare with the bounds.
+    # Comparisons of a value with the bounds.
     _lower: Any = operator.ge
     _upper: Any = operator.le
     lower_bound: Any
@@ -191,7 +191,7 @@ class interval(Constraint):
 
 
 class half_open_interval(interval):
-    """Numbers from lower_bound to upper_bound, the latter excluded."""
+    """Numbers from lower_bound to upper_bound, without upper_bound."""
 
     _upper = operator.lt
 
@@ -297,7 +297,7 @@ class _PositiveDefinite(_Symmetric):
 
 
 class _Sequence(Constraint):
-    """Constraints of parts of a value along the dimension `dim`."""
+    """One constraint for each part of a value along `dim`."""
 
     cseq: list[Constraint]
     dim: int
@@ -312,7 +312,7 @@ class _Sequence(Constraint):
 
 
 class cat(_Sequence):
-    """Constraints of parts of the given lengths, which `gt.cat` joins."""
+    """One constraint for each part of `lengths`, as `gt.cat` joins them."""
 
     lengths: list[int]
 
@@ -330,7 +330,7 @@ class cat(_Sequence):
 
 
 class stack(_Sequence):
-    """Constraints of slices, which `gt.stack` joins."""
+    """One constraint for each slice, as `gt.stack` joins them."""
 
     event_dim: int = quantity(lambda self: self._dims(max(c.event_dim for c in self.cseq)))
 

@@ -31,7 +31,7 @@ from .utils import (
 
 
 def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
-    """Name and value of the one that is given."""
+    """Return name and value of the argument that is not None."""
     if (probs is None) == (logits is None):
         got = errors.Got("neither" if probs is None else "both")
         raise refused(owner, "probs", "be given, or 'logits', but not both", got)
@@ -39,7 +39,7 @@ def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
 
 
 class ByOdds(Distribution):
-    """A distribution with `probs` or `logits` of success; the other is computed when read."""
+    """A distribution given by `probs` or `logits`; it computes the other when read."""
 
     arg_constraints: Regions = {
         "probs": constraints.unit_interval, "logits": constraints.real,
@@ -61,7 +61,7 @@ class ByOdds(Distribution):
 
 
 class Bernoulli(ByOdds, ExponentialFamily):
-    """1 with probability probs, else 0."""
+    """Bernoulli distribution: 1 with probability probs, 0 otherwise."""
 
     support: Constraint = constraints.boolean
     has_enumerate_support = True
@@ -89,7 +89,7 @@ class Bernoulli(ByOdds, ExponentialFamily):
 
 
 class Geometric(ByOdds):
-    """Failures before the first success."""
+    """Geometric distribution: number of failures before the first success."""
 
     support: Constraint = constraints.nonnegative_integer
     mean: Tensor = quantity(lambda self: 1.0 / self.probs - 1.0)
@@ -117,7 +117,7 @@ class Geometric(ByOdds):
 
 
 class Binomial(ByOdds):
-    """Successes among total_count trials."""
+    """Binomial distribution: number of successes in total_count trials."""
 
     arg_constraints: Regions = {
         "total_count": constraints.nonnegative_integer,
@@ -150,7 +150,7 @@ class Binomial(ByOdds):
 
     def _log_prob(self, value: Tensor) -> Tensor:
         n, logits = self.total_count, self.logits
-        # log(1 + exp(logits)), with a derivative of 1/2 at 0.
+        # log(1 + exp(logits)); this form has the derivative 1/2 at 0.
         positive = (logits.clamp(min=0) + logits - logits.clamp(max=0)) / 2
         log_norm = n * positive + n * (-logits.abs()).exp().log1p() - (n + 1).lgamma()
         return value * logits - (value + 1).lgamma() - (n - value + 1).lgamma() - log_norm
@@ -169,7 +169,10 @@ class Binomial(ByOdds):
 
 
 class NegativeBinomial(ByOdds):
-    """Successes before total_count failures; total_count may be any number above 0."""
+    """Negative binomial distribution: number of successes before total_count failures.
+
+    total_count may be any number above 0.
+    """
 
     arg_constraints: Regions = {
         "total_count": constraints.greater_than_eq(0),
@@ -229,7 +232,7 @@ class Poisson(ExponentialFamily):
 class Categorical(Distribution):
     """Classes from 0 to k - 1, with probabilities `probs` or log probabilities `logits`: (*, k).
 
-    The given one is normalized along the last dimension; the other is computed when first read.
+    The given parameter is normalized along the last dimension.
     """
 
     arg_constraints: Regions = {"probs": constraints.simplex, "logits": constraints.real_vector}
@@ -283,7 +286,7 @@ class Categorical(Distribution):
 
 
 class ByCategorical(Distribution):
-    """A distribution of vectors of k elements with the parameters of a Categorical."""
+    """Base of distributions of vectors of k elements with the parameters of a Categorical."""
 
     arg_constraints: Regions = Categorical.arg_constraints
     _categorical: Categorical
@@ -337,7 +340,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(ByCategorical):
-    """Counts of each class among total_count draws."""
+    """Multinomial distribution: how often each class occurs in total_count draws."""
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None,

@@ -1,4 +1,4 @@
-"""Base classes of distributions: shapes, checks of parameters and values, expansion.
+"""Base classes of distributions: shapes, validation and expansion.
 
 Source: torch/distributions/distribution.py and exp_family.py.
 """
@@ -25,22 +25,22 @@ class Distribution:
     """A batch of probability distributions.
 
     Args:
-        batch_shape: shape of the batch of distributions that one object stands for.
-        event_shape: shape of one sample of one of them.
-        validate_args: whether parameters and values are checked; None: as
-            `set_default_validate_args` says, which is True except under `python -O`.
+        batch_shape: shape of the batch of distributions in this object.
+        event_shape: shape of one sample of one distribution.
+        validate_args: True checks parameters and values; None takes the default of
+            `set_default_validate_args`, which is True except under `python -O`.
     Raises: ArgumentValueError for a parameter outside its constraint.
     """
 
     has_rsample = False
     has_enumerate_support = False
     _validate_args = __debug__
-    # Attributes that stay as they are when the batch is expanded, beside `_unbroadcasted…`.
+    # Attributes that `expand` does not change, besides `_unbroadcasted…`.
     _kept: tuple[str, ...] = ()
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether parameters and values are checked where `validate_args` is None."""
+        """Set the default of `validate_args`."""
         if value not in (True, False):
             raise errors.wrong_value("set_default_validate_args", "value", "be a bool", value)
         Distribution._validate_args = value
@@ -56,7 +56,7 @@ class Distribution:
             self._check_parameters()
 
     def _broadcast(self, validate_args: bool | None, /, **parameters: Parameter) -> None:
-        """Set scalar parameters that are broadcast, and initialize with their shape as batch."""
+        """Broadcast the parameters, store them, and initialize with their shape as batch_shape."""
         made = broadcast_all(*parameters.values())
         self.__dict__.update(zip(parameters, made))
         Distribution.__init__(self, made[0].shape, validate_args=validate_args)
@@ -83,7 +83,7 @@ class Distribution:
 
     @property
     def support(self) -> Constraint:
-        """The region that samples lie in."""
+        """The region of all samples."""
         raise absent(self, "support")
 
     @property
@@ -97,7 +97,7 @@ class Distribution:
         return self._event_shape
 
     def expand(self: D, batch_shape: Sequence[int], _instance: Any = None) -> D:
-        """A distribution whose parameters are expanded to `batch_shape`; they share memory."""
+        """Return this distribution with parameters expanded to `batch_shape`; they share memory."""
         new: D = self._get_checked_instance(type(self), _instance)
         shape, count = self._sizes("batch_shape", batch_shape), len(self._batch_shape)
         for name, value in self.__dict__.items():
@@ -147,7 +147,7 @@ class Distribution:
         raise absent(self, "rsample")
 
     def sample_n(self, n: int) -> Tensor:
-        """Draw n samples; `sample((n,))` does it too."""
+        """Draw n samples, as `sample((n,))`."""
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -160,13 +160,13 @@ class Distribution:
         return self._log_prob(value)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Probability of samples of at most `value`."""
+        """Probability that a sample is at most `value`."""
         if self._validate_args:
             self._validate_sample(value)
         return self._cdf(value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Value whose cdf is `value`, in [0, 1]."""
+        """Return the number whose cdf is `value`, in [0, 1]."""
         return self._icdf(broadcast_all(value)[0])
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -177,7 +177,7 @@ class Distribution:
         raise absent(self, "enumerate_support")
 
     def _enumerated(self, values: Tensor, expand: bool) -> Tensor:
-        """`values`, (cardinality, *event), with the batch dimensions between."""
+        """Insert the batch dimensions into `values`, (cardinality, *event)."""
         event = values.shape[1:]
         values = values.reshape(-1, *(1 for _ in self._batch_shape), *event)
         return values.expand(-1, *self._batch_shape, *event) if expand else values
@@ -201,10 +201,10 @@ class Distribution:
         return Size(value)
 
     def _empty(self, sample_shape: Sequence[int], like: Tensor) -> Any:
-        """A tensor for samples, of the dtype and on the device of `like`, to be filled."""
+        """Return an uninitialized tensor for samples, with dtype and device of `like`."""
         return like.new_empty(self._extended_shape(sample_shape))
 
-    # log_prob, cdf and icdf of a value that has been checked.
+    # log_prob, cdf and icdf of a valid value; subclasses define them.
 
     def _log_prob(self, value: Tensor) -> Tensor:
         raise absent(self, "log_prob")
@@ -216,7 +216,7 @@ class Distribution:
         raise absent(self, "icdf")
 
     def _validate_sample(self, value: Tensor) -> None:
-        """Raise unless `value` has the event's shape, broadcasts with the batch, is in support."""
+        """Raise unless `value` broadcasts with the shapes and lies in the support."""
         if not isinstance(value, Tensor):
             raise refused(self, "value", "be a Tensor", value)
         wanted = self._batch_shape + self._event_shape
@@ -229,7 +229,7 @@ class Distribution:
         try:
             support = self.support
         except NotImplementedError:
-            return  # a class of a user's that states none
+            return  # a user's class without a support
         self._check_within("value", value, support, "lie in the support,")
 
     def __repr__(self) -> str:
@@ -248,8 +248,8 @@ def need_distribution(owner: Distribution, arg: str, value: Any) -> None:
 class ExponentialFamily(Distribution):
     """Base of exponential families.
 
-    A class with natural parameters, a log normalizer and a mean carrier measure gets its entropy
-    and the divergence within the class as Bregman divergences of the log normalizer.
+    A subclass defines natural parameters, a log normalizer and a mean carrier measure. Its entropy
+    and KL divergence then follow as Bregman divergences of the log normalizer.
     """
 
     @property
@@ -264,7 +264,7 @@ class ExponentialFamily(Distribution):
         raise absent(self, "_mean_carrier_measure")
 
     def _normalizer_and_means(self) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """The log normalizer, and each natural parameter with the derivative by it."""
+        """Return the log normalizer, and each natural parameter with its derivative."""
         params = [p.detach().requires_grad_() for p in self._natural_params]
         normalizer = self._log_normalizer(*params)
         means: Any = grad(normalizer.sum(), params, create_graph=True)

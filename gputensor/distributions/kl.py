@@ -1,4 +1,4 @@
-"""Kullback-Leibler divergences: closed forms, chosen by the classes of both distributions.
+"""Closed forms of Kullback-Leibler divergences, chosen by the classes of both distributions.
 
 Source: torch/distributions/kl.py.
 """
@@ -36,7 +36,7 @@ _found: dict[tuple[type, type], Divergence | None] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[F_], F_]:
-    """Decorator: the function computes kl_divergence(p, q) for these classes and subclasses."""
+    """Decorator: register a function as kl_divergence(p, q) of these classes and subclasses."""
     for arg, kind in (("type_p", type_p), ("type_q", type_q)):
         if not isinstance(kind, type) or not issubclass(kind, Distribution):
             raise errors.wrong_type("register_kl", arg, "be a Distribution class", kind)
@@ -50,7 +50,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[F_], F_]:
 
 
 def _search(type_p: type, type_q: type) -> Divergence | None:
-    """The function of the closest classes; a warning where p's and q's disagree on the closest."""
+    """Return the function of the closest base classes; warn if p and q prefer different ones."""
     fits = [pq for pq in _registry if issubclass(type_p, pq[0]) and issubclass(type_q, pq[1])]
     if not fits:
         return None
@@ -72,7 +72,7 @@ def _search(type_p: type, type_q: type) -> Divergence | None:
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """Kullback-Leibler divergence KL(p || q) in nats: (*batch).
 
-    Raises: AbsentError for classes without a closed form.
+    Raises: AbsentError if no function is registered for the classes.
     """
     kinds = type(p), type(q)
     if kinds not in _found:
@@ -98,18 +98,18 @@ def _log_gamma_norm(q: Any) -> Any:
 
 
 def _to_normal(p: Any, q: Any) -> Any:
-    """From p's entropy, mean and variance."""
+    """KL(p || q) of a normal q, from p's entropy, mean and variance."""
     square = (p.variance + (p.mean - q.loc).square()) / (2 * q.scale.square())
     return -p.entropy() + q.scale.log() + 0.5 * math.log(2 * math.pi) + square
 
 
 def _to_exponential(p: Any, q: Any) -> Any:
-    """From p's entropy and mean."""
+    """KL(p || q) of an exponential q, from p's entropy and mean."""
     return -p.entropy() - q.rate.log() + q.rate * p.mean
 
 
 def _to_gamma(p: Any, q: Any, mean_log: Tensor) -> Any:
-    """From p's entropy and mean, and the mean of its logarithm."""
+    """KL(p || q) of a gamma q, from p's entropy, mean and mean of log(x)."""
     log_terms = _log_gamma_norm(q) - (q.concentration - 1) * mean_log
     return -p.entropy() + log_terms + q.rate * p.mean
 
@@ -119,7 +119,7 @@ def _to_continuous_bernoulli(p: Any, q: Any) -> Any:
     return -p.entropy() - p.mean * q.logits - log_norm
 
 
-# Supports of p that reach outside q's.
+# Class of p -> classes of q whose support excludes some of p's samples: the divergence is inf.
 _OUTSIDE: dict[Any, list[Any]] = {
     Beta: [Pareto], ContinuousBernoulli: [Pareto],
     Exponential: [Beta, ContinuousBernoulli, Pareto, Uniform],
@@ -289,7 +289,7 @@ def _to_multivariate_normal(p: Any, q: Any) -> Any:
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _to_low_rank(p: Any, q: Any) -> Any:
-    # The trace of (D^-1 - A^T A) R R^T for each root R of p's covariance.
+    # `trace` sums the traces of (D^-1 - A^T A) R R^T over the roots R of p's covariance.
     _same_events(p, q)
     scale, factor = q._unbroadcasted_cov_diag.rsqrt().unsqueeze(-1), q.whitened_factor()
     trace = sum(_trace(scale * root) - _trace(factor @ root) for root in _roots(p))
@@ -304,7 +304,7 @@ def _log_det(p: Any) -> Any:
 
 
 def _roots(p: Any) -> list[Tensor]:
-    """Matrices R whose R R^T add up to the covariance."""
+    """Return matrices R for which the sum of R R^T is p's covariance."""
     if isinstance(p, LowRankMultivariateNormal):
         return [p._unbroadcasted_cov_factor, p._unbroadcasted_cov_diag.sqrt().diag_embed()]
     return [p._unbroadcasted_scale_tril]

@@ -1,4 +1,4 @@
-"""Distributions of real numbers with a location and a scale, and those of a bounded range.
+"""Distributions of real numbers with a location and a scale, or with a bounded range.
 
 Source: torch/distributions, a module for each class.
 """
@@ -27,7 +27,7 @@ LOCATION_SCALE: Regions = {
 
 
 class LocationScale(Distribution):
-    """A symmetric distribution of `loc + scale * x`; its mean and mode are loc."""
+    """Base of symmetric distributions of `loc + scale * x`, with mean and mode loc."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.real
@@ -92,7 +92,7 @@ class Laplace(LocationScale):
 
 
 class Cauchy(LocationScale):
-    """Cauchy distribution with median loc and half width `scale` at half of its density."""
+    """Cauchy distribution with median loc; `scale` is half the width at half the maximum."""
 
     mean: Tensor = quantity(lambda self: full_like(self.loc, math.nan))
     variance: Tensor = quantity(lambda self: full_like(self.loc, math.inf))
@@ -157,7 +157,7 @@ class Uniform(Distribution):
 
 
 class StudentT(Distribution):
-    """Student's t-distribution with df degrees of freedom, moved to loc and scaled."""
+    """Student's t-distribution of `loc + scale * x` with df degrees of freedom."""
 
     arg_constraints: Regions = {"df": constraints.positive, **LOCATION_SCALE}
     support: Constraint = constraints.real
@@ -201,7 +201,7 @@ class StudentT(Distribution):
 
 
 class GeneralizedPareto(Distribution):
-    """Generalized Pareto distribution: tails above loc; exponential where concentration is 0."""
+    """Generalized Pareto distribution from loc upwards; exponential where concentration is 0."""
 
     arg_constraints: Regions = {**LOCATION_SCALE, "concentration": constraints.real}
     has_rsample = True
@@ -221,7 +221,7 @@ class GeneralizedPareto(Distribution):
         return constraints.interval(self.loc, where(self.concentration < 0, end, math.inf))
 
     def _is_exponential(self) -> tuple[Tensor, Tensor]:
-        """Whether concentration is 0, and a concentration that may be divided by."""
+        """Return a mask of concentration == 0, and the concentration with 1 in these places."""
         is_zero = isclose(self.concentration, zeros_like(self.concentration))
         return is_zero, where(is_zero, 1.0, self.concentration)
 
@@ -267,8 +267,8 @@ class GeneralizedPareto(Distribution):
         return self.scale.log() + self.concentration + 1
 
 
-# Log of the modified Bessel functions of order 0 and 1 by polynomials in (x / 3.75)^2 below 3.75
-# and in 3.75 / x above. Source: Abramowitz and Stegun, 9.8.1 to 9.8.4.
+# Coefficients for the logarithm of the modified Bessel functions of order 0 and 1: polynomials
+# in (x / 3.75)^2 below 3.75, in 3.75 / x above. Source: Abramowitz and Stegun, 9.8.1 to 9.8.4.
 _BESSEL = (
     ((1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.360768e-1, 0.45813e-2),
      (0.39894228, 0.1328592e-1, 0.225319e-2, -0.157565e-2, 0.916281e-2, -0.2057706e-1,

@@ -1,4 +1,4 @@
-"""Distributions of vectors and matrices that have a covariance: multivariate normal, Wishart, LKJ.
+"""Distributions of vectors and matrices: multivariate normal, Wishart, LKJ.
 
 Source: torch/distributions, a module for each class.
 """
@@ -42,34 +42,34 @@ def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
 
 
 def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
-    """Squared length of L^-1 x for lower triangles `factor`, (*, n, n), and vectors x, (*, n)."""
+    """Return |L^-1 x|^2 for lower triangles L = `factor`, (*, n, n), and vectors x, (*, n)."""
     batch = factor.dim() - 2
     lead = x.dim() - 1 - batch
     if lead <= 0 or x.shape[lead:-1] != factor.shape[:-2]:
         solved = linalg.solve_triangular(factor, x.unsqueeze(-1), upper=False)
         return solved.square().sum((-2, -1))
-    # Sample dimensions become columns of one right-hand side, so that factors are not repeated.
+    # Sample dimensions become columns of one right-hand side, so the factor is not copied.
     columns = x.reshape(x.shape[:lead].numel(), *x.shape[lead:]).movedim(0, -1)
     squares = linalg.solve_triangular(factor, columns, upper=False).square().sum(-2)
     return squares.movedim(-1, 0).reshape(x.shape[:-1])
 
 
 def half_log_det(factor: Tensor) -> Tensor:
-    """Half the log determinant of L L^T."""
+    """Return half the log determinant of L L^T."""
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 def _factor_of_inverse(matrix: Tensor) -> Tensor:
-    """Cholesky factor of the inverse of a matrix: that of the flipped matrix, inverted."""
+    """Return the Cholesky factor of the inverse of `matrix`."""
     flipped = linalg.cholesky(matrix.flip((-2, -1))).flip((-2, -1)).mT
     unit = eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return linalg.solve_triangular(flipped, unit, upper=False)
 
 
 class ByCovariance(Distribution):
-    """A distribution with one of covariance_matrix, precision_matrix and scale_tril.
+    """Base of distributions given by covariance_matrix, precision_matrix or scale_tril.
 
-    The others are computed when read.
+    The other two are computed when read.
     """
 
     _of_matrices: Regions = {
@@ -112,7 +112,7 @@ class ByCovariance(Distribution):
 
 
 class MultivariateNormal(ByCovariance):
-    """Multivariate normal distribution. loc: (*, n); the one matrix: (*, n, n)."""
+    """Multivariate normal distribution. loc: (*, n); the given matrix: (*, n, n)."""
 
     arg_constraints: Regions = {"loc": constraints.real_vector, **ByCovariance._of_matrices}
     support: Constraint = constraints.real_vector
@@ -191,15 +191,15 @@ class LowRankMultivariateNormal(Distribution):
         self.cov_factor = cov_factor.expand(batch + cov_factor.shape[-2:])
         super().__init__(batch, event, validate_args)
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
-        # The Cholesky factor of 1 + W^T D^-1 W, m x m, by which determinant and inverse come cheap.
+        # Cholesky factor of 1 + W^T D^-1 W, m x m: determinant and inverse follow from it.
         self._unbroadcasted_capacitance_tril = _with_unit(self._scaled_factor() @ cov_factor)
 
     def _scaled_factor(self) -> Tensor:
-        """W^T D^-1."""
+        """Return W^T D^-1."""
         return self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
 
     def whitened_factor(self) -> Tensor:
-        """A, for which the inverse of the covariance is D^-1 - A^T A."""
+        """Return A, where the inverse of the covariance is D^-1 - A^T A."""
         factor = self._unbroadcasted_capacitance_tril
         return linalg.solve_triangular(factor, self._scaled_factor(), upper=False)
 
@@ -209,7 +209,7 @@ class LowRankMultivariateNormal(Distribution):
         return 2 * half_log_det(self._unbroadcasted_capacitance_tril) + log_diag
 
     def mahalanobis(self, x: Tensor) -> Tensor:
-        """Squared length of x in units of the covariance."""
+        """Return x^T covariance^-1 x."""
         scaled = (x.square() / self._unbroadcasted_cov_diag).sum(-1)
         inner = times_vector(self._scaled_factor(), x)
         return scaled - mahalanobis(self._unbroadcasted_capacitance_tril, inner)
@@ -247,7 +247,7 @@ class LowRankMultivariateNormal(Distribution):
 
 
 def _with_unit(matrix: Tensor) -> Tensor:
-    """Cholesky factor of 1 + matrix."""
+    """Return the Cholesky factor of 1 + matrix."""
     unit = eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return linalg.cholesky(matrix + unit)
 
@@ -256,7 +256,7 @@ class Wishart(ByCovariance, ExponentialFamily):
     """Wishart distribution of positive definite matrices with mean df * covariance_matrix.
 
     Args:
-        df: degrees of freedom, above n - 1. The one matrix: (*, n, n).
+        df: degrees of freedom, above n - 1. The given matrix: (*, n, n).
     """
 
     support: Constraint = constraints.positive_definite
@@ -303,11 +303,11 @@ class Wishart(ByCovariance, ExponentialFamily):
         return self._df * (matrix.square() + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def _lower(self) -> Tensor:
-        """0, 1 .. n - 1."""
+        """Return 0, 1 .. n - 1."""
         return arange(self._event_shape[-1], dtype=self.df.dtype, device=self.df.device)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        # Bartlett: normal numbers below a diagonal of roots of chi-squared numbers.
+        # Bartlett decomposition: roots of chi-squared samples on the diagonal, normal ones below.
         degrees = self.df.unsqueeze(-1) - self._lower()
         diagonal = Gamma(0.5 * degrees, 0.5, False).rsample(sample_shape).sqrt()
         noise: Tensor = self._empty(sample_shape, diagonal).normal_().tril(-1)
@@ -344,7 +344,7 @@ class LKJCholesky(Distribution):
     """Distribution of Cholesky factors of dim x dim correlation matrices.
 
     Args:
-        concentration: the density of a matrix is as its determinant ** (concentration - 1).
+        concentration: a matrix has a density proportional to determinant ** (concentration - 1).
     """
 
     arg_constraints: Regions = {"concentration": constraints.positive}
@@ -361,7 +361,7 @@ class LKJCholesky(Distribution):
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        # The onion method: rows of lengths from beta distributions, in uniform directions.
+        # Onion method: each row has a uniform direction and a length from a beta distribution.
         with no_grad():
             like = self.concentration
             steps = arange(self.dim - 1, dtype=like.dtype, device=like.device)

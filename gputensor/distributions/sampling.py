@@ -1,7 +1,7 @@
-"""Random numbers that no operator draws: gamma (with its derivative), Poisson, binomial.
+"""Samples of distributions that have no operator: gamma (with its derivative), Poisson, binomial.
 
-Computed in float64 whatever the dtype, and cast by the caller. Draws differ from PyTorch's, their
-distributions do not.
+The arithmetic is float64 for every dtype. Samples differ from PyTorch's, their distributions do
+not.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..tensor.tensor import Tensor
 def by_rejection(like: Tensor, propose: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
     """Draw one float64 number for each element of `like`.
 
-    propose: takes indices into the flattened `like`, returns proposals and which are accepted. It
-    must accept NaN for a parameter that has no samples, for this waits until all are accepted.
+    propose: takes indices into the flattened `like`; returns proposals and a mask of accepted ones.
+    For a parameter without samples it must accept NaN: the loop runs until all are accepted.
     """
     drawn = empty(like.numel(), dtype=float64, device=like.device)
     pending = arange(like.numel(), device=like.device)
@@ -39,8 +39,9 @@ class _LogGamma(Function):
 
     @staticmethod
     def forward(ctx: Any, concentration: Tensor) -> Tensor:
-        # Source: Marsaglia and Tsang, A simple method for generating gamma variables, 2000. Below
-        # 1, a sample for concentration + 1 is multiplied by rand ** (1 / concentration).
+        # Source: Marsaglia and Tsang, A simple method for generating gamma variables, 2000. For a
+        # concentration below 1, a sample of concentration + 1 is multiplied by
+        # rand ** (1 / concentration).
         boosted = concentration.flatten() + (concentration.flatten() < 1)
         shift = boosted - 1 / 3
 
@@ -48,7 +49,7 @@ class _LogGamma(Function):
             d = shift[pending]
             x, u = randn(d.shape, dtype=d.dtype, device=d.device), _uniform(d)
             cube = (1 + x / (9 * d).sqrt()).pow(3)
-            log_cube = cube.log()  # NaN, which is not accepted, below 0
+            log_cube = cube.log()  # NaN below 0, never accepted
             fits = u.log() < 0.5 * x.square() + d * (1 - cube + log_cube)
             return d.log() + log_cube, (fits & (cube > 0)) | ~((d > 0) & (d < math.inf))
 
@@ -64,16 +65,16 @@ class _LogGamma(Function):
 
 
 def _log_gamma_slope(log_x: Tensor, a: Tensor) -> Tensor:
-    """d log(x) / d a at a fixed cdf P(a, x): minus dP/da over x dP/dx."""
+    """Return d log(x) / d a at a fixed cdf P(a, x): -(dP/da) / (x dP/dx)."""
     x = log_x.exp()
-    # Below 1, by the power series of P: x^a / Gamma(a) * sum (-x)^n / (n! (a + n)).
+    # For x < 1: power series of P, x^a / Gamma(a) * sum (-x)^n / (n! (a + n)).
     small = x.clamp(max=1.0)
     term, first, second = 1 + zeros_like(a), 1 / a, 1 / a.square()
     for n in range(1, 18):
         term = term * -small / n
         first, second = first + term / (a + n), second + term / (a + n).square()
     by_series = -small.exp() * (first * (log_x - digamma(a)) - second)
-    # Above, by a difference of fourth order of whichever of P and 1 - P is the smaller.
+    # For larger x: a difference quotient of fourth order, of P or 1 - P, whichever is smaller.
     large = x.clamp(min=1.0)
     step = 1e-3 * a.clamp(max=1.0) * a.clamp(min=1.0).sqrt()
 
@@ -87,24 +88,24 @@ def _log_gamma_slope(log_x: Tensor, a: Tensor) -> Tensor:
 
 
 def _uniform(like: Tensor) -> Tensor:
-    """Uniform in (0, 1]."""
+    """Draw uniform numbers in (0, 1]."""
     return 1 - rand(like.shape, dtype=float64, device=like.device)
 
 
 def log_standard_gamma(concentration: Tensor) -> Tensor:
-    """Logarithm, in float64, of a sample of Gamma(concentration, 1): no sample underflows."""
+    """Draw the logarithm of Gamma(concentration, 1) samples, in float64: none underflows."""
     made: Tensor = _LogGamma.apply(concentration.to(float64))
     return made
 
 
-# Means from which on Hörmann's constants hold; samples below are counted one by one.
+# Hörmann's constants hold for means from _LARGE upwards; smaller means take `_by_counting`.
 _LARGE = 10.0
-# No sample of a mean below is larger: its probability is less than the rounding of a cdf.
+# Samples of a mean below _LARGE are smaller: the probability of more is below a cdf's rounding.
 _MOST = 100
 
 
 def poisson(rate: Tensor) -> Tensor:
-    """One Poisson sample for each rate; NaN for one that is negative or not finite."""
+    """Draw one Poisson sample for each rate; NaN for a rate that is negative or not finite."""
     mean = rate.to(float64).flatten()
     drawn = full_like(mean, math.nan)
     small = ((mean >= 0) & (mean < _LARGE)).nonzero()[:, 0]
@@ -116,9 +117,9 @@ def poisson(rate: Tensor) -> Tensor:
 
 
 def binomial(total_count: Tensor, probs: Tensor) -> Tensor:
-    """One binomial sample for each count and probability; NaN where they are no such numbers."""
+    """Draw one binomial sample for each count and probability; NaN where one is out of range."""
     n, p = total_count.to(float64).flatten(), probs.to(float64).flatten()
-    rare = p.clamp(max=1 - p)  # of successes and failures those are counted that are fewer
+    rare = p.clamp(max=1 - p)  # count successes or failures, whichever are rarer
     is_known = (rare >= 0) & (n >= 0) & (n < math.inf)
     drawn, mean = full_like(n, math.nan), n * rare
     small = (is_known & (mean < _LARGE)).nonzero()[:, 0]
@@ -131,9 +132,9 @@ def binomial(total_count: Tensor, probs: Tensor) -> Tensor:
 
 
 def _by_counting(term: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Samples by inversion of the cdf, whose terms are subtracted from uniform numbers.
+    """Draw samples by inversion: subtract the cdf's terms from uniform numbers, until below 0.
 
-    term: the probability of 0; that of k is a + b / k times the one before.
+    term: the probability of 0. The probability of k is (a + b / k) times that of k - 1.
     """
     count = zeros_like(term)
     rest = rand(term.shape, dtype=float64, device=term.device) - term
@@ -151,7 +152,7 @@ def _by_counting(term: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _poisson_by_rejection(mean: Tensor) -> Tensor:
-    """Poisson samples of means of 10 and more.
+    """Draw Poisson samples of means of 10 and more.
 
     Source: Hörmann, The transformed rejection method for generating Poisson random variables, 1993,
     algorithm PTRS.
@@ -174,7 +175,7 @@ def _poisson_by_rejection(mean: Tensor) -> Tensor:
 
 
 def _binomial_by_rejection(count: Tensor, probability: Tensor) -> Tensor:
-    """Binomial samples of means of 10 and more, and probabilities up to 1/2.
+    """Draw binomial samples of means of 10 and more, with probabilities up to 1/2.
 
     Source: Hörmann, The generation of binomial random variates, 1993, algorithm BTRS.
     """
@@ -199,6 +200,6 @@ def _binomial_by_rejection(count: Tensor, probability: Tensor) -> Tensor:
 
 
 def _sides(like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A uniform number about 0, one in (0, 1], and how far the first is from its bounds."""
+    """Draw u in (-1/2, 1/2] and v in (0, 1]; return u, v and 1/2 - |u|."""
     u, v = _uniform(like) - 0.5, _uniform(like)
     return u, v, 0.5 - u.abs()

@@ -1,4 +1,4 @@
-"""Base class of transforms, and transforms made of others: inverse, composed, independent, cat.
+"""Base class of transforms, and transforms made of other transforms: inverse, composed, joined.
 
 Source: torch/distributions/transforms.py.
 """
@@ -21,20 +21,20 @@ T = TypeVar("T", bound="Transform")
 
 
 class Transform:
-    """A differentiable function of tensors with an inverse and the log of its derivative.
+    """A differentiable function of tensors, its inverse, and the logarithm of its derivative.
 
     Args:
-        cache_size: 1 keeps the last input and output, so that the inverse of an output just
-            computed is the input itself; 0 keeps nothing.
+        cache_size: 1 keeps the last input and output, so that the inverse of the last output
+            returns the input itself; 0 keeps nothing.
 
-    A subclass defines `domain`, `codomain`, `_call`, and where it has them `bijective`, `sign`,
-    `_inverse` and `log_abs_det_jacobian`. event_dim: rightmost dimensions transformed together.
+    A subclass defines `domain`, `codomain` and `_call`; optionally `bijective`, `sign`, `_inverse`
+    and `log_abs_det_jacobian`.
     """
 
     bijective = False
     domain: Any
     codomain: Any
-    # Whether two objects of the class are equal: the class has no parameters.
+    # True for a class without parameters, whose objects are all equal.
     _is_plain = False
 
     def __init__(self, cache_size: int = 0) -> None:
@@ -59,18 +59,18 @@ class Transform:
 
     @property
     def inv(self) -> Transform:
-        """The inverse transform; its own inverse is this transform."""
+        """The inverse transform; `x.inv.inv` is `x`."""
         if self._inv is None:
             self._inv = _InverseTransform(self)
         return self._inv
 
     @property
     def sign(self) -> Any:
-        """Sign of the derivative of a monotone transform: 1, -1 or a tensor of them."""
+        """Sign of a monotone transform's derivative: 1, -1 or a tensor."""
         raise absent(self, "sign")
 
     def with_cache(self: T, cache_size: int = 1) -> T:
-        """This transform with another cache size."""
+        """Return this transform with the given cache size."""
         if self._cache_size == cache_size:
             return self
         made = copy.copy(self)
@@ -103,7 +103,7 @@ class Transform:
         raise absent(self, "inverse")
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log |det dy/dx| at an input and its output, without the event's dimensions."""
+        """Return log |det dy/dx| at input x and output y, without the event dimensions."""
         raise absent(self, "log_abs_det_jacobian")
 
     def forward_shape(self, shape: Size) -> Size:
@@ -123,7 +123,7 @@ class Transform:
 
 
 class Composite(Transform):
-    """A transform whose domain and codomain depend on the instance: `_region` of their names."""
+    """Base of transforms with domain and codomain by instance; `_region` returns them."""
 
     domain: Any = constraints.dependent_property(lambda self: self._region("domain"))
     codomain: Any = constraints.dependent_property(lambda self: self._region("codomain"))
@@ -177,7 +177,7 @@ class _InverseTransform(Composite):
 
 
 class ComposeTransform(Composite):
-    """Transforms one after the other; the first of `parts` comes first."""
+    """Composition of transforms, applied in the order of `parts`."""
 
     def __init__(self, parts: list[Any], cache_size: int = 0) -> None:
         if not all_instances(parts, Transform):
@@ -194,7 +194,7 @@ class ComposeTransform(Composite):
         return isinstance(other, ComposeTransform) and self.parts == other.parts
 
     def _region(self, name: str) -> Constraint:
-        """Domain of the first part or codomain of the last, with what the parts beyond need."""
+        """Return the first part's domain or the last's codomain; event_dim covers all parts."""
         if not self.parts:
             return constraints.real
         parts, before, after = self.parts, "domain", "codomain"
@@ -253,7 +253,7 @@ class ComposeTransform(Composite):
 
 
 class IndependentTransform(Composite):
-    """`base_transform`, where the last `reinterpreted_batch_ndims` dimensions are one event."""
+    """`base_transform` with its last batch dimensions as event dimensions."""
 
     def __init__(
         self, base_transform: Any, reinterpreted_batch_ndims: int, cache_size: int = 0
@@ -298,7 +298,7 @@ class IndependentTransform(Composite):
 
 
 class _Sequence(Composite):
-    """Transforms of parts along `dim`. A subclass says how parts are taken and joined."""
+    """One transform for each part along `dim`. A subclass splits and joins the parts."""
 
     transforms: list[Transform]
     dim: int
@@ -338,7 +338,7 @@ class _Sequence(Composite):
 
 
 class CatTransform(_Sequence):
-    """Transforms of parts of the given `lengths` along `dim`, joined by `gt.cat`."""
+    """One transform for each part of `lengths` along `dim`; `gt.cat` joins the results."""
 
     lengths: list[int]
 
@@ -372,7 +372,7 @@ class CatTransform(_Sequence):
 
 
 class StackTransform(_Sequence):
-    """Transforms of slices along `dim`, joined by `gt.stack`."""
+    """One transform for each slice along `dim`; `gt.stack` joins the results."""
 
     def _region(self, name: str) -> Constraint:
         return constraints.stack([getattr(t, name) for t in self.transforms], self.dim)

@@ -1,4 +1,4 @@
-"""Distributions made of others: transformed, independent, mixtures.
+"""Distributions made of other distributions: transformed, independent, mixtures.
 
 Source: torch/distributions/transformed_distribution.py, independent.py, mixture_same_family.py.
 """
@@ -21,10 +21,10 @@ from .utils import absent, all_instances, quantity, refused, sum_rightmost
 
 
 class Independent(Distribution):
-    """`base_distribution`, whose last batch dimensions become dimensions of the event.
+    """`base_distribution` with its last batch dimensions as event dimensions.
 
     Args:
-        reinterpreted_batch_ndims: how many; log_prob and entropy are summed over them.
+        reinterpreted_batch_ndims: number of these dimensions; log_prob and entropy sum over them.
     """
 
     arg_constraints: Regions = {}
@@ -85,7 +85,7 @@ class Independent(Distribution):
 class TransformedDistribution(Distribution):
     """Distribution of the output of `transforms` for samples of `base_distribution`.
 
-    Raises: ArgumentValueError where the base has fewer dimensions than the transforms take.
+    Raises: ArgumentValueError if the base has fewer dimensions than the transforms need.
     """
 
     arg_constraints: Regions = {}
@@ -151,7 +151,7 @@ class TransformedDistribution(Distribution):
         return made
 
     def _monotonized(self, cdf: Tensor) -> Tensor:
-        """1 - cdf where the transforms fall."""
+        """Return cdf where the transforms increase, 1 - cdf where they decrease."""
         sign = ComposeTransform(self.transforms).sign
         return cdf if isinstance(sign, int) and sign == 1 else sign * (cdf - 0.5) + 0.5
 
@@ -165,11 +165,11 @@ class TransformedDistribution(Distribution):
 
 
 class MixtureSameFamily(Distribution):
-    """Mixture of the last batch dimension of a distribution.
+    """Mixture of distributions of one class; the components are the last batch dimension.
 
     Args:
-        mixture_distribution: which component is drawn; its batch broadcasts with the mixture's.
-        component_distribution: the components: batch (*batch, components).
+        mixture_distribution: probabilities of the components; its batch broadcasts with `batch`.
+        component_distribution: the components, of batch_shape (*batch, components).
     """
 
     arg_constraints: Regions = {}
@@ -206,7 +206,7 @@ class MixtureSameFamily(Distribution):
         return MixtureSameFamilyConstraint(self._component_distribution.support)
 
     def _weights(self) -> Tensor:
-        """Probabilities of the components, (*batch, components), with ones for the event."""
+        """Probabilities, (*batch, components), with a size 1 for each event dimension."""
         probs = self._mixture_distribution.probs
         return probs.reshape(*probs.shape, *(1 for _ in self._event_shape))
 

@@ -1,4 +1,4 @@
-"""Families that are transforms of others: their samples and densities come from the base.
+"""Distributions that transform a simpler one, which provides their samples and densities.
 
 Source: torch/distributions, a module for each class.
 """
@@ -28,7 +28,7 @@ from .utils import broadcast_all, clamp_probs, euler_constant, quantity
 
 
 class Gumbel(TransformedDistribution):
-    """Gumbel distribution, the limit of the largest of many samples, with mode loc."""
+    """Gumbel distribution with mode loc: the limit distribution of maxima."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.real
@@ -36,7 +36,7 @@ class Gumbel(TransformedDistribution):
     scale: Tensor
 
     def __init__(self, loc: Parameter, scale: Parameter, validate_args: Check = None) -> None:
-        base = Normal(loc, scale, validate_args=False)  # which broadcasts them
+        base = Normal(loc, scale, validate_args=False)  # broadcasts both
         self.loc, self.scale = base.loc, base.scale
         info = finfo(self.loc.dtype)
         low, high = full_like(self.loc, info.tiny), full_like(self.loc, 1 - info.eps)
@@ -102,7 +102,7 @@ class HalfCauchy(_Half):
 
 
 class LogNormal(TransformedDistribution):
-    """Distribution of exp(x) for a normal x with mean loc and standard deviation scale."""
+    """Log-normal distribution: exp(x) for a normal x with mean loc and standard deviation scale."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.positive
@@ -125,7 +125,7 @@ class LogNormal(TransformedDistribution):
 
 
 class LogisticNormal(TransformedDistribution):
-    """Distribution on the simplex of (*, n + 1): stick breaking of normal vectors (*, n)."""
+    """Distribution on the simplex, (*, n + 1): stick breaking of normal vectors, (*, n)."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.simplex
@@ -140,7 +140,7 @@ class LogisticNormal(TransformedDistribution):
 
 
 class InverseGamma(TransformedDistribution):
-    """Distribution of 1 / x for x of a gamma distribution."""
+    """Inverse gamma distribution of 1 / x, for x of a gamma distribution."""
 
     arg_constraints: Regions = {"concentration": constraints.positive, "rate": constraints.positive}
     support: Constraint = constraints.positive
@@ -171,7 +171,7 @@ class InverseGamma(TransformedDistribution):
 
 
 class Pareto(TransformedDistribution):
-    """Pareto distribution of type 1: numbers above scale, with density as x ** -(alpha + 1)."""
+    """Pareto distribution of type 1, above scale: density proportional to x ** -(alpha + 1)."""
 
     arg_constraints: Regions = {"alpha": constraints.positive, "scale": constraints.positive}
     scale: Tensor
@@ -320,7 +320,7 @@ class RelaxedBernoulli(TransformedDistribution):
     """Bernoulli distribution relaxed to (0, 1), differentiable in its parameters.
 
     Args:
-        temperature: how far samples are from 0 and 1; towards 0 they are Bernoulli's.
+        temperature: near 0, samples are near 0 and 1.
     """
 
     arg_constraints: Regions = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -370,7 +370,7 @@ class RelaxedOneHotCategorical(RelaxedBernoulli):
     """One-hot categorical distribution relaxed to the simplex, differentiable in its parameters.
 
     Args:
-        temperature: how far samples are from one-hot vectors.
+        temperature: near 0, samples are near one-hot vectors.
     """
 
     arg_constraints: Regions = {"probs": constraints.simplex, "logits": constraints.real_vector}

@@ -1,4 +1,4 @@
-"""Transforms of numbers, vectors and matrices; those made of others come from transform.py.
+"""Transforms of numbers, vectors and matrices; transform.py has those made of other transforms.
 
 Source: torch/distributions/transforms.py.
 """
@@ -40,7 +40,7 @@ identity_transform: ComposeTransform = ComposeTransform([])
 
 
 class _Monotone(Transform):
-    """A rising function of one number, without parameters."""
+    """Base of increasing functions of one number, without parameters."""
 
     domain: Any = constraints.real
     codomain: Any = constraints.positive
@@ -125,7 +125,7 @@ class AbsTransform(Transform):
 
 
 class _Parametrized(Transform):
-    """A transform with the named parameters, which broadcast with its input."""
+    """Base of transforms with parameters, which broadcast with the input."""
 
     bijective = True
     _names: tuple[str, ...]
@@ -170,14 +170,14 @@ class PowerTransform(_Parametrized):
 
 
 class AffineTransform(_Parametrized):
-    """y = loc + scale * x. event_dim: rightmost dimensions that are one event."""
+    """y = loc + scale * x. event_dim: number of rightmost dimensions that make one event."""
 
     _names = ("loc", "scale")
     loc: Any
     scale: Any
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
-        broadcast_all(loc, scale)  # refuses what is neither tensor nor number
+        broadcast_all(loc, scale)  # raises for other types than tensors and numbers
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
         super().__init__(cache_size)
 
@@ -214,7 +214,7 @@ class AffineTransform(_Parametrized):
 
 
 class ReshapeTransform(Composite):
-    """The last dimensions, of shape in_shape, get out_shape."""
+    """Reshape the last dimensions from in_shape to out_shape."""
 
     bijective = True
     in_shape: Size
@@ -256,7 +256,7 @@ class ReshapeTransform(Composite):
 class CorrCholeskyTransform(Transform):
     """Vector of D (D - 1) / 2 numbers to the Cholesky factor of a D x D correlation matrix.
 
-    Row by row, tanh of the numbers are signed shares of what is left of the row's unit length.
+    Each tanh is the signed share that an element takes of the length left in its row, of 1 in all.
     """
 
     domain: Any = constraints.real_vector
@@ -318,7 +318,7 @@ class SoftmaxTransform(_OfVectors):
 
 
 class StickBreakingTransform(_OfVectors):
-    """Vector of K numbers to K + 1 probabilities: each takes a share of what is left.
+    """Vector of K numbers to K + 1 probabilities, each a share of the remaining probability.
 
     The shares are sigmoids, shifted so that zeros give equal probabilities.
     """
@@ -352,7 +352,7 @@ class StickBreakingTransform(_OfVectors):
 
 
 class LowerCholeskyTransform(Transform):
-    """Matrix to a lower triangle whose diagonal is exp of the matrix's."""
+    """Matrix to its lower triangle, with exp of the diagonal."""
 
     domain: Any = constraints.independent(constraints.real, 2)
     codomain: Any = constraints.lower_cholesky

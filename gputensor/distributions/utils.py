@@ -1,4 +1,4 @@
-"""Parameters of distributions: broadcasting, probabilities and logits, lazy properties, triangles.
+"""Broadcast parameters, convert probabilities and logits, pack triangles; lazy properties.
 
 Source: torch/distributions/utils.py.
 """
@@ -30,8 +30,8 @@ euler_constant: float = 0.57721566490153286060
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     """Broadcast tensors and numbers with one another.
 
-    A number takes dtype and device of the first tensor, or the default dtype where all are numbers.
-    Raises: ArgumentValueError for a value that is neither.
+    A number takes dtype and device of the first tensor, or the default dtype if all are numbers.
+    Raises: ArgumentValueError for a value of another type.
     """
     for value in values:
         if not isinstance(value, (Tensor, bool, int, float)):
@@ -55,12 +55,12 @@ def standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
     return made
 
 
-# Programs import these from torch.distributions.utils.
+# PyTorch's programs import these from torch.distributions.utils.
 _sum_rightmost, _standard_normal = sum_rightmost, standard_normal
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Probabilities of log odds, or of unnormalized log probabilities along the last dimension."""
+    """Convert log odds (is_binary), or unnormalized log probabilities (*, k), to probabilities."""
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
@@ -71,13 +71,13 @@ def clamp_probs(probs: Tensor) -> Tensor:
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Log odds, or log probabilities, of probabilities that are clamped first."""
+    """Clamp probabilities; convert them to log odds (is_binary) or log probabilities."""
     clamped = clamp_probs(probs)
     return clamped.log() - (-clamped).log1p() if is_binary else clamped.log()
 
 
 class lazy_property(Generic[R]):
-    """A property that is computed at its first read and is an attribute of the instance then."""
+    """A property that is computed at its first read and then stored in the instance."""
 
     wrapped: Callable[[Any], R]
 
@@ -101,12 +101,12 @@ class lazy_property(Generic[R]):
 
 
 def quantity(formula: Callable[[Any], Any]) -> Any:
-    """A property on one line: `mean = quantity(lambda self: self.loc)`."""
+    """Define a property in one line: `mean = quantity(lambda self: self.loc)`."""
     return property(formula)
 
 
 def computed(formula: Callable[[Any], Any]) -> Any:
-    """A lazy_property on one line: `probs: Tensor = computed(lambda self: ...)`."""
+    """Define a lazy_property in one line: `probs: Tensor = computed(lambda self: ...)`."""
     return lazy_property(formula)
 
 
@@ -116,7 +116,7 @@ def _triangle(size: int, diag: int, like: Tensor) -> Tensor:
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """Elements on and below the diagonal `diag` of (*, n, n), in row order: (*, m)."""
+    """Return the elements on and below diagonal `diag` of (*, n, n), in row order: (*, m)."""
     size = mat.shape[-1]
     if not -size <= diag < size:
         raise errors.must("tril_matrix_to_vec", "diag", f"be in [{-size}, {size - 1}]", diag,
@@ -125,7 +125,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """Matrix (*, n, n) whose elements on and below the diagonal `diag` are (*, m), in row order."""
+    """Return the matrix (*, n, n) with `vec`, (*, m), in row order on and below diagonal `diag`."""
     offset, count = 1 + 2 * diag, vec.shape[-1]
     exact = (math.sqrt(offset**2 + 8 * count + 4 * abs(diag) * (diag + 1)) - offset) / 2
     size = round(exact)
@@ -138,7 +138,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
 
 
 def shifted(x: Tensor, left: int, right: int) -> Tensor:
-    """`x` with ones before and after the last dimension."""
+    """Pad the last dimension of `x` with ones."""
     return F.pad(x, (left, right), value=1.0)
 
 
@@ -148,12 +148,12 @@ def tiny(x: Tensor) -> float:
 
 
 def absent(owner: object, what: str) -> errors.GpuTensorError:
-    """The error of a method that the class of `owner` does not have."""
+    """Return the error for a method that `owner`'s class does not define."""
     return errors.AbsentError(f"{type(owner).__name__}: has no {what}")
 
 
 def refused(owner: object, arg: str, rule: str, got: Any) -> errors.GpuTensorError:
-    """The ValueError of an argument of `owner`."""
+    """Return the ValueError for an argument of `owner`."""
     return errors.must(type(owner).__name__, arg, rule, got, kind=errors.ArgumentValueError)
 
 

@@ -1,1 +1,1 @@
-"""TensorIterator: broadcasting and promotion of operands, and the walk over their memory."""
+"""TensorIterator: broadcast and promote operands, and plan the order of memory accesses."""

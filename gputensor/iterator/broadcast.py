@@ -9,7 +9,7 @@ from ..core.geometry import Sizes
 
 
 def broadcast_sizes(a: Sizes, b: Sizes) -> Sizes | None:
-    """The common sizes of `a` and `b`, or None where they do not broadcast."""
+    """Return the broadcast sizes of `a` and `b`, or None if they do not broadcast."""
     if a == b:
         return a
     if len(a) < len(b):
@@ -55,7 +55,7 @@ def _mismatch(
 
 
 def differing_dim(a: Sizes, b: Sizes) -> int:
-    """The last dimension, counted in the longer shape, at which two shapes do not broadcast."""
+    """Return the last dimension, of the longer shape, at which two shapes do not broadcast."""
     longer = max(len(a), len(b))
     for back in range(1, min(len(a), len(b)) + 1):
         if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):
@@ -64,7 +64,7 @@ def differing_dim(a: Sizes, b: Sizes) -> int:
 
 
 def strides_over(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes:
-    """Strides of an operand over the broadcast `shape`: 0 in missing and in repeated dimensions."""
+    """Return an operand's strides over `shape`: 0 in missing and repeated dimensions."""
     if sizes == shape:
         return strides
     offset = len(shape) - len(sizes)

@@ -1,4 +1,4 @@
-"""Coalescing: neighbouring dimensions that every operand walks in one stride become one."""
+"""Coalescing: merge neighbouring dimensions that have one stride in every operand."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ Sizes = tuple[int, ...]
 
 
 def coalesce(shape: Sizes, operands: list[Sizes], order: list[int]) -> tuple[Sizes, list[Sizes]]:
-    """Shape and strides of the same walk with as few dimensions as possible, innermost first.
+    """Return shape and strides of the same walk with fewer dimensions, innermost first.
 
     Two neighbours merge if either has size 1 or if, for every operand, the inner size times its
-    stride is the outer stride. Only neighbours in `order` are tried. No dimensions stay none.
+    stride is the outer stride. Only neighbours in `order` are merged.
     """
     if not order:
         return (), operands

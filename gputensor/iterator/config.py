@@ -1,6 +1,6 @@
-"""Assumptions and checks of an iteration: the flags of PyTorch's TensorIteratorConfig.
+"""The flags of PyTorch's TensorIteratorConfig: checks and assumptions of an iteration.
 
-Values only; `plan.build` obeys them. The public builder is `tensor_iterator.TensorIteratorConfig`.
+`plan.build` implements them. The public builder is `tensor_iterator.TensorIteratorConfig`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from ..core.dtype import bool_
 
 _DEFAULTS: dict[str, Any] = {
-    # Outputs must not overlap themselves, nor (checked per call) an input in part.
+    # Outputs must not overlap themselves, nor partially an input (checked per call).
     "check_mem_overlap": True,
     # Inputs and given outputs have one dtype. Never together with promotion or casting.
     "check_all_same_dtype": True,
@@ -23,7 +23,7 @@ _DEFAULTS: dict[str, Any] = {
     "promote_integer_inputs_to_float": False,
     # A given output may have another dtype than the result; kernels cast as they store.
     "cast_common_dtype_to_outputs": False,
-    # … but only one that the result can be cast to.
+    # … but only one to which the result can be cast.
     "enforce_safe_casting_to_output": False,
     # The number of 0-d CPU tensors allowed among operands of another device.
     "cpu_scalars": 0,
@@ -80,12 +80,12 @@ UNARY_BOOL = Config(check_all_same_dtype=False, static_dtype=bool_)
 NULLARY = Config(check_all_same_dtype=False, resize_outputs=False)
 # Writing one value twice is harmless: fill and zero accept expanded tensors.
 FILL = NULLARY.replace(check_mem_overlap=False)
-# Both branches may be CPU scalars, where PyTorch moves them to the condition's device itself.
+# Both branches may be CPU scalars. PyTorch moves them to the condition's device.
 _MASKED = _PROMOTING | {"promote_from": 1}
 WHERE = Config(**_MASKED, cpu_scalars=2, arg_names=("condition", "self", "other"))
 COPY = Config(
     check_all_same_dtype=False, check_all_same_device=False, resize_outputs=False,
     cast_common_dtype_to_outputs=True, arg_names=("src",),
 )  # fmt: skip
-# Only for names: `build_reduction` has its own rules.
+# For names only: `build_reduction` has its own rules.
 REDUCTION = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))

@@ -1,6 +1,6 @@
-"""Which device and dtype operands share, and which outputs are kept: the checks of a plan.
+"""Find the common device and dtype of operands, and decide which outputs are kept.
 
-Every exception about devices and dtypes of an iteration is raised here.
+All exceptions about devices and dtypes of an iteration are raised here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> 
         inputs = inputs[start:]
     common = None
     for x in inputs:
-        # One dtype, and no number: no need to fold classes.
+        # One dtype and no number: nothing to promote.
         if type(x) is not tuple or (common is not None and x[0].dtype is not common):
             common = promotion.result_type(op, inputs, default_dtype)
             break

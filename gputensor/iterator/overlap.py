@@ -1,7 +1,7 @@
-"""Memory overlap: may an output be written while it, or an input, is read.
+"""Memory overlap: check that an output may be written while inputs are read.
 
-Checks that need only a geometry are made in the plan; checks that need addresses are made per call.
-Memory is compared, not Storage objects, since the tensor of `.data` and memory imported twice have
+Checks that need only a geometry are made in the plan, checks that need addresses per call.
+Addresses are compared, not Storage objects: `.data` and memory that was imported twice have
 separate storages. This module reads only slots of tensors.
 Source: ATen/MemoryOverlap.cpp.
 """
@@ -17,14 +17,14 @@ from ..core import errors
 NO, YES, TOO_HARD = range(3)
 FULL, PARTIAL = 3, 4
 
-# The bound on NumPy's search for a shared byte of two layouts with gaps, in candidate solutions.
-_MAX_WORK: Any = 1000  # NumPy's stubs know of 0 and -1 alone
-# Offsets within one storage stand for addresses there; NumPy takes 0 for no memory.
+# Limit of NumPy's search for a shared byte of two layouts with gaps, in candidate solutions.
+_MAX_WORK: Any = 1000  # NumPy's type stubs allow 0 and -1 only
+# Base for offsets used as addresses in one storage; NumPy takes address 0 for no memory.
 _BASE = 1 << 12
 
 
 def internal_overlap(geometry: Any) -> int:
-    """NO: each index has its own memory. YES: some share it. TOO_HARD: not decided, and allowed."""
+    """Return NO if each index has its own memory, YES if some share it, TOO_HARD if not decided."""
     if geometry.is_non_overlapping_and_dense:
         return NO
     for size, stride in zip(geometry.sizes, geometry.strides):
@@ -34,10 +34,10 @@ def internal_overlap(geometry: Any) -> int:
 
 
 def pair_overlap(a: Any, a_begin: int, b: Any, b_begin: int) -> int:
-    """The overlap of two geometries that begin at these bytes of one memory.
+    """Return the overlap of two geometries that begin at the given bytes of one memory.
 
     NO, FULL (the same elements at the same places), PARTIAL, or TOO_HARD if either has gaps.
-    Dimensions of size 1 make no difference.
+    Dimensions of size 1 are ignored.
     """
     if a.numel == 0 or b.numel == 0:
         return NO
@@ -57,9 +57,9 @@ def _walk(geometry: Any) -> list[tuple[int, int]]:
 
 
 def relation(out: Any, x: Any, shape: Any = None) -> int:
-    """The overlap of a tensor `out` with a tensor `x`, as in pair_overlap.
+    """Return the overlap of a tensor `out` with a tensor `x`, as pair_overlap.
 
-    shape: the future geometry of `out`; by default its present one.
+    shape: the geometry that `out` will have; by default its present one.
     """
     shape = shape or out._geometry
     begins = _begins(out, x, shape)
@@ -67,9 +67,11 @@ def relation(out: Any, x: Any, shape: Any = None) -> int:
 
 
 def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
-    """The first bytes of two tensors in one memory; None if they share none. A tensor `a` that
-    outgrows its storage with geometry `shape` is moved together with all tensors that share the
-    storage."""
+    """Return the first bytes of two tensors in one memory, or None if they share none.
+
+    A tensor `a` that outgrows its storage with geometry `shape` is moved together with all tensors
+    of the storage.
+    """
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
         return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize
@@ -85,7 +87,7 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
 
 
 def check(op: str, out: Any, x: Any, arg: str = "other", shape: Any = None) -> None:
-    """Raise if a tensor `out` shares part of its memory with an input; all, in place, passes."""
+    """Raise if a tensor `out` partially overlaps an input; full overlap, in place, is allowed."""
     if relation(out, x, shape) == PARTIAL:
         raise errors.partial_overlap(op, arg)
 
@@ -100,9 +102,9 @@ def check_apart(op: str, out: Any, x: Any, arg: str, shape: Any = None) -> None:
 
 
 def check_out(op: str, out: Any, shape: Any = None, **read: Any) -> None:
-    """Raise unless `out`, with the geometry `shape` that it gets, may be written while `read` are.
+    """Raise unless `out`, with its future geometry `shape`, may be written while `read` are read.
 
-    read: the inputs by their arguments' names.
+    read: inputs by argument name.
     """
     check_itself(op, out)
     for arg, x in read.items():
@@ -110,7 +112,7 @@ def check_out(op: str, out: Any, shape: Any = None, **read: Any) -> None:
 
 
 def check_itself(op: str, out: Any, arg: str = "out") -> None:
-    """Raise if `out` holds one memory location more than once."""
+    """Raise if elements of `out` share memory."""
     if internal_overlap(out._geometry) == YES:
         raise errors.internal_overlap(op, arg, (out._geometry, out._device))
 
@@ -128,7 +130,7 @@ def _share_bytes(out: Any, x: Any, shape: Any) -> bool:
 
 
 class _Bytes:
-    """A layout at an address, for NumPy to reckon with; nothing is ever read there."""
+    """A layout at an address, for NumPy's overlap check; its memory is never read."""
 
     def __init__(self, geometry: Any, begin: int) -> None:
         self.__array_interface__ = {

@@ -1,7 +1,7 @@
-"""Splitting a walk over the CPU's threads; the pool is runtime/cpu.py's.
+"""Split a walk over the CPU's threads, with the pool of runtime/cpu.py.
 
-Ranges are cut between outer dimensions, so that no thread begins in the middle of a small inner
-one. No part is smaller than `GRAIN` elements.
+Ranges are cut between outer dimensions, so that no thread begins within a small inner one. No part
+has fewer than `GRAIN` elements.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..core.geometry import Sizes
 GRAIN = 32768
 # Below this many elements, waking a second thread costs more than a bare ufunc gains.
 POINTWISE_FROM = 1 << 20
-# Elements that a thread takes at a time: for a single ufunc, which reads and writes once; and for a
-# loop of several ufuncs with intermediate results in the cache, split from four blocks on.
+# Elements that a thread takes at a time: for a single ufunc; and for a loop of several ufuncs,
+# whose intermediate results then fit the cache, split from four blocks on.
 BLOCK = 1 << 17
 COMPOSED_BLOCK = 1 << 16
-# Parts of one range differ in size by at most a share of 1 / this many per thread.
+# More blocks than threads, so that the threads' shares differ little.
 _BLOCKS_PER_THREAD = 8
 
 
@@ -43,10 +43,10 @@ def for_each(shape: Sizes, work: Callable[[int, int], object], grain: int = GRAI
 
 
 def block_size(shape: Sizes, numel: int, n_blocks: int) -> int:
-    """Elements in the largest run of whole inner dimensions of which there are `n_blocks` or more.
+    """Return the size of the largest block of whole inner dimensions that gives `n_blocks` blocks.
 
-    Ranges that begin at its multiples have no partial rows, so a range of a tensor with many small
-    dimensions does not begin with a step for each.
+    Ranges that begin at its multiples have no partial rows, which would need additional steps for
+    each dimension.
     """
     block = 1
     for size in shape:
@@ -60,10 +60,10 @@ def pointwise(
     loop: Callable[..., Any], arrays: Sequence[Any], params: tuple[Any, ...],
     out: np.ndarray[Any, Any], block: int = BLOCK,
 ) -> None:  # fmt: skip
-    """`loop(*arrays, *params, out)`, warnings off, in blocks along a slow dimension of `out`.
+    """Call `loop(*arrays, *params, out)`, without warnings, for blocks along a dimension of `out`.
 
-    arrays: ndarrays that broadcast to `out`, or numbers. Each free thread takes the next block, so
-    a thread on a busy CPU does not delay the others.
+    arrays: ndarrays that broadcast to `out`, or numbers. Each idle thread takes the next block, so
+    that a thread on a busy core does not delay the others.
     """
     if out.ndim == 0 or out.size == 0:
         quiet.run(loop, *arrays, *params, out)
@@ -81,8 +81,8 @@ def pointwise(
 
 
 def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:
-    """The dimension with the largest stride among those of at least `n_parts` elements; otherwise
-    the longest."""
+    """Return the dimension with the largest stride of those with at least `n_parts` elements, or
+    the longest if there is none."""
     wide = [d for d, size in enumerate(array.shape) if size >= n_parts]
     if wide:
         return max(wide, key=lambda d: array.strides[d])
@@ -90,7 +90,7 @@ def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:
 
 
 def part(x: Any, axis: int, first: int, last: int) -> Any:
-    """`x[first:last]` along an axis counted from the end; all of it where it is broadcast there."""
+    """Return `x[first:last]` along an axis counted from the end; x if it is broadcast there."""
     if type(x) is not np.ndarray or x.ndim < -axis or x.shape[axis] == 1:
         return x
     where: tuple[Any, ...] = (..., slice(first, last), *[slice(None)] * (-axis - 1))

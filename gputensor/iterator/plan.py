@@ -1,8 +1,8 @@
 """Plans: decisions of an operator call that depend only on geometries, devices and number types.
 
-`build` and `build_reduction` are called on a plan cache miss; both are pure. Values and
-addresses never enter a plan. It does not allocate, and does not check partial overlap
-(`overlap.check`, per call).
+`build` and `build_reduction` are called on a plan cache miss; both are pure. A plan contains no
+values and addresses. Building one does not allocate, nor check partial overlap (`overlap.check`,
+per call).
 
 The steps are PyTorch's (ATen/TensorIterator.cpp, TensorIteratorBase::build): broadcast, device,
 dtype, outputs of the wrong size, then the fast set-up, or order, strides and coalescing.
@@ -25,7 +25,7 @@ from .order import dense_strides_like, dimension_order, strides_in_order
 from .overlap import YES, internal_overlap
 from .split import MAX_32BIT, can_use_32bit
 
-# Strides of a walk over dense memory, and of one that stays where it is.
+# Strides of one-dimensional walks: over dense memory, and of a repeated element.
 _DENSE = {itemsize: (itemsize,) for itemsize in (1, 2, 4, 8, 16)}
 _STAY = (0,)
 
@@ -91,7 +91,7 @@ def build(
     op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], *, default_dtype: Any,
     out_dtype: Any = None, is_like_input: bool = False, static_sizes: Sizes | None = None,
 ) -> Plan:  # fmt: skip
-    """The plan of a pointwise operator.
+    """Return the plan of a pointwise operator.
 
     Operands are (geometry, device) pairs, inputs also Python number types; an output may be None,
     to be allocated. An output that is also an input is the same pair object in both.
@@ -137,7 +137,7 @@ def build(
 
     actions = [output_action(op, config, x, inputs, sizes, result) for x in outputs]
     elements = [result if x is None else x[0].dtype for x in outputs]
-    # Outputs that are allocated or resized take no part in the layout.
+    # Outputs that are allocated or resized do not influence the layout.
     known = [x[0] for x, action in zip(outputs, actions) if action is KEEP]
     known += [x[0] for x in inputs if type(x) is tuple]
     fresh = _dense_walk(config, sizes, known, has_numbers)
@@ -150,8 +150,8 @@ def build(
 
 
 def over_sizes(model: Plan, sizes: Sizes) -> Plan:
-    """The plan for row-major tensor operands of these sizes, neither empty nor 0-d, derived from
-    `model`, the plan for other sizes: the plans differ only in sizes."""
+    """Return the plan for row-major operands of these sizes, neither empty nor 0-d, from `model`, a
+    plan for other sizes: only the sizes differ."""
     plan = Plan()
     plan.op, plan.config, plan.sizes = model.op, model.config, sizes
     plan.common_dtype, plan.device = model.common_dtype, model.device
@@ -168,9 +168,9 @@ def over_sizes(model: Plan, sizes: Sizes) -> Plan:
 def _dense_walk(
     config: Any, sizes: Sizes, known: list[Geometry], has_numbers: bool
 ) -> Sizes | None:
-    """Strides of new outputs if all operands walk dense memory in one order, or None.
+    """Return strides of new outputs if all operands are dense in one order, or None.
 
-    0-d operands and numbers have no strides. PyTorch sorts dimensions if there are any; for
+    0-d operands and numbers have no strides. PyTorch sorts dimensions if there are any of them; for
     row-major operands the result is the same. Source: compute_fast_setup_type.
     """
     model: Any = None
@@ -208,11 +208,11 @@ def _cast_strides(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     has_numbers: bool,
 ) -> Sizes | None:  # fmt: skip
-    """Strides of new outputs if PyTorch's CPU code orders dimensions by casted copies, or None.
+    """Return strides of new outputs if PyTorch orders dimensions by casted copies, or None.
 
     PyTorch casts operands to the common dtype before it reads strides, and copies of operands with
-    gaps or repeats are dense. Other devices here do the same, so that a result has one layout on
-    all devices. Source: TensorIterator.cpp, compute_types.
+    gaps or repeats are dense. We do so on all devices, so that a result has one layout. Source:
+    TensorIterator.cpp, compute_types.
     """
     config, common = plan.config, plan.common_dtype
     if config.promote_from is None or KEEP in actions:
@@ -238,7 +238,7 @@ def _lay_out_dense(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     elements: list[Any], fresh: Sizes,
 ) -> None:  # fmt: skip
-    """A walk of one dimension; of none where the operands have none."""
+    """Make the plan's walk one-dimensional, or 0-d if the operands are."""
     sizes = plan.sizes
     made = []
     for x, action, element in zip(outputs, actions, elements):
@@ -264,7 +264,7 @@ def _lay_out_dense(
     plan.shape = (numel,) if sizes else ()
     plan.elementwise_dense = is_elementwise
     _finish(plan, made, elements, strides, numel)
-    # Only the longest walks need a look at their strides: no item has more than 16 bytes.
+    # Only walks this long can have large offsets: no item has more than 16 bytes.
     plan.can_use_32bit = numel * 16 <= MAX_32BIT or can_use_32bit(plan.shape, plan.stride_bytes)
 
 
@@ -329,11 +329,11 @@ def build_reduction(
     op: str, self_operand: Any, output: Any, dims: Sizes, keepdim: bool, in_dtype: Any,
     out_dtype: Any, *, config: Any = REDUCTION,
 ) -> Plan:  # fmt: skip
-    """The plan of a reduction of `self_operand` over the normalised `dims`.
+    """Return the plan of a reduction of `self_operand` over the normalised `dims`.
 
-    in_dtype: the dtype in which elements are combined; common_dtype of the plan. A fresh output is
-    row-major, whatever the input's layout. The output's strides are 0 in the `n_reduced` leading
-    dimensions of the walk. Plan.sizes are the input's.
+    in_dtype: the dtype of the arithmetic, the plan's common_dtype. A new output is row-major for
+    every layout of the input. The output's strides are 0 in the `n_reduced` leading dimensions of
+    the walk. Plan.sizes are the input's.
     """
     plan = Plan()
     plan.op, plan.config = op, config
@@ -380,7 +380,7 @@ def _reduction_output(
         raise errors.dtypes_differ(op, "out", output, out_dtype)
     if given.sizes != sizes:
         return OutputPlan(contiguous_geometry(sizes, out_dtype), RESIZE)
-    # PyTorch lets this pass and writes one location from many rows.
+    # PyTorch allows this and writes one location from many rows.
     if internal_overlap(given) == YES:
         raise errors.internal_overlap(op, "out", output)
     return OutputPlan(given, KEEP)

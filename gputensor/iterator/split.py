@@ -1,4 +1,4 @@
-"""Cutting a walk into pieces: for 32-bit offsets, and into the 2-d steps of a range.
+"""Cut a walk into pieces with 32-bit offsets, and a range into 2-d steps.
 
 Works on coalesced shapes, innermost dimension first, and stride bytes per operand (None for an
 operand without memory).
@@ -55,7 +55,10 @@ class Piece:
         return f"Piece({self.shape}, {self.offset_bytes}, {flags})"
 
     def halves(self, dim: int, stride_bytes: Strides, is_reduced: bool) -> tuple[Piece, Piece]:
-        """The first floor(n/2) of `dim`, and the rest; halves of a reduced one share outputs."""
+        """Split `dim` into its first floor(n/2) elements and the rest.
+
+        Halves of a reduced dimension share outputs.
+        """
         size = self.shape[dim]
         first = size // 2
         before, after = self.shape[:dim], self.shape[dim + 1 :]
@@ -69,8 +72,10 @@ class Piece:
 
 
 def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
-    """The dimension along which an operand reaches farthest; of several the outermost. Source:
-    ATen/TensorIterator.cpp, get_dim_to_split."""
+    """Return the dimension with the largest extent in bytes of any operand, the outermost if equal.
+
+    Source: ATen/TensorIterator.cpp, get_dim_to_split.
+    """
     farthest, found = -1, -1
     for dim in range(len(shape) - 1, -1, -1):
         if shape[dim] > 1:
@@ -123,7 +128,7 @@ class DimCounter:
         return self.offset >= self.end
 
     def max_2d_step(self) -> tuple[int, int]:
-        """The remaining extent of the two innermost dimensions; (n, 1) if not at a row's start."""
+        """Return the rest of the two innermost dimensions, or (n, 1) within a row."""
         shape, values, left = self.shape, self.values, self.end - self.offset
         if not shape:
             return 1, 1
@@ -134,7 +139,7 @@ class DimCounter:
 
     def increment(self, step: tuple[int, int]) -> None:
         self.offset += step[0] * step[1]
-        # A step over whole rows leaves the innermost index at 0.
+        # After a step over whole rows the innermost index is 0.
         dim, carry = (0, step[0]) if step[1] == 1 else (1, step[1])
         while carry and dim < len(self.shape):
             value = self.values[dim] + carry

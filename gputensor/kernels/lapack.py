@@ -53,8 +53,12 @@ def _compiled_on_host(generic: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(generic)
     def chosen(namespace: Any, *args: Any) -> Any:
-        made = None if namespace.is_gpu else found(*args)
-        return generic(namespace, *args) if made is None else made
+        if namespace.is_gpu:
+            return generic(namespace, *args)
+        try:
+            return found(*args)
+        except compiled.Absent:
+            return generic(namespace, *args)
 
     return chosen
 
@@ -239,9 +243,10 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
     np = namespace.np
     m, n = a.shape[-2:]
     if driver == "gelsy" and not namespace.is_gpu:
-        made = compiled.gelsy(a, b, rcond)
-        if made is not None:
-            return made
+        try:
+            return compiled.gelsy(a, b, rcond)
+        except compiled.Absent:
+            pass
 
     def on_gpu(a: Any, b: Any) -> Any:
         return _least_squares(namespace, a, b, None if driver == "gels" else rcond)

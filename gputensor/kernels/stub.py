@@ -36,17 +36,37 @@ _cpu_loops: dict[str, Any] = {}
 
 
 def cpu(family: str) -> Any:
-    """The loops of a family on the CPU by name: of `kernels/compiled/<family>.py` with the library,
-    otherwise NumPy's of `kernels/cpu/<family>.py`."""
+    """The loops of a family on the CPU by name: NumPy's of `kernels/cpu/<family>.py`; with the
+    library its functions of the same names, and those of `kernels/compiled/<family>.py`."""
     found = _cpu_loops.get(family)
     if found is None:
         plain = importlib.import_module(f"{__package__}.cpu.{family}")
         found = plain
-        if library.choice().library is not None and family in library.faces():
-            face = importlib.import_module(f"{__package__}.compiled.{family}")
-            found = SimpleNamespace(**{**_public(plain), **_public(face)})
+        if library.choice().library is not None:
+            found = SimpleNamespace(
+                **{name: library.served(family, name, of) for name, of in _public(plain).items()}
+            )
+            if family in library.faces():
+                face = importlib.import_module(f"{__package__}.compiled.{family}")
+                vars(found).update(_public(face))
         _cpu_loops[family] = found
     return found
+
+
+def compiled(family: str, name: str) -> Callable[..., bool]:
+    """A function of the library that has no counterpart in NumPy. It returns True if it has done
+    the work, and False for a call that it does not take; without the library always."""
+    if library.choice().library is None:
+        return _never
+    if family in library.faces():
+        face = importlib.import_module(f"{__package__}.compiled.{family}")
+        found: Callable[..., bool] = getattr(face, name)
+        return found
+    return library.served(family, name, _never)
+
+
+def _never(*args: Any) -> bool:
+    return False
 
 
 def _public(module: ModuleType) -> dict[str, Any]:

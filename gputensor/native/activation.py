@@ -21,16 +21,7 @@ def rule(operator: Operator, loop: str) -> Rule:
     return elementwise.rule(operator, "activation", loop)
 
 
-def functional(operator: Operator, loop: str) -> Kernel:
-    return elementwise.functional(operator, rule(operator, loop))
-
-
-def inplace(operator: Operator, loop: str) -> Kernel:
-    return elementwise.inplace(operator, rule(operator, loop))
-
-
-def out(operator: Operator, loop: str) -> Kernel:
-    return elementwise.out(operator, rule(operator, loop))
+functional, inplace, out = elementwise.forms(rule)
 
 
 # --- gelu: `approximate` picks the loop -----------------------------------------------------------

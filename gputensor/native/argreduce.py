@@ -24,7 +24,7 @@ from ..core.geometry import contiguous_geometry
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -58,9 +58,8 @@ class _Entry:
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh, run, axis, keepdim = False, self.run, self.axis, self.keepdim
-        if args[0]._device is CPU and self.geometry.nbytes and self.geometry.in_numpy:
-            make = short.made_by(lambda x, out: run(x, axis, out, keepdim), self.geometry)
-            short.learn_beside(table, kernel, args, make)
+        make = short.made_by(lambda x, out: run(x, axis, out, keepdim), self.geometry)
+        short.learn(table, kernel, args, make)
 
     def write(self, out: Tensor, source: Tensor) -> Tensor:
         device = source._device

@@ -25,8 +25,8 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
 
-_conv_loop = stub.cpu("conv").conv
-_gradient_loop = stub.cpu("conv").weight_gradient
+_conv_loop = stub.compiled("conv", "conv")
+_gradient_loop = stub.compiled("conv", "weight_gradient")
 
 Sizes = tuple[int, ...]
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]

@@ -1,8 +1,8 @@
-"""Copies: between layouts, dtypes and devices; clone, contiguous and `to`; one element to Python.
+"""Copies between layouts, dtypes and devices; clone and contiguous.
 
 Every copy ends in `copy_`, which chooses the kernel by the two devices. A copy across devices moves
 dense bytes of one layout; casts and layout changes are done by a copy on one side.
-Source of the semantics: aten/src/ATen/native/Copy.cpp and TensorConversions.cpp.
+Source of the semantics: aten/src/ATen/native/Copy.cpp.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from numpy import may_share_memory
 from .. import runtime
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
-from ..core.device import CPU, device
-from ..core.dtype import dtype, float32
+from ..core.device import CPU
+from ..core.dtype import float32
 from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..core.memory_format import contiguous_strides, memory_format
 from ..dispatch import shortcuts
-from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW, CONJUGATE, NEGATIVE
 from ..dispatch.operator import Table
 from ..dispatch.tls import state as _state
@@ -27,12 +26,10 @@ from ..iterator import overlap
 from ..iterator.config import COPY
 from ..iterator.plan import build
 from ..kernels import stub
-from ..kernels.cpu.cast import readable
-from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate, as_bytes
 from ..tensor.tensor import Tensor
-from ..structured import arguments, float8, missing, transfer
-from ..structured.shortcuts import cpu as short, cuda as short_cuda, factories as short_make
+from ..structured import float8, missing, transfer
+from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 from .resize import resize_
 
@@ -95,18 +92,16 @@ def _nothing(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     """An empty tensor, or one without data."""
 
 
-_cpu_copy = stub.cpu("copy").copy
+cpu_copy = stub.cpu("copy").copy
 
 
 def _on_cpu(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     x, y = to._array, src._array
-    _cpu_copy(to._get_array() if x is None else x, src._get_array() if y is None else y)
+    cpu_copy(to._get_array() if x is None else x, src._get_array() if y is None else y)
 
 
 # Below this, a copy of one dtype uses NumPy, whose call costs less.
 _SMALL_BYTES = 1 << 15
-# From here on what a cast costs beside its loop is nothing.
-_LARGE_BYTES = 1 << 20
 
 
 def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
@@ -164,7 +159,7 @@ def _copy_from(key_set: int, self: Tensor, dst: Tensor, non_blocking: bool = Fal
         _across(dst, self, non_blocking)
     elif _is_straight(dst._geometry, self._geometry):
         transfer.copy_within(dst, self)
-    elif _lays_out(dst):
+    elif lays_out(dst):
         table, key = operators._copy_from.table, (dst._geometry, self._geometry, dst._device)
         run = table.plans.get(key)
         if run is None:
@@ -187,7 +182,7 @@ def _is_straight(to: Geometry, source: Geometry) -> bool:
     return to is source and to.is_non_overlapping_and_dense
 
 
-def _lays_out(tensor: Tensor) -> bool:
+def lays_out(tensor: Tensor) -> bool:
     """True if the tensor's device has a kernel that copies between layouts and dtypes."""
     return stub.serves("copy", "copy", tensor._device.type)
 
@@ -201,9 +196,9 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     If a device has no kernel that copies layouts, the host does it: all bytes between the first and
     the last element are transferred, in either direction.
     """
-    if not _lays_out(src):
+    if not lays_out(src):
         src = transfer.on_host(src)
-    if not _lays_out(to):
+    if not lays_out(to):
         is_dense = to._geometry.is_non_overlapping_and_dense
         landed = allocate(to._geometry, CPU) if is_dense else transfer.on_host(to)
         copy_(to._keys, landed, src)
@@ -227,7 +222,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         if is_dense:
             transfer.copy_dense(landed, src)
         else:
-            transfer.pack_from_host(landed, src, _cpu_copy)
+            transfer.pack_from_host(landed, src, cpu_copy)
         if landed is to:
             return
     else:
@@ -237,7 +232,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         strides = wanted.strides if is_dense else contiguous_strides(wanted.sizes)
         crossing = geometry(wanted.sizes, strides, source.dtype)
         if source is not crossing:
-            src = _copy_fresh(src._keys, allocate(crossing, src._device), src, non_blocking)
+            src = copy_fresh(src._keys, allocate(crossing, src._device), src, non_blocking)
         if to._geometry is crossing:
             transfer.copy_dense(to, src)
             return
@@ -246,7 +241,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         else:
             landed = allocate(crossing, to._device)
             transfer.copy_dense(landed, src)
-    _copy_fresh(to._keys, to, landed, non_blocking)
+    copy_fresh(to._keys, to, landed, non_blocking)
 
 
 # --- clone and contiguous -------------------------------------------------------------------------
@@ -264,10 +259,6 @@ def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) ->
         whole = calls.as_strided(made, (given.extent,), (1,), 0)
         missing.ask_inplace(operators.copy_, whole, flat, False)
     return missing.ask_inplace(operators.copy_, made, src, non_blocking)
-
-
-def type_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    return calls.to_other(self, other, False, False, None)
 
 
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
@@ -313,7 +304,7 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
     known.short = table.short
 
 
-def _copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
+def copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
     """copy_ into a new tensor: below ADInplaceOrView, so its version stays 0."""
     key_set &= BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)
@@ -355,182 +346,13 @@ def _over_clone() -> Any:
     return ((operators.clone, shortcuts.CPU, clone),)
 
 
-def _over_copy() -> Any:
+def over_copy() -> Any:
+    """The operators that short cuts of copies jump over; see `shortcuts.jumps`."""
     return (
         (operators.empty_like, shortcuts.CPU, "factory.empty_like"),
         (operators.copy_, shortcuts.BELOW, copy_),
     )
 
 
-shortcuts.jumps(clone, _over_copy)
+shortcuts.jumps(clone, over_copy)
 shortcuts.jumps(contiguous, _over_clone)
-
-
-# --- to -------------------------------------------------------------------------------------------
-
-
-def _to(
-    self: Tensor, element: Any, place: Any, non_blocking: bool, copy: bool,
-    form: memory_format | None,
-) -> Tensor:  # fmt: skip
-    """self if it matches the request and `copy` is False, otherwise a copy.
-
-    Note [to and the suggested format]: `form` is compared with the format that the strides suggest,
-    not with the flag, as in PyTorch; so x.to(memory_format=contiguous_format) is x itself for a
-    transposed or gapped x that does not look channels_last, and `contiguous` is the operator that
-    promises a layout.
-    """
-    shape = self._geometry
-    if element is None:
-        element = shape.dtype
-    elif not isinstance(element, dtype):
-        raise errors.wrong_type("to", "dtype", "be a gputensor dtype", element)
-    if place is None:
-        place = self._device
-    elif place is not self._device:
-        place = resolve(device(place))
-    if form is not None and not isinstance(form, memory_format):
-        raise errors.wrong_type("to", "memory_format", "be a memory format", form)
-    stays = (
-        not copy and element is shape.dtype and place is self._device
-        and (form is None or form is formats.preserve_format or form is suggest_memory_format(self))
-    )  # fmt: skip
-    if stays:
-        return self
-    return calls._to_copy(self, element, None, place, None, non_blocking, form)
-
-
-def to_dtype_layout(
-    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None, non_blocking: bool = False, copy: bool = False,
-    memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    if pin_memory:
-        raise errors.must("to", "pin_memory", "be False", pin_memory)
-    return _to(self, dtype, device, non_blocking, copy, memory_format)
-
-
-def to_device(
-    key_set: int, self: Tensor, device: Any, dtype: Any, non_blocking: bool = False,
-    copy: bool = False, memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    return _to(self, dtype, device, non_blocking, copy, memory_format)
-
-
-def to_dtype(
-    key_set: int, self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False,
-    memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    table, key = operators.to_dtype.table, (self._geometry, dtype)
-    made = _to(self, dtype, None, non_blocking, copy, memory_format)
-    is_plain = non_blocking is False and copy is False and memory_format is None
-    if made is not self and is_plain and key not in table.short:
-        found = shortcuts.left(operators._to_copy.table, (*key, CPU))
-        if found is not None:
-            shortcuts.learn(table, to_dtype, key, found)
-    return made
-
-
-def to_other(
-    key_set: int, self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False,
-    memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    return _to(self, other._geometry.dtype, other._device, non_blocking, copy, memory_format)
-
-
-def _to_copy(
-    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None, non_blocking: bool = False, memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    table = operators._to_copy.table
-    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    made = _copy_fresh(key_set | made._keys, made, self, non_blocking)
-    if (
-        self._keys is CPU_KEYS and layout is None and pin_memory is None
-        and non_blocking is False and memory_format is None and type(made) is Tensor
-    ):  # fmt: skip
-        _learn_cast(table, self, made)
-    return made
-
-
-def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
-    """Leave the short cut of a cast on the CPU whose result is row-major, as what it reads is."""
-    shape, wanted = self._geometry, made._geometry
-    known = seen(shape, (table.operator.name, wanted.dtype))
-    if made._device is not CPU or not shortcuts.is_due(known, table):
-        return
-    is_plain = not (shape.dtype.is_opaque or wanted.dtype.is_opaque)
-    is_dense = shape.is_row_major and wanted.is_row_major
-    if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and is_plain:
-        behind = (wanted.dtype, None, CPU, None, False, None)
-        short.learn_cast(table, _to_copy, (shape, wanted.dtype, CPU), _cpu_copy, wanted, behind)
-    known.short = table.short
-
-
-shortcuts.jumps(_to_copy, _over_copy)
-shortcuts.jumps(to_dtype, lambda: ((operators._to_copy, shortcuts.CPU, _to_copy),))
-
-
-# --- one element to Python ------------------------------------------------------------------------
-
-
-def item(key_set: int, self: Tensor) -> Any:
-    if self._geometry.numel != 1:
-        raise errors.must("item", "self", "hold one element", self)
-    return calls._local_scalar_dense(self)
-
-
-def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
-    """Waits for the device."""
-    if self._device is not CPU:
-        self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
-    if self._geometry.dtype.is_float8:
-        self = float8.decoded(self)
-    try:
-        found = self._get_array().item()
-    except ValueError:
-        raise errors.must("_local_scalar_dense", "self", "hold one element", self) from None
-    return found if type(found) is not bytes else readable(self._get_array()).item()
-
-
-# --- flip -----------------------------------------------------------------------------------------
-
-
-def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    """A copy with some dimensions reversed; on a device, one from negative strides."""
-    shape = self._geometry
-    is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
-    is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key
-    plan: Any = operators.flip.table.plans.get((shape, dims)) if is_known else None
-    if plan is not None:
-        to, index = plan
-        made = allocate(to, CPU)
-        _cpu_copy(made._get_array(), self._get_array()[index])
-        return made
-    if shape.dtype.is_float8:
-        return float8.moved(flip, key_set, self, dims)
-    chosen = arguments.dims("flip", dims, shape.ndim, "dims")
-    if not _lays_out(self):
-        served: Tensor = missing.fall_back(operators.flip, self, self, chosen)
-        return served
-    if not shape.ndim:
-        return calls.clone(self)
-    made = calls.empty_like(self, None, None, None, None, None)
-    if shape.numel == 0 or self._device.type == "meta":
-        return made
-    if self._device is CPU:
-        index = tuple([slice(None, None, -1 if d in chosen else 1) for d in range(shape.ndim)])
-        _cpu_copy(made._get_array(), self._get_array()[index])
-        if is_known:
-            operators.flip.table.remember((shape, dims), (made._geometry, index))
-        return made
-    strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
-    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # only for the plan
-    plan = build(
-        "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
-        default_dtype=None,
-    )  # fmt: skip
-    last = sum((shape.sizes[d] - 1) * shape.stride_bytes[d] for d in chosen)
-    launch = stub.bind("copy", "copy", self._device.type, plan)
-    launch(self._device.index, (made._address(), self._address() + last))
-    return made

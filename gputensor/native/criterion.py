@@ -17,7 +17,7 @@ from ..core import errors
 from ..core.dtype import FLOATING
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, UNARY
-from ..structured import derived, pointwise
+from ..structured import forms, pointwise
 from ..structured.pointwise import elementwise
 from ..structured.pointwise import Kernel
 from ..tensor.tensor import Tensor
@@ -93,7 +93,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-out = derived.out
+out = forms.out_of_functional
 
 
 # --- made of others, with a gradient of their own -------------------------------------------------

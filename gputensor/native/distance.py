@@ -20,7 +20,7 @@ from ..dispatch import defaults, shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..structured import arguments
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 from .reduce import reduced
 
@@ -79,8 +79,8 @@ def linalg_vector_norm(
     made = _norm(op, self, p, dims, keepdim)
     if dtype is None and (loop := _loop(self, p)) is not None:
         table, args = operators.linalg_vector_norm.table, (self, ord, dim, keepdim)
-        behind = (dims, None, keepdim)
-        short.learn_reduction(table, linalg_vector_norm, args, made, loop, behind, (None,))
+        make = short.reduction(loop, (dims, None, keepdim), made._geometry)
+        short.learn_again(table, linalg_vector_norm, args, make, (None,))
     return made
 
 
@@ -114,7 +114,8 @@ def norm_Scalar(key_set: int, self: Tensor, p: Any = 2) -> Tensor:
     made = _vector_norm(self, p, None, False, None)
     if (loop := _loop(self, p)) is not None:
         behind = (tuple(range(self._geometry.ndim)), None, False)
-        short.learn_reduction(table, norm_Scalar, (self, p), made, loop, behind)
+        make = short.reduction(loop, behind, made._geometry)
+        short.learn_again(table, norm_Scalar, (self, p), make)
     return made
 
 

@@ -21,7 +21,7 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
 SUM, MEAN, MAX = range(3)
-_sum_bags = stub.cpu("embedding_bag").sum
+_sum_bags = stub.compiled("embedding_bag", "sum")
 
 
 def _check_weight(op: str, weight: Tensor) -> None:
@@ -328,4 +328,4 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
             raise errors.must(op, "num_classes", "be given on meta, which has no values", classes)
         classes = int(calls.max(self)) + 1
     rows = calls.new_zeros(self, (*given.sizes, classes))
-    return calls.scatter_value(rows, -1, calls.unsqueeze(self, -1), 1)
+    return calls.scatter__value(rows, -1, calls.unsqueeze(self, -1), 1)

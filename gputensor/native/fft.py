@@ -23,7 +23,7 @@ from ..dispatch.operator import Operator, Table
 from ..runtime.cpu import get_num_threads
 from ..runtime.libraries import HOST
 from ..structured import arguments, library
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -85,7 +85,8 @@ def _transform(
     made = library.call(op, compute, (wanted,), self)[0]
     if self._geometry.is_contiguous and order == back == tuple(range(len(sizes))):
         args, fft = (self, *params), HOST.scipy("fft")
-        short.learn_given(table, kernel, args, made, lambda x: function(fft, x, axes, {}))
+        make = short.made_of(lambda x: function(fft, x, axes, {}), made._geometry)
+        short.learn_again(table, kernel, args, make)
     return made
 
 

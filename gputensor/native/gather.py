@@ -18,7 +18,7 @@ from ..iterator.config import Config
 from ..iterator.plan import build
 from ..kernels import stub
 from ..dispatch import defaults, shortcuts
-from ..structured import arguments, derived, float8
+from ..structured import arguments, float8, forms
 from ..structured.indexed import Places, index_dtype, is_mask, read
 from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
@@ -27,7 +27,7 @@ from .slicing import unbind
 from .view import view_strides
 
 
-out = derived.out
+out = forms.out_of_functional
 
 _LAYOUT = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))
 

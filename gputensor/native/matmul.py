@@ -28,7 +28,7 @@ from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import library
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -161,7 +161,7 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
             shape = contiguous_geometry((rows, columns), element)
             entry = table.remember(key, _CpuEntry(shape, self._geometry.sizes[1]))
         elif entry.is_fresh:
-            short.learn(table, cpu, key, entry)
+            short_pointwise.learn(table, cpu, key, entry)
         if not entry.numpy_allocates:
             return _product(allocate(entry.geometry, CPU), self, mat2)
         return from_array(run(entry.loop, self._get_array(), mat2._get_array()), entry.geometry)
@@ -355,7 +355,7 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
             if is_due(known, table):
                 known.short = table.short
                 args = (self, mat1, mat2, beta, alpha)
-                short.learn_beside(table, kernel, args, _added_short(shape, *args[2:]))
+                short.learn(table, kernel, args, _added_short(shape, *args[2:]))
         else:
             shape = _addmm_result(self, mat1, mat2, beta, alpha)
             if is_on_cpu:
@@ -366,10 +366,7 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
-    """The maker of addmm's short cut; None for an empty result, or a layout that NumPy would not
-    produce."""
-    if not shape.numel or not shape.in_numpy:
-        return lambda *around: None
+    """The maker of addmm's short cut."""
     loops = stub.cpu("matmul")
     if shape.dtype in _BLAS and mat2._geometry.numel and beta is _ONE and alpha is _ONE:
         return short.made_of(loops.added, shape)

@@ -28,8 +28,8 @@ from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
 
-_max_pool_loop = stub.cpu("pool_windows").max_pool
-_backward_loop = stub.cpu("pool_windows").max_pool_backward
+_max_pool_loop = stub.compiled("pool_windows", "max_pool")
+_backward_loop = stub.compiled("pool_windows", "max_pool_backward")
 
 Sizes = tuple[int, ...]
 Two = tuple[Tensor, Tensor]

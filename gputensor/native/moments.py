@@ -19,7 +19,7 @@ from ..dispatch.operator import Operator
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short
 from ..structured.pointwise import Kernel
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -119,7 +119,8 @@ def _by_the_loop(
     loop = stub.cpu("moments").bind(op, given.dtype, given.dtype, over)
     made = reduced(self, loop, dims, keepdim, given.dtype)
     args = (self, dim, correction, keepdim)
-    short.learn_reduction(table, kernel, args, made, loop, (dims, None, keepdim))
+    make = short.reduction(loop, (dims, None, keepdim), made._geometry)
+    short.learn_again(table, kernel, args, make)
     return made
 
 

@@ -11,12 +11,12 @@ from ..core.device import CPU
 from ..core.dtype import bool_, complex32, int64
 from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
 from ..kernels import stub
-from ..structured import arguments, derived
+from ..structured import arguments, forms
 from ..structured.missing import ask_inplace
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 
-out = derived.out
+out = forms.out_of_functional
 
 PER_BLOCK = 2048  # elements, as in kernels/cuda/nonzero.cu
 

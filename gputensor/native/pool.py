@@ -24,8 +24,8 @@ from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
-_avg_pool_loop = stub.cpu("pool_windows").avg_pool
-_adaptive_loop = stub.cpu("pool_windows").adaptive_avg_pool
+_avg_pool_loop = stub.compiled("pool_windows", "avg_pool")
+_adaptive_loop = stub.compiled("pool_windows", "adaptive_avg_pool")
 
 Sizes = tuple[int, ...]
 

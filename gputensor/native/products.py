@@ -15,7 +15,7 @@ from ..core.dtype import BOOL, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits
 from ..structured import library
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 from .binary import check_scale
 
@@ -58,7 +58,8 @@ def dot(key_set: int, self: Tensor, tensor: Tensor) -> Tensor:
     wanted = _check_dot("dot", self, tensor, "tensor")
     made = _dot("dot", _by_blas, wanted, self, tensor)
     if _has_blas(wanted):
-        short.learn_again(operators.dot.table, dot, (self, tensor), made, np.dot)
+        make = short.made_by(np.dot, made._geometry)
+        short.learn_again(operators.dot.table, dot, (self, tensor), make)
     return made
 
 

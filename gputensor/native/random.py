@@ -373,8 +373,10 @@ def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tenso
         _check_weights(op, weights)
     seed, block = (generator or generators.default_generator(CPU)).take(total.size * count)
     drawn = np.empty((*x.shape[:-1], count), x.dtype)
-    run(stub.cpu("random").uniform, drawn, seed, block, 0.0, 1.0)
-    run(np.multiply, drawn, total, drawn)
+    high = 1.0 if x.ndim > 1 else float(total[0])
+    run(stub.cpu("random").uniform, drawn, seed, block, 0.0, high)
+    if x.ndim > 1:
+        run(np.multiply, drawn, total, drawn)
     places = _places(sums, drawn, True)
     if places.max() == x.shape[-1]:  # a product was rounded up to the total
         np.minimum(places, _places(sums, total, False), out=places)

@@ -14,13 +14,15 @@ from ..core import errors, memory_format as formats
 from ..core.device import CPU
 from ..core.geometry import Geometry, geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..iterator.config import COPY
+from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.copy_pieces import Piece, Pieces
-from ..structured import arguments, float8
+from ..structured import arguments, float8, missing
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .copy import copies_are_ours
+from .copy import copies_are_ours, cpu_copy, lays_out
 from .view import transpose_, with_sizes
 
 Sizes = tuple[int, ...]
@@ -104,6 +106,46 @@ def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
     for first, last, to in ((start, size, 0), (0, start, size - start)):
         place = calls.slice_Tensor(made, dim, to, to + last - first, 1)
         _copy(place, calls.slice_Tensor(self, dim, first, last, 1))
+    return made
+
+
+def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
+    """A copy with some dimensions reversed; on a device, one from negative strides."""
+    shape = self._geometry
+    is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
+    is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key
+    plan: Any = operators.flip.table.plans.get((shape, dims)) if is_known else None
+    if plan is not None:
+        to, index = plan
+        made = allocate(to, CPU)
+        cpu_copy(made._get_array(), self._get_array()[index])
+        return made
+    if shape.dtype.is_float8:
+        return float8.moved(flip, key_set, self, dims)
+    chosen = arguments.dims("flip", dims, shape.ndim, "dims")
+    if not lays_out(self):
+        served: Tensor = missing.fall_back(operators.flip, self, self, chosen)
+        return served
+    if not shape.ndim:
+        return calls.clone(self)
+    made = calls.empty_like(self, None, None, None, None, None)
+    if shape.numel == 0 or self._device.type == "meta":
+        return made
+    if self._device is CPU:
+        index = tuple([slice(None, None, -1 if d in chosen else 1) for d in range(shape.ndim)])
+        cpu_copy(made._get_array(), self._get_array()[index])
+        if is_known:
+            operators.flip.table.remember((shape, dims), (made._geometry, index))
+        return made
+    strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
+    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # only for the plan
+    plan = build(
+        "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
+        default_dtype=None,
+    )  # fmt: skip
+    last = sum((shape.sizes[d] - 1) * shape.stride_bytes[d] for d in chosen)
+    launch = stub.bind("copy", "copy", self._device.type, plan)
+    launch(self._device.index, (made._address(), self._address() + last))
     return made
 
 

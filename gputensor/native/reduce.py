@@ -28,7 +28,7 @@ from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments
-from ..structured.shortcuts import cpu as short, cuda as short_cuda
+from ..structured.shortcuts import computed as short, cuda as short_cuda
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -90,9 +90,9 @@ class _Entry:
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
         self.is_fresh = False
-        if self.plan.device is CPU and self.geometry.in_numpy:
+        if self.plan.device is CPU:
             make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)
-            short.learn_beside(table, kernel, args, make)
+            short.learn(table, kernel, args, make)
         elif self.plan.device.type == "cuda" and self.plan.numel:
             short_cuda.learn_reduction(table, kernel, args, self.geometry, self.run)
 

@@ -35,6 +35,7 @@ BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
 # Elements of all channels that a thread samples at a time.
 _BLOCK = 1 << 15
+_grid_sample = stub.compiled("sampling", "grid_sample")
 
 
 class Tap(NamedTuple):
@@ -226,7 +227,7 @@ def _compute(on: Any, x: Any, grid: Any, how: How) -> Any:
     sizes, of = (samples, channels, *grid.shape[1:-1]), _of_arrays(np)
     if not on.is_gpu and x.ndim == 4:
         out = np.empty(sizes, x.dtype)
-        if stub.cpu("sampling").grid_sample(x, grid, out, how.mode, how.padding, how.align):
+        if _grid_sample(x, grid, out, how.mode, how.padding, how.align):
             return out
     x, grid = x.reshape(samples, channels, -1), grid.reshape(samples, places, -1)
     made = np.empty((samples, channels, places), x.dtype)

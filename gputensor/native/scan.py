@@ -25,7 +25,7 @@ from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -95,11 +95,9 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
 def _learn(table: Table, kernel: Kernel, loop: str, args: tuple[Any, ...], shape: Geometry) -> None:
     """Leave a short cut for calls with these arguments."""
-    if not shape.ndim or not shape.nbytes or not shape.in_numpy:
-        return
-    run, axis = getattr(stub.cpu("scan"), loop), args[1] % shape.ndim
-    make = short.made_by(lambda x, out: run(x, axis, out), shape)
-    short.learn_beside(table, kernel, args, make)
+    if shape.ndim:
+        run, axis = getattr(stub.cpu("scan"), loop), args[1] % shape.ndim
+        short.learn(table, kernel, args, short.made_by(run, shape, (axis,)))
 
 
 def inplace(operator: Operator, loop: str) -> Kernel:

@@ -17,7 +17,7 @@ from ..core.dtype import COMPLEX, FLOATING, bool_, int64
 from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
-from ..structured import arguments, derived, float8
+from ..structured import arguments, float8, forms
 from ..structured.indexed import number_of, wide_dtype, write
 from ..structured.missing import ask_inplace
 from ..structured.pointwise import NUMBERS
@@ -25,8 +25,8 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .gather import along, check_along, clamped, flat_places, places, rows, with_dims
 
-functional, kept_functional = derived.functional, derived.kept_functional
-out = kept_out = derived.out
+functional, kept_functional = forms.functional, forms.kept_functional
+out = kept_out = forms.out_of_functional
 
 _REDUCTIONS = "sum prod mean amax amin"
 

@@ -25,7 +25,7 @@ from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
@@ -49,10 +49,8 @@ class _Entry:
 
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
         """Leave a short cut for calls with these arguments."""
-        self.is_fresh, run, dim = False, self.run, self.dim
-        if args[0]._device is CPU and self.geometry.nbytes and self.geometry.in_numpy:
-            make = short.made_by(lambda *arrays: run(*arrays[:-1], dim, arrays[-1]), self.geometry)
-            short.learn_beside(table, kernel, args, make)
+        self.is_fresh = False
+        short.learn(table, kernel, args, short.made_by(self.run, self.geometry, (self.dim,)))
 
     def write(self, out: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         if self.geometry.numel == 0 or out._device.type == "meta":

@@ -12,7 +12,6 @@ from ..core.dtype import FLOATING, dtype
 from ..dispatch.operator import Operator
 from ..structured import arguments
 from ..structured.pointwise import elementwise
-from ..structured.pointwise import Kernel
 from ..tensor.tensor import Tensor
 
 
@@ -26,16 +25,9 @@ def _prepare(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple
     return (n,)
 
 
-def functional(operator: Operator, loop: str) -> Kernel:
-    return elementwise.functional(operator, elementwise.rule(operator, "special", loop), _prepare)
-
-
-def inplace(operator: Operator, loop: str) -> Kernel:
-    return elementwise.inplace(operator, elementwise.rule(operator, "special", loop), _prepare)
-
-
-def out(operator: Operator, loop: str) -> Kernel:
-    return elementwise.out(operator, elementwise.rule(operator, "special", loop), _prepare)
+functional, inplace, out = elementwise.forms(
+    lambda operator, loop: elementwise.rule(operator, "special", loop), _prepare
+)
 
 
 def mvlgamma(key_set: int, self: Tensor, p: int) -> Tensor:

@@ -32,16 +32,7 @@ def _check_quotient(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
         raise errors.must(op, "tensor2", rule, inputs[2], kind=errors.DtypeError)
 
 
-def functional(operator: Operator, loop: str) -> Kernel:
-    return elementwise.functional(operator, rule(operator, loop))
-
-
-def inplace(operator: Operator, loop: str) -> Kernel:
-    return elementwise.inplace(operator, rule(operator, loop))
-
-
-def out(operator: Operator, loop: str) -> Kernel:
-    return elementwise.out(operator, rule(operator, loop))
+functional, inplace, out = elementwise.forms(rule)
 
 
 # --- nan_to_num -----------------------------------------------------------------------------------
@@ -64,16 +55,7 @@ def _in_place_of(operator: Operator, common: dtype, params: dict[str, Any]) -> t
     return tuple([usual[k] if x is None else real(op, k, x) for k, x in params.items()])
 
 
-def finite_functional(operator: Operator, loop: str) -> Kernel:
-    return elementwise.functional(operator, rule(operator, loop), _in_place_of)
-
-
-def finite_inplace(operator: Operator, loop: str) -> Kernel:
-    return elementwise.inplace(operator, rule(operator, loop), _in_place_of)
-
-
-def finite_out(operator: Operator, loop: str) -> Kernel:
-    return elementwise.out(operator, rule(operator, loop), _in_place_of)
+finite_functional, finite_inplace, finite_out = elementwise.forms(rule, _in_place_of)
 
 
 # --- clamp: bounds that may be numbers, and may be left out ---------------------------------------

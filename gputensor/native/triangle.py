@@ -22,7 +22,7 @@ from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..structured import arguments
-from ..structured.shortcuts import cpu as short
+from ..structured.shortcuts import computed as short
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 
@@ -61,7 +61,8 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     if self._device is CPU and rows * columns <= _KEPT and shape.dtype.np.kind in "biufc":
         operator, kernel = (operators.tril, tril) if op == "tril" else (operators.triu, triu)
         loop = _kept(_mask(op, rows, columns, shift))
-        short.learn_again(operator.table, kernel, (self, diagonal), made, loop)
+        make = short.made_by(loop, made._geometry)
+        short.learn_again(operator.table, kernel, (self, diagonal), make)
     return made
 
 

@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
 
 BY_LIBRARY = True
-_line = stub.cpu("pool_windows").line
+_line = stub.compiled("pool_windows", "line")
 
 Sizes = tuple[int, ...]
 

@@ -1,8 +1,7 @@
-"""`gt.optim`: optimizers and schedules of their rates, as `torch.optim` has them, written over the
-operators that users call.
+"""`gt.optim`: optimizers and learning rate schedulers with the names of `torch.optim`.
 
-An optimizer holds the tensors that it steps, and a state for each of them that has had a gradient.
-Steps are made in place; autograd records them with differentiable=True alone.
+They call public operators only. An optimizer holds parameters and a state for each one that has had
+a gradient. Steps are made in place; autograd records them only with differentiable=True.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Adafactor: a matrix of average squares kept as a row and a column. Source:
+"""Adafactor: keeps the average squares of a matrix as one row and one column. Source:
 torch/optim/_adafactor.py, the loop over single tensors."""
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from .optimizer import Optimizer
 
 
 class Adafactor(Optimizer):
-    """A step along the gradient over the root of its average square, relative to the parameter.
+    """Adafactor: divides the gradient by the root of its average square; steps are relative to the
+    parameter's size.
 
-    Of a parameter of two or more dimensions the state holds means of the squares along the last
-    dimension and along the one before, not the squares. The host reads norms at each step.
+    For a parameter of two or more dimensions the state holds only the squares' means along the last
+    two dimensions. The host reads norms at each step.
 
     Args:
-        lr: the largest relative step; step n takes min(lr, 1 / sqrt(n)).
-        beta2_decay: the averages take 1 / n ** -beta2_decay of the new squares at step n.
-        eps: (the least root of the average square, the least root mean square of a parameter); the
-            first is the dtype's epsilon where None.
-        d: steps of a larger root mean square are scaled down to it.
+        lr: the largest relative step; step n uses min(lr, 1 / sqrt(n)).
+        beta2_decay: at step n the new squares have the weight n ** beta2_decay in the averages.
+        eps: (lower bound of the root of the average square, lower bound of a parameter's root mean
+            square); None means the dtype's epsilon for the first.
+        d: a step with a larger root mean square is scaled down to d.
         weight_decay: the parameter shrinks by lr * weight_decay.
-        foreach, maximize: as of `Adam`.
+        foreach, maximize: as in `Adam`.
     """
 
     _not_negative = ("lr", "weight_decay")
@@ -58,7 +59,7 @@ class Adafactor(Optimizer):
                 raise self._must("params", "not be complex", p, errors.ArgumentTypeError)
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
-        return grad  # `_update` measures the parameter before it shrinks
+        return grad  # `_update` needs the parameter's norm before the decay
 
     def _begin(self, p: Tensor, group: Group) -> State:
         if p.ndim < 2:
@@ -82,7 +83,7 @@ class Adafactor(Optimizer):
 
     @staticmethod
     def _mean_square(grad: Tensor, state: State, part: float, root: float) -> Tensor:
-        """The average square, as a new tensor; `part` of it is that of this step."""
+        """Return the new average square; `part` is the weight of this step's square."""
         if grad.ndim < 2:
             variance: Tensor = state["variance"]
             return variance.lerp_(grad * grad, part).clone()

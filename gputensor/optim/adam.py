@@ -1,4 +1,4 @@
-"""Adam, AdamW and Adamax; and SparseAdam, which is refused.
+"""Adam, AdamW and Adamax; SparseAdam, whose constructor raises.
 
 Source: torch/optim/adam.py, adamw.py and adamax.py, the loops over single tensors.
 """
@@ -16,17 +16,17 @@ from .optimizer import Optimizer
 
 
 class Adam(Optimizer):
-    """Adam: a step of lr along the average gradient, over the root of its average square.
+    """Adam: steps of lr along the average gradient, divided by the root of its average square.
 
     Args:
-        betas: how much the two averages keep at each step.
+        betas: decay rates of the averages of gradients and of squares.
         eps: added to the root.
-        weight_decay: this part of the parameter is added to its gradient.
-        amsgrad: over the root of the largest average square so far.
-        maximize: step the other way.
-        capturable: steps are counted on the device, as a CUDA graph needs it.
-        foreach, differentiable, fused: as of `Optimizer`.
-        decoupled_weight_decay: the parameter itself shrinks by lr * weight_decay, as in AdamW.
+        weight_decay: weight_decay * parameter is added to the gradient.
+        amsgrad: divide by the root of the largest average square so far.
+        maximize: step along the gradient instead of against it.
+        capturable: count steps on the device, as CUDA graphs need it.
+        foreach, differentiable, fused: as in `Optimizer`.
+        decoupled_weight_decay: multiply the parameter by 1 - lr * weight_decay, as in AdamW.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the parameter itself, by lr * weight_decay a step."""
+    """Adam with decoupled weight decay: parameters are multiplied by 1 - lr * weight_decay."""
 
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 1e-3,
@@ -77,15 +77,15 @@ class AdamW(Adam):
 
 
 class Adamax(Optimizer):
-    """Adam that divides by the largest recent gradient, not by the root of the average square.
+    """Adam that divides by a decaying maximum of |grad| instead of the root of the average square.
 
-    The largest becomes max(beta2 * largest, |grad| + eps) at each step.
+    At each step the maximum becomes max(beta2 * maximum, |grad| + eps).
 
     Args:
-        betas: how much the average of gradients and the largest gradient keep at each step.
-        eps: added to the size of each gradient.
-        weight_decay: this part of the parameter is added to its gradient.
-        foreach, maximize, differentiable, capturable: as of `Adam`.
+        betas: decay rates of the average of gradients and of the maximum.
+        eps: added to |grad|.
+        weight_decay: weight_decay * parameter is added to the gradient.
+        foreach, maximize, differentiable, capturable: as in `Adam`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Adamax(Optimizer):
 
 
 class SparseAdam(Optimizer):
-    """Adam for sparse gradients, which do not exist here: its constructor always raises."""
+    """Adam for sparse gradients. gputensor has none: the constructor raises."""
 
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 1e-3,

@@ -1,5 +1,4 @@
-"""Helpers for the formulas of optimizers: numbers in a state, and in-place steps that autograd may
-record."""
+"""Arithmetic of optimizers: numbers in a state, and in-place steps that autograd may record."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ State = dict[str, Any]
 
 
 def number_dtype(kept: Any = None) -> dtype:
-    """The dtype of a number of a state: float64 of NumPy's float64, which a loaded state of a
-    parameter of float64 has. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
+    """Return the dtype of a number in a state: float64 for a NumPy float64, which the loaded state
+    of a float64 parameter has. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
     is_double = isinstance(kept, np.float64) or get_default_dtype() is float64
     return float64 if is_double else float32
 
 
 def keep(state: State, name: str, value: Any) -> None:
-    """Set a number of a state, rounded as the tensor is that PyTorch keeps it in.
+    """Set a number in a state, rounded to the dtype of the tensor that PyTorch has for it.
 
-    A value with a history stays a tensor, so that gradients flow through the steps to come.
+    A tensor that autograd records stays a tensor, so that gradients flow through later steps.
     """
     before = state[name]
     if isinstance(value, Tensor) and value.requires_grad:
@@ -39,7 +38,7 @@ def keep(state: State, name: str, value: Any) -> None:
 
 
 def rounded(value: Any, like: Any = None) -> Any:
-    """A number as a tensor of the `number_dtype` of `like` has it."""
+    """Round a number to the `number_dtype` of `like`."""
     value = float(value)
     if isinstance(like, np.float64):
         return np.float64(value)
@@ -47,27 +46,27 @@ def rounded(value: Any, like: Any = None) -> Any:
 
 
 # Note [Steps that are recorded]
-# A node saves operands or results, which must then not be written over. Steps work in place, so
-# what a node may save is a `fresh` tensor where steps are recorded, and costs nothing elsewhere.
+# A node saves operands or results, which must not be overwritten then. Steps work in place, so if
+# they are recorded, operands that a node may save are copied by `fresh`.
 
 
 def fresh(x: Tensor) -> Tensor:
-    """x, or where steps are recorded a copy of it. See Note [Steps that are recorded]."""
+    """Return x, or a copy if steps are recorded. See Note [Steps that are recorded]."""
     return x.clone() if is_grad_enabled() else x
 
 
 def scalar(value: Any) -> Any:
-    """An option of a group: a number, or a tensor of no dimensions."""
+    """Return an option of a group: a number or a 0-d tensor."""
     return value.reshape(()) if isinstance(value, Tensor) and value.ndim else value
 
 
 def rate(group: Group) -> Any:
-    """The rate of a group: a number, or a tensor of no dimensions."""
+    """Return the learning rate of a group: a number or a 0-d tensor."""
     return scalar(group["lr"])
 
 
 def plus(x: Tensor, y: Tensor, factor: Any) -> Tensor:
-    """x + factor * y."""
+    """Return x + factor * y."""
     return x + fresh(y) * factor if isinstance(factor, Tensor) else x.add(y, alpha=factor)
 
 
@@ -81,7 +80,7 @@ def add(x: Tensor, y: Tensor, factor: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _rest(kept: float) -> float:
-    """1 - kept; the very same number each time, as short cuts ask for."""
+    """Return 1 - kept, as the same object each time, for short cuts."""
     return 1 - kept
 
 

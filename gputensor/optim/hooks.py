@@ -14,14 +14,14 @@ from ..core import errors
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Hooks of every optimizer.
+# Hooks of all optimizers.
 _before_all, _after_all = HookDict(), HookDict()
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before each step of every optimizer.
 
-    See `Optimizer.register_step_pre_hook` for what the hook gets and may return.
+    See `Optimizer.register_step_pre_hook` for arguments and result of the hook.
     """
     return RemovableHandle(_before_all, hook, "register_optimizer_step_pre_hook")
 
@@ -32,7 +32,7 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
 
 
 def hooked(step: F) -> F:
-    """`step` with the hooks around it. A step that calls the step of its base runs them once."""
+    """Return `step` with the hooks around it; they run once if a step calls its base's step."""
 
     @functools.wraps(step)
     def stepped(*args: Any, **kwargs: Any) -> Any:
@@ -60,7 +60,7 @@ def hooked(step: F) -> F:
 
 
 class Hooked:
-    """Base of `Optimizer`: its hooks, and the registration of each kind of them."""
+    """Base of `Optimizer` with its hooks and their registration."""
 
     def __init__(self) -> None:
         self._is_stepping = False
@@ -77,9 +77,9 @@ class Hooked:
         """Call `hook(optimizer, args, kwargs)` before each step.
 
         Args:
-            hook: args is what `step` was called with, the optimizer first. It returns None, or a
-                pair (args, kwargs) for `step` to be called with instead.
-        Returns: a handle; `handle.remove()` takes the hook away.
+            hook: args are the arguments of `step`, beginning with the optimizer. It returns None,
+                or a pair (args, kwargs) that replaces them.
+            Returns: a handle; `handle.remove()` removes the hook.
         """
         return RemovableHandle(self._step_hooks[0], hook, "register_step_pre_hook")
 

@@ -1,5 +1,5 @@
-"""L-BFGS, with a line search where asked for. Source: torch/optim/lbfgs.py, and what it names:
-minFunc, and torch/optim's lswolfe.lua and polyinterp.lua."""
+"""L-BFGS with an optional line search. Source: torch/optim/lbfgs.py and its sources, minFunc and
+torch/optim's lswolfe.lua and polyinterp.lua."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from ..tensor.tensor import Tensor
 from .arithmetic import Group, State, rate
 from .optimizer import Optimizer
 
-# How much a step must lower the loss (Armijo), and how far it must flatten the slope (Wolfe): parts
-# of the slope at the start.
+# Constants of the Armijo condition (decrease of the loss) and the Wolfe condition (decrease of the
+# slope), as fractions of the slope at the start.
 _LEAST_FALL, _MOST_SLOPE = 1e-4, 0.9
 _LEAST_CURVATURE = 1e-10
 
 
 class LBFGS(Optimizer):
-    """A quasi-Newton method that calls the closure several times a step; all parameters are one
-    vector, in one group and on one device.
+    """A quasi-Newton method, which calls the closure several times per step.
+
+    All parameters form one vector; they must be in one group and on one device.
 
     Args:
-        lr: the length of a step along the direction; of the first, over the gradient's 1-norm.
-        max_iter: iterations a step.
-        max_eval: calls of the closure a step; None means 1.25 * max_iter.
-        tolerance_grad: a gradient whose largest element is at most this ends the step.
-        tolerance_change: a move, or a change of the loss, that is at most this ends the step.
-        history_size: how many past moves the estimate of the curvature has.
-        line_search_fn: None, or "strong_wolfe" for a search along each direction.
+        lr: length of a move along the direction; for the first, divided by the gradient's 1-norm.
+        max_iter: iterations per step.
+        max_eval: calls of the closure per step; None means 1.25 * max_iter.
+        tolerance_grad: end the step if no element of the gradient is larger.
+        tolerance_change: end the step if the move or the change of the loss is not larger.
+        history_size: number of past moves that estimate the curvature.
+        line_search_fn: None, or "strong_wolfe" for a line search along each direction.
     """
 
     _numbers = ()
@@ -67,10 +68,10 @@ class LBFGS(Optimizer):
 
     @declares(closure="Callable")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Minimise what closure returns, for at most `max_iter` iterations.
+        """Minimise the closure's result, for at most `max_iter` iterations.
 
         Args:
-            closure: computes the loss anew and its gradients; called with recording on.
+            closure: computes and returns the loss, and calls backward; called with grad enabled.
         Returns: the loss before the step.
         Raises: ArgumentTypeError without a closure.
         """
@@ -85,7 +86,7 @@ class LBFGS(Optimizer):
 
 @dataclass(slots=True)
 class _Point:
-    """A place along a direction: how far it is, the loss, the gradient, and the slope."""
+    """A point along a direction: its distance, the loss, the gradient and the slope there."""
 
     at: Any
     loss: float
@@ -98,7 +99,7 @@ class _Descent:
 
     def __init__(self, group: Group, states: Any, closure: Callable[[], Any]) -> None:
         self.group, self.closure, self.params = group, closure, group["params"]
-        # All is kept with the first parameter, as in PyTorch's state dicts.
+        # The first parameter has the whole state, as in PyTorch's state dicts.
         self.state: State = states[self.params[0]]
         for name in ("func_evals", "n_iter"):
             self.state.setdefault(name, 0)
@@ -166,8 +167,8 @@ class _Descent:
     # --- the direction --------------------------------------------------------------------------
 
     def _direction(self, grad: Tensor, move: Any) -> Tensor:
-        """Minus the gradient times the estimated inverse of the Hessian, by the two-loop recursion
-        over past moves (old_stps) and changes of the gradient (old_dirs)."""
+        """Return -H g for the gradient g and the estimated inverse Hessian H, by the two-loop
+        recursion over past moves (old_stps) and changes of the gradient (old_dirs)."""
         state = self.state
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
@@ -197,10 +198,10 @@ class _Descent:
     # --- the line search ------------------------------------------------------------------------
 
     def _search(self, start: _Point, move: Any, direction: Tensor) -> tuple[float, Tensor, Any]:
-        """Loss, gradient and length of a move along the direction that meets the strong Wolfe
-        conditions, or of the best one that was tried.
+        """Return loss, gradient and length of a move that meets the strong Wolfe conditions, or of
+        the best one tried.
 
-        Brackets such a move first, and then narrows the bracket by cubic interpolation.
+        First bracket a move, then narrow the bracket by cubic interpolation.
         """
         origin = [p.clone() for p in self.params]
         least, most = self.group["tolerance_change"], self.group["max_eval"] - self.calls
@@ -258,11 +259,11 @@ class _Descent:
 
 
 def _minimum(one: _Point, two: _Point, reach: tuple[Any, Any] | None = None) -> Any:
-    """Where the cubic through two points with their slopes is least, within `reach`; the middle of
-    it where the cubic has no minimum. reach: between the points, where not given."""
+    """Return the minimum, within `reach`, of the cubic through two points with their slopes; the
+    middle of `reach` if it has none. reach: by default the interval between the points."""
     left, right = reach or (min(one.at, two.at), max(one.at, two.at))
     near, far = (one, two) if one.at <= two.at else (two, one)
-    # PyTorch's order of the operands, so that roundings are the same
+    # PyTorch's order of operands, for equal rounding
     d1 = one.slope + two.slope - 3 * (one.loss - two.loss) / (one.at - two.at)
     square = d1**2 - one.slope * two.slope
     if not square >= 0:

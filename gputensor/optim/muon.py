@@ -1,4 +1,4 @@
-"""Muon: steps along orthogonal matrices. Source: torch/optim/_muon.py."""
+"""Muon: steps along orthogonalised averages of gradients. Source: torch/optim/_muon.py."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ _MOST_STEPS = 100
 
 
 class Muon(Optimizer):
-    """A step along the orthogonal matrix that is next to the average gradient; for matrices only.
+    """Step along the orthogonal matrix nearest to the average gradient; for matrices only.
 
-    The orthogonal matrix comes from a Newton-Schulz iteration in bfloat16, roughly: its singular
-    values are between 0.5 and 1.5.
+    A Newton-Schulz iteration in bfloat16 approximates it: singular values are between 0.5 and 1.5.
 
     Args:
         weight_decay: the parameter shrinks by lr * weight_decay.
-        momentum: how much the average keeps at each step.
-        nesterov: along grad + momentum * (average - grad) instead of the average.
-        ns_coefficients: of the iteration X = a X + (b A + c A A) X, where A = X X^T.
-        eps: the least norm that the gradient is divided by before the iteration.
-        ns_steps: iterations, fewer than 100.
-        adjust_lr_fn: what lr is times for a matrix (rows, columns): "original", which None means,
+        momentum: decay rate of the average.
+        nesterov: use grad + momentum * (average - grad) instead of the average.
+        ns_coefficients: a, b, c of the iteration X = a X + (b A + c A A) X, where A = X X^T.
+        eps: lower bound of the norm by which the gradient is divided before the iteration.
+        ns_steps: number of iterations, below 100.
+        adjust_lr_fn: factor of lr for a matrix (rows, columns): "original", the default,
             sqrt(max(1, rows / columns)), or "match_rms_adamw", 0.2 * sqrt(max(rows, columns)).
     """
 
@@ -82,7 +81,7 @@ class Muon(Optimizer):
 
 
 def _orthogonal(x: Tensor, coefficients: Iterable[float], steps: int, eps: float) -> Tensor:
-    """The orthogonal matrix next to x, roughly, in bfloat16."""
+    """Approximate the orthogonal matrix nearest to x, in bfloat16."""
     a, b, c = coefficients
     is_tall = x.shape[0] > x.shape[1]
     found = x.to(bfloat16)

@@ -1,4 +1,4 @@
-"""NAdam and RAdam, Adam with other steps. Source: torch/optim/nadam.py and radam.py, the loops over
+"""NAdam and RAdam, variants of Adam. Source: torch/optim/nadam.py and radam.py, the loops over
 single tensors."""
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from .optimizer import Optimizer
 
 
 class NAdam(Optimizer):
-    """Adam with Nesterov momentum: the step looks ahead along the average gradient.
+    """Adam with Nesterov momentum.
 
     Args:
-        betas: how much the averages of gradients and of their squares keep at each step.
+        betas: decay rates of the averages of gradients and of squares.
         eps: added to the root.
-        weight_decay: this part of the parameter is added to its gradient.
+        weight_decay: weight_decay * parameter is added to the gradient.
         momentum_decay: how fast the momentum grows to its final value.
-        decoupled_weight_decay: the parameter itself shrinks by lr * weight_decay, as in AdamW.
-        foreach, maximize, capturable, differentiable: as of `Adam`.
+        decoupled_weight_decay: multiply the parameter by 1 - lr * weight_decay, as in AdamW.
+        foreach, maximize, capturable, differentiable: as in `Adam`.
     """
 
     _numbers = ("step", "mu_product")
@@ -50,7 +50,7 @@ class NAdam(Optimizer):
         mu = beta1 * (1 - 0.5 * 0.96 ** (step * decay))
         following = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
         is_tensor = isinstance(mu, Tensor) or isinstance(product, Tensor)
-        part = mu if is_tensor else rounded(mu, product)  # as PyTorch multiplies it in
+        part = mu if is_tensor else rounded(mu, product)  # rounded as in PyTorch
         keep(state, "mu_product", product * part)
         average, square, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
         mix(average, grad, beta1)
@@ -61,17 +61,16 @@ class NAdam(Optimizer):
 
 
 class RAdam(Optimizer):
-    """Adam whose first steps go along the average gradient alone.
+    """Rectified Adam: the first steps use the average gradient alone.
 
-    The average of squares is used once enough steps are in it, and then times a factor that grows
-    to 1.
+    Once the average of squares covers enough steps, it is used with a factor that grows to 1.
 
     Args:
-        betas: how much the averages of gradients and of their squares keep at each step.
+        betas: decay rates of the averages of gradients and of squares.
         eps: added to the root.
-        weight_decay: this part of the parameter is added to its gradient.
-        decoupled_weight_decay: the parameter itself shrinks by lr * weight_decay, as in AdamW.
-        foreach, maximize, capturable, differentiable: as of `Adam`.
+        weight_decay: weight_decay * parameter is added to the gradient.
+        decoupled_weight_decay: multiply the parameter by 1 - lr * weight_decay, as in AdamW.
+        foreach, maximize, capturable, differentiable: as in `Adam`.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class RAdam(Optimizer):
         mix_square(square, grad, beta2)
         bias1, bias2 = 1 - beta1**step, 1 - beta2**step
         direction = fresh(average) / bias1 * rate(group)
-        # How many squares the average is worth, now and after many steps.
+        # Effective number of squares in the average, now and after many steps.
         most = 2 / (1 - beta2) - 1
         worth = most - 2 * step * beta2**step / bias2
         enough = worth > 5

@@ -1,4 +1,4 @@
-"""What all optimizers have: groups of parameters, a state for each, steps in place, unrecorded.
+"""The base of optimizers: parameter groups, a state for each parameter, and the loop of a step.
 
 Source: torch/optim/optimizer.py.
 """
@@ -35,23 +35,22 @@ __all__ = [
 class Optimizer(Hooked):
     """Base of optimizers: groups of parameters with their options, and a state for each parameter.
 
-    An optimizer of this package is a constructor that lists its options, `_begin`, which makes the
-    state of one parameter, and `_update`, the formula of one step of it. A user's own may have a
-    `step` of its own instead.
+    An optimizer of this package defines a constructor with its options, `_begin`, which makes the
+    state of one parameter, and `_update`, the formula of one step. A user's class may define `step`
+    instead.
 
     param_groups: dicts with `params` and the options. state: parameter -> its state.
-    foreach, fused: which of PyTorch's loops steps the parameters; here one does, whatever they say.
-    differentiable: steps are recorded by autograd, so gradients flow to the rate, to options that
-        are tensors, and to the gradients. The parameters are then no leaves that require grad.
+    foreach, fused: accepted; they choose a loop in PyTorch, and gputensor has one.
+    differentiable: autograd records steps, so gradients flow to the rate, to options that are
+        tensors, and to the gradients. The parameters must not be leaves that require grad then.
     """
 
-    # Entries of a parameter's state that are numbers. The host keeps them as Python numbers; with
-    # capturable=True each is a tensor of no dimensions on the parameter's device. In a state dict
-    # all are such tensors.
+    # Names of numbers in a parameter's state: Python numbers on the host; with capturable=True
+    # 0-d tensors on the parameter's device. In a state dict all are 0-d tensors.
     _numbers: tuple[str, ...] = ("step",)
-    # Whether a complex number is stepped as two real ones.
+    # True if complex parameters are stepped as real views.
     _steps_reals = True
-    # Options that must be numbers, and those that besides must not be negative.
+    # Options that must be numbers, and options that must also not be negative.
     _plain: tuple[str, ...] = ()
     _not_negative: tuple[str, ...] = ("lr", "weight_decay", "momentum", "eps")
 
@@ -60,7 +59,7 @@ class Optimizer(Hooked):
         Args:
             params: tensors, pairs of a name and a tensor, or dicts with `params` and options that
                 differ from `defaults`.
-        Raises: ArgumentTypeError, ArgumentValueError for what cannot be stepped, or twice would be.
+        Raises: ArgumentTypeError or ArgumentValueError for invalid or repeated parameters.
         """
         if isinstance(params, Tensor) or not is_iterable(params):
             rule = "be a sequence of Tensors or dicts"
@@ -76,10 +75,10 @@ class Optimizer(Hooked):
             self.add_param_group(group)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Step further tensors from now on.
+        """Add a group of parameters.
 
         Args:
-            param_group: `params`, tensors or pairs of a name and a tensor, and options of its own.
+            param_group: `params`, tensors or pairs of a name and a tensor, and the group's options.
         """
         if not isinstance(param_group, dict):
             raise self._must("param_group", "be a dict", param_group, errors.ArgumentTypeError)
@@ -108,7 +107,7 @@ class Optimizer(Hooked):
         self.param_groups.append(made)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, or set them to zeros."""
+        """Remove the gradients, or with set_to_none=False set them to zeros."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -123,8 +122,8 @@ class Optimizer(Hooked):
         """Step every parameter that has a gradient.
 
         Args:
-            closure: computes the loss anew and its gradients; called with recording on.
-        Returns: what closure returned.
+            closure: computes and returns the loss, and calls backward; called with grad enabled.
+            Returns: the closure's result.
         """
         loss = None
         if closure is not None:
@@ -156,11 +155,11 @@ class Optimizer(Hooked):
             state.update({name: seen[name] for name in self._numbers})
         if step is not None and not isinstance(state["step"], Tensor):
             state["step"] = step
-        if has_state:  # an update that raises leaves none, and counts no step
+        if has_state:  # an update that raises adds no state and counts no step
             self.state[p] = state
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
-        """The gradient with `weight_decay` of the parameter added; or the parameter shrinks."""
+        """Return the gradient with weight decay added; if decoupled, shrink the parameter."""
         decay = scalar(group.get("weight_decay"))
         if not isinstance(decay, Tensor) and not decay:
             return grad
@@ -172,10 +171,9 @@ class Optimizer(Hooked):
     # --- state --------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """State and options by the parameters' numbers: plain values and tensors, for `gt.save`.
+        """Return state and options by parameter number, in PyTorch's format, for `gt.save`.
 
-        The format is PyTorch's. Tensors in it are those of the optimizer, not copies, but for
-        numbers that the host keeps.
+        Tensors are the optimizer's own, not copies, except for numbers kept on the host.
         """
         for hook in list(self._state_dict_hooks[0].values()):
             hook(self)
@@ -201,9 +199,9 @@ class Optimizer(Hooked):
 
     @declares(first=True, state_dict="dict")
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a state and options; tensors are copied to their parameters' dtype and device.
+        """Load state and options; tensors are copied to their parameters' dtype and device.
 
-        Raises: ArgumentValueError if the groups are not of the same sizes; nothing is changed then.
+        Raises: ArgumentValueError if the groups have other sizes; nothing is changed then.
         """
         state_dict = dict(state_dict)
         for hook in list(self._load_state_dict_hooks[0].values()):
@@ -245,7 +243,7 @@ class Optimizer(Hooked):
         }  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        """The attributes that are copied and pickled: all but hooks, which may hold anything."""
+        """Return the attributes to copy and pickle: all but hooks, which may hold any object."""
         hooks = vars(Hooked())
         return {name: value for name, value in vars(self).items() if name not in hooks}
 
@@ -260,10 +258,10 @@ class Optimizer(Hooked):
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
 
-    # --- what a kind of optimizer says ----------------------------------------------------------
+    # --- for subclasses -------------------------------------------------------------------------
 
     def _check(self, group: Group) -> None:
-        """Raise unless the options of a group are what they may be."""
+        """Raise for an invalid option of a group."""
         for name in self._plain:
             self._number(name, group[name])
         for name in self._not_negative:
@@ -284,28 +282,27 @@ class Optimizer(Hooked):
             raise self._must("fused", "not come with differentiable=True", True)
 
     def _hint(self, group: Group, name: str) -> bool:
-        """A bool that may be None, or missing."""
+        """Check an option that may be a bool, None or missing."""
         value = group.get(name)
         return value is not None and flag(type(self).__name__, name, value)
 
     def _begin(self, p: Tensor, group: Group) -> State:
-        """The state of a parameter before its first step; numbers that are 0 may be left out."""
+        """Return the state of a parameter before its first step; zeros may be left out."""
         return {}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
         """Step one parameter.
 
         Args:
-            p, grad: the parameter and its gradient, negative with maximize=True, and with the
-                weight decay in it. Complex ones come as real views, here and in the state, unless
-                `_steps_reals` is False.
-            step: which step this is, from 1; a tensor with capturable=True; None where `_numbers`
-                has no "step".
+            p, grad: the parameter and its gradient, negated if maximize=True, with weight decay
+                added. Complex ones are real views, as in the state, unless `_steps_reals` is False.
+            step: the number of this step, from 1; a tensor with capturable=True; None if
+                `_numbers` has no "step".
         """
         raise NotImplementedError
 
     def _stepped(self, p: Tensor, state: State, group: Group) -> Any:
-        """Which step this is, from 1; of a capturable group a tensor on the parameter's device."""
+        """Return the number of this step, from 1; for a capturable group a tensor on the device."""
         if group.get("capturable"):
             self._to_device(p, state)
         step = state["step"]
@@ -322,11 +319,11 @@ class Optimizer(Hooked):
                 state[name] = made.to(p.device)
 
     def _has_state(self, group: Group) -> bool:
-        """Whether a step of these parameters goes on from what earlier ones left."""
+        """Return True if a step of this group depends on a state from earlier steps."""
         return True
 
     def _check_recorded(self) -> None:
-        """Raise where a recorded step would write to a leaf that requires grad."""
+        """Raise if a recorded step would write to a leaf that requires grad."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.is_leaf and p.requires_grad and p.grad is not None:
@@ -334,7 +331,7 @@ class Optimizer(Hooked):
                     raise self._must("params", rule, p, errors.AutogradError)
 
     def _check_capture(self) -> None:
-        """Raise where a step that is captured would not go on, in a replay, from the one before."""
+        """Raise if replays of a captured step would not continue from the previous one."""
         if capture.here() is None:
             return
         name = type(self).__name__
@@ -348,7 +345,7 @@ class Optimizer(Hooked):
                     raise errors.capture_refused(f"{name}.step", why)
 
     def _number(self, arg: str, value: Any) -> Any:
-        """A number, NumPy's too, or a tensor of one element."""
+        """Check a number, also of NumPy, or a tensor of one element."""
         plain = plain_number(value)
         if (plain is None or isinstance(value, np.bool_)) and not isinstance(value, Tensor):
             raise self._must(arg, "be a number", value, errors.ArgumentTypeError)
@@ -361,7 +358,7 @@ class Optimizer(Hooked):
         return value
 
     def _pair(self, arg: str, value: Any, count: int = 2) -> list[Any]:
-        """A list or a tuple of `count` numbers."""
+        """Check a list or tuple of `count` numbers."""
         if not isinstance(value, (list, tuple)) or len(value) != count:
             rule = f"be {'two' if count == 2 else 'three'} numbers"
             raise self._must(arg, rule, value, errors.ArgumentTypeError)
@@ -388,8 +385,8 @@ def _copy(value: Any) -> Any:
 
 
 def _like(value: Any, p: Tensor) -> Any:
-    """A value of a loaded state: tensors as copies on the device of their parameter, and in its
-    dtype if that is floating."""
+    """Convert a value of a loaded state: copy tensors to the parameter's device, and to its dtype
+    if that is floating."""
     if isinstance(value, Tensor):
         of = p.dtype if p.is_floating_point() else value.dtype
         return value.detach().to(device=p.device, dtype=of, copy=True)

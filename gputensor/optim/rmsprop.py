@@ -1,4 +1,4 @@
-"""RMSprop, Adagrad and Adadelta: steps over the root of an average, or of the sum, of squares.
+"""RMSprop, Adagrad and Adadelta: steps divided by the root of an average or sum of squares.
 
 Source: torch/optim/rmsprop.py, adagrad.py and adadelta.py, the loops over single tensors.
 """
@@ -15,17 +15,17 @@ from .optimizer import Optimizer
 
 
 class RMSprop(Optimizer):
-    """A step of lr along the gradient, over the root of its average square.
+    """RMSprop: steps of lr along the gradient, divided by the root of its average square.
 
     Args:
-        alpha: how much the average keeps at each step.
+        alpha: decay rate of the average.
         eps: added to the root.
-        centered: over the root of the average variance instead.
-        momentum: along an average of these steps.
-        weight_decay: this part of the parameter is added to its gradient.
-        capturable: steps are counted on the device, as a CUDA graph needs it.
-        maximize: step the other way.
-        foreach, differentiable: as of `Optimizer`.
+        centered: divide by the root of the average variance instead.
+        momentum: decay rate of an average of the steps, used if not 0.
+        weight_decay: weight_decay * parameter is added to the gradient.
+        capturable: count steps on the device, as CUDA graphs need it.
+        maximize: step along the gradient instead of against it.
+        foreach, differentiable: as in `Optimizer`.
     """
 
     _not_negative = (*Optimizer._not_negative, "alpha")
@@ -65,12 +65,12 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """A step of lr along the gradient, over the root of the sum of its squares.
+    """Adagrad: steps of lr along the gradient, divided by the root of the sum of its squares.
 
     Args:
         lr_decay: lr is divided by 1 + (step - 1) * lr_decay.
-        initial_accumulator_value: what the sum begins with.
-        foreach, differentiable, fused: as of `Optimizer`.
+        initial_accumulator_value: initial value of the sum.
+        foreach, differentiable, fused: as in `Optimizer`.
     """
 
     _not_negative = (*Optimizer._not_negative, "lr_decay", "initial_accumulator_value")
@@ -87,7 +87,7 @@ class Adagrad(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-        for group in self.param_groups:  # as PyTorch has it, and a state dict shows it
+        for group in self.param_groups:  # part of PyTorch's state dicts
             for p in group["params"]:
                 self.state[p] = {"step": 0, **self._begin(p, group)}
 
@@ -102,16 +102,15 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """A step of lr along the gradient, times the root of the average square of earlier steps, over
-    the root of the gradient's average square.
+    """Adadelta: steps of lr along grad * rms(earlier steps) / rms(gradients).
 
     Args:
-        rho: how much the two averages keep at each step.
+        rho: decay rate of both average squares.
         eps: added to the averages before their roots are taken.
-        weight_decay: this part of the parameter is added to its gradient.
-        foreach, differentiable: as of `Optimizer`.
-        capturable: steps are counted on the device, as a CUDA graph needs it.
-        maximize: step the other way.
+        weight_decay: weight_decay * parameter is added to the gradient.
+        foreach, differentiable: as in `Optimizer`.
+        capturable: count steps on the device, as CUDA graphs need it.
+        maximize: step along the gradient instead of against it.
     """
 
     def __init__(

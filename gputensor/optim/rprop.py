@@ -1,4 +1,4 @@
-"""Rprop: steps by the signs of gradients alone. Source: torch/optim/rprop.py, the loop over single
+"""Rprop: uses only the signs of gradients. Source: torch/optim/rprop.py, the loop over single
 tensors."""
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from .optimizer import Optimizer
 
 
 class Rprop(Optimizer):
-    """Each element has a step of its own, which begins as lr and goes against its gradient's sign.
+    """Each element has its own step size, initially lr, and moves against its gradient's sign.
 
-    The step grows while the sign stays and shrinks when it changes; then the element waits.
+    The size grows while the sign stays. When it changes, the size shrinks and the element does not
+    move.
 
     Args:
-        etas: factors of a step that shrinks, in (0, 1), and of one that grows, above 1.
-        step_sizes: the smallest and the largest step.
-        capturable: steps are counted on the device, as a CUDA graph needs it.
-        foreach, differentiable: as of `Optimizer`.
-        maximize: step the other way.
+        etas: factors of a shrinking size, in (0, 1), and of a growing one, above 1.
+        step_sizes: the smallest and the largest size.
+        capturable: count steps on the device, as CUDA graphs need it.
+        foreach, differentiable: as in `Optimizer`.
+        maximize: step along the gradient instead of against it.
     """
 
     def __init__(

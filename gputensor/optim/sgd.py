@@ -1,4 +1,4 @@
-"""SGD, with momentum or with an average of the parameters (ASGD).
+"""SGD with momentum, and ASGD, which averages the parameters.
 
 Source: torch/optim/sgd.py and asgd.py, the loops over single tensors.
 """
@@ -16,15 +16,15 @@ from .optimizer import Optimizer
 
 
 class SGD(Optimizer):
-    """Gradient descent: p -= lr * v, where v is the gradient, or with momentum an average of it.
+    """Gradient descent: p -= lr * v, where v is the gradient, or an average with momentum.
 
     Args:
         momentum: v becomes momentum * v + (1 - dampening) * grad; the first v is the gradient,
             detached, which differentiable=True does not change.
-        weight_decay: this part of the parameter is added to its gradient.
-        nesterov: step along grad + momentum * v.
-        maximize: step the other way.
-        foreach, differentiable, fused: as of `Optimizer`.
+        weight_decay: weight_decay * parameter is added to the gradient.
+            nesterov: step along grad + momentum * v.
+            maximize: step along the gradient instead of against it.
+            foreach, differentiable, fused: as in `Optimizer`.
     """
 
     _numbers = ()
@@ -63,19 +63,18 @@ class SGD(Optimizer):
 
 
 class ASGD(Optimizer):
-    """Gradient descent that keeps the average of the parameters over late steps, in state["ax"].
+    """Averaged SGD: state["ax"] holds the average of the parameters over late steps.
 
-    The rate of step n is lr / (1 + lambd * lr * n) ** alpha, and the parameters shrink by lambd
-    times it.
+    The rate of step n is lr / (1 + lambd * lr * n) ** alpha; each step multiplies the parameters by
+    1 - lambd * rate.
 
     Args:
-        lambd: how much the parameters shrink, and how fast the rate falls.
-        alpha: the power of the fall.
+        lambd, alpha: as in these formulas.
         t0: the step after which the average begins.
-        weight_decay: this part of the parameter is added to its gradient.
-        foreach, differentiable: as of `Optimizer`.
-        capturable: steps are counted on the device, as a CUDA graph needs it.
-        maximize: step the other way.
+        weight_decay: weight_decay * parameter is added to the gradient.
+        foreach, differentiable: as in `Optimizer`.
+        capturable: count steps on the device, as CUDA graphs need it.
+        maximize: step along the gradient instead of against it.
     """
 
     _numbers = ("step", "eta", "mu")
@@ -106,11 +105,11 @@ class ASGD(Optimizer):
         since = step - group["t0"]
         weight = 1 / (since.clamp(min=1) if isinstance(since, Tensor) else max(1, since))
         for name, value in (("eta", following), ("mu", weight)):
-            # PyTorch makes both of its default dtype, also for a state of another one.
+            # Both have PyTorch's default dtype, whatever the parameter's.
             keep(state, name, value if isinstance(value, Tensor) else rounded(value))
 
     def _rate(self, group: Group, step: Any) -> Any:
-        """The rate of the next step."""
+        """Return the rate of the next step."""
         lr = rate(group)
         try:
             found = lr / (1 + scalar(group["lambd"]) * lr * step) ** scalar(group["alpha"])

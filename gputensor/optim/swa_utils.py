@@ -1,4 +1,4 @@
-"""Averages of a model's weights over a training: `gt.optim.swa_utils`.
+"""`gt.optim.swa_utils`: averages of a model's weights during training.
 
 Source: torch/optim/swa_utils.py.
 """
@@ -39,8 +39,10 @@ def _check_decay(op: str, decay: float) -> None:
 
 @declares()
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """A function of (average, new, count): the exponential average decay * average + (1 - decay) *
-    new. decay: in [0, 1]."""
+    """Return a function of (average, new, count): decay * average + (1 - decay) * new.
+
+    decay: in [0, 1].
+    """
     _check_decay("get_ema_avg_fn", decay)
 
     def ema(average: Tensor, new: Tensor, count: Any) -> Tensor:
@@ -53,7 +55,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 @declares()
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
-    """A function of (averages, new ones, count) that writes exponential averages into the first.
+    """Return a function of (averages, new, count) that updates exponential averages in place.
 
     See `get_ema_avg_fn`.
     """
@@ -71,8 +73,8 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
 
 
 def get_swa_avg_fn() -> Average:
-    """A function of (average, new, count): the mean of count + 1 tensors, of which `average` is the
-    mean of the first `count`."""
+    """Return a function of (average, new, count): the mean of count + 1 tensors, from the mean of
+    the first `count` ones and the new one."""
 
     def swa(average: Tensor, new: Tensor, count: Any) -> Tensor:
         with no_grad():
@@ -83,7 +85,7 @@ def get_swa_avg_fn() -> Average:
 
 
 def get_swa_multi_avg_fn() -> Averages:
-    """A function of (averages, new ones, count) that writes means into the first.
+    """Return a function of (averages, new, count) that updates means in place.
 
     See `get_swa_avg_fn`.
     """
@@ -97,17 +99,17 @@ def get_swa_multi_avg_fn() -> Averages:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages of those that the model has had.
+    """A copy of a model with averaged parameters.
 
-    Each `update_parameters` takes in the model's parameters as they are; the first one copies them.
-    Buffers are copied too, or with use_buffers=True averaged. For a model with batch norms
-    `update_bn` computes the statistics anew.
+    Each `update_parameters` adds the model's present parameters to the averages; the first call
+    copies them. Buffers are copied, or with use_buffers=True averaged. If the model has batch
+    norms, call `update_bn` to compute the statistics again.
 
     Args:
-        device: where the copy is; where the model is if None.
+        device: the copy's device; None for the model's.
         avg_fn: a function of (average, new, count) that returns the new average.
-        multi_avg_fn: a function of (averages, new ones, count) that writes them, of tensors of one
-            dtype and device. With neither it is the mean.
+        multi_avg_fn: a function of (averages, new, count) that writes to the averages, lists of
+            tensors of one dtype and device. The default is the mean.
     """
 
     module: Module
@@ -137,7 +139,7 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Take in the parameters of a model with the same modules."""
+        """Add the parameters of a model with the same modules to the averages."""
         pairs = [
             (mine.detach(), new.detach().to(mine.device))
             for mine, new in zip(self._averaged(self.module), self._averaged(model))
@@ -167,11 +169,11 @@ class AveragedModel(Module):
 
 @declares(loader="Iterable")
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the statistics of a model's batch norms anew, as means over a pass of data.
+    """Compute the statistics of a model's batch norms again, as means over one pass of data.
 
     Args:
-        loader: batches; of a list or a tuple the first element is the model's input.
-        device: where batches are moved to, if not None.
+        loader: batches; of a list or tuple the first element is the model's input.
+        device: the device to which batches are moved, if not None.
     """
     if not isinstance(model, Module):
         raise errors.wrong_type("update_bn", "model", "be a Module", model)
@@ -197,11 +199,11 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Moves the rate of each group to swa_lr over anneal_epochs steps, and keeps it there.
+    """Move the rate of each group to swa_lr over anneal_epochs steps, and keep it there.
 
     Args:
-        swa_lr: one for all groups, or one for each.
-        anneal_epochs: the number of steps.
+        swa_lr: a number for all groups, or a list.
+        anneal_epochs: number of steps.
         anneal_strategy: "cos" or "linear".
     """
 
@@ -228,7 +230,7 @@ class SWALR(LRScheduler):
         super().step()
 
     def get_lr(self) -> list[float]:
-        # The change begins with the first step of this schedule, whatever last_epoch is.
+        # The change begins with this scheduler's first step, for every last_epoch.
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
@@ -241,7 +243,7 @@ class SWALR(LRScheduler):
         return found
 
     def _part(self, step: int) -> float:
-        """The part of the change that is done after a step, from 0 to 1."""
+        """Return the fraction of the change after a step, from 0 to 1."""
         part = max(0, min(1, step / max(1, self.anneal_epochs)))
         return part if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * part)) / 2
 

@@ -1,4 +1,4 @@
-"""`swap_in_optimizer_params_and_state`: an optimizer steps other tensors for a while.
+"""`swap_in_optimizer_params_and_state`: an optimizer steps other tensors within a block.
 
 Source: torch/optim/_stateless.py.
 """
@@ -24,13 +24,13 @@ _NAME = "swap_in_optimizer_params_and_state"
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """Let an optimizer have other parameters, state and options within a `with` block.
+    """Replace an optimizer's parameters, state and options within a `with` block.
 
     Args:
-        optimizer: one that has a state.
+        optimizer: an optimizer with a state.
         swapin_parameters: as many tensors as the optimizer has parameters, in their order.
-        swapin_optim_state: a dict as `state_dict()` makes it. Its tensors are written to in place;
-            what else the block changes of the state is forgotten.
+        swapin_optim_state: a dict as from `state_dict()`. Its tensors are written in place; other
+            changes of the state are lost at the block's end.
     Raises: ArgumentValueError if they do not fit the optimizer; nothing is changed then.
     """
     if not isinstance(optimizer, Optimizer):
@@ -54,7 +54,7 @@ def swap_in_optimizer_params_and_state(
 
 
 def _parameters(optimizer: Optimizer, given: Any) -> list[Tensor]:
-    """The tensors to step; raises unless there are as many as the optimizer has."""
+    """Return the tensors to step. Raise unless there are as many as the optimizer has."""
     if not isinstance(given, dict) or not all(isinstance(x, Tensor) for x in given.values()):
         raise errors.wrong_type(_NAME, "swapin_parameters", "be a dict of Tensors", given)
     count = sum(len(group["params"]) for group in optimizer.param_groups)
@@ -65,7 +65,7 @@ def _parameters(optimizer: Optimizer, given: Any) -> list[Tensor]:
 
 
 def _kept(optimizer: Optimizer, given: Any) -> tuple[dict[Any, State], list[Group]]:
-    """State and groups of a state dict; raises unless they are those of such an optimizer."""
+    """Return state and groups of a state dict. Raise unless they fit the optimizer."""
 
     def must(rule: str, got: Any) -> Exception:
         return errors.wrong_value(_NAME, "swapin_optim_state", rule, got)

@@ -1,1 +1,1 @@
-"""Modules that several processes train together: what `gt.nn.parallel` names, and SyncBatchNorm."""
+"""Modules for data-parallel training: the names of `gt.nn.parallel`, and SyncBatchNorm."""

@@ -1,4 +1,4 @@
-"""`DataParallel` of one device: the module itself under another name."""
+"""`DataParallel` for one device: a wrapper that calls the module."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..nn.modules.module import Module
 
 
 class DataParallel(Module):
-    """A module whose parameters are named `module.…`. There is no splitting over several devices.
+    """Wrap a module and name its parameters `module.…`. Inputs are not split over devices.
 
     Args:
-        device_ids: one device, which the module is moved to; where it is by default.
-        output_device, dim: accepted; results are where the module is.
+        device_ids: a list of one device, to which the module is moved; None leaves it.
+        output_device, dim: accepted; results are on the module's device.
     """
 
     module: Module
@@ -43,7 +43,7 @@ class DataParallel(Module):
 
 
 def place(op: str, given: Any) -> device:
-    """A device, of CUDA where it is a number."""
+    """Return a device; a number is a CUDA device."""
     if type(given) is not int:
         return device(given)
     if not 0 <= given < 256:

@@ -1,4 +1,4 @@
-"""`DistributedDataParallel`: a module that all ranks train together, each on its own batches.
+"""`DistributedDataParallel`: all ranks train one module, each on its own batches.
 
 Source: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp.
 """
@@ -24,33 +24,33 @@ from ..nn.parameter import is_lazy
 from .data_parallel import place
 
 _NAME = "DistributedDataParallel"
-# Options of PyTorch's that change what is reduced, or when.
+# Options of PyTorch that would change what is reduced, or when; not supported.
 _ABSENT = (
     "delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "device_mesh",
 )  # fmt: skip
 
 
 class DistributedDataParallel(Module):
-    """A module whose gradients are, after backward, their means over all ranks.
+    """Wrap a module; after backward its gradients are the means over all ranks.
 
         model = gt.nn.parallel.DistributedDataParallel(model)
 
     The constructor copies rank 0's parameters and buffers to all ranks; each recorded forward
-    copies its buffers again. Gradients are reduced a bucket at a time while backward runs, and
-    backward returns when they are the means. Names of parameters and buffers begin with `module.`.
+    copies the buffers again. Gradients are reduced bucket by bucket while backward runs; backward
+    returns after the last one. Names of parameters and buffers begin with `module.`.
 
     Args:
-        device_ids: None, or a list of the one device that the module is on; inputs are not moved.
+        device_ids: None, or a list of the module's one device; inputs are not moved.
         output_device, dim, gradient_as_bucket_view, check_reduction: accepted.
-        broadcast_buffers: whether buffers follow those of rank 0.
-        process_group: the ranks; all of them by default.
-        bucket_cap_mb: the size of a bucket, 25 MiB by default.
-        find_unused_parameters: parameters that an output does not depend on count as zeros; what
-            no rank uses keeps its gradient. Without it a parameter that gets no gradient is an
-            error in the next forward.
-        static_graph: accepted; means find_unused_parameters=True here.
-        init_sync: whether parameters and buffers become those of rank 0 here.
-    Raises: DistributedError without a process group, and where ranks have other parameters.
+        broadcast_buffers: copy rank 0's buffers in each recorded forward.
+        process_group: the ranks, by default all.
+        bucket_cap_mb: size of a bucket in MiB, by default 25.
+        find_unused_parameters: gradients of parameters that an output does not depend on count
+            as zeros; a parameter that no rank uses keeps its gradient. Otherwise a parameter
+            without a gradient is an error in the next forward.
+        static_graph: accepted; implies find_unused_parameters=True.
+        init_sync: copy parameters and buffers of rank 0 in the constructor.
+        Raises: DistributedError without a process group, or if parameters differ between ranks.
     """
 
     module: Module
@@ -117,7 +117,7 @@ class DistributedDataParallel(Module):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without group and reducer: copies and unpickled modules make their own."""
+        """Return the state without group and reducer; unpickled modules make new ones."""
         left = "process_group", "_reducer"
         return {name: value for name, value in vars(self).items() if name not in left}
 
@@ -127,7 +127,7 @@ class DistributedDataParallel(Module):
         vars(self).update(_reducer=self._new_reducer())
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the module makes of its inputs; the backward that follows reduces gradients."""
+        """Call the module; the backward that follows reduces gradients."""
         reduces = self.require_backward_grad_sync and is_grad_enabled()
         self._reducer.check_ended()
         if self.require_forward_param_sync and self.broadcast_buffers:
@@ -139,7 +139,7 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within it gradients add up on each rank; the next backward outside reduces their sums."""
+        """In the block each rank adds up gradients; the next backward after it reduces the sums."""
         before = self.require_backward_grad_sync
         self.require_backward_grad_sync = False
         try:
@@ -148,16 +148,16 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def join(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: all ranks make the same number of steps here."""
+        """Raise: uneven numbers of steps on the ranks are not supported."""
         rule, remedy = "be the same number of batches on all ranks", "use DistributedSampler"
         raise errors.must(_NAME, "join", rule, errors.Got("join()"), kind=errors.AbsentError,
                           remedy=remedy)  # fmt: skip
 
 
 class _Reducer:
-    """Begins to reduce a bucket when backward has made its gradients, and waits for the last one.
+    """Starts to reduce each bucket when its gradients are complete; waits for all after the last.
 
-    Buckets begin in one order on all ranks: from the last parameter to the first.
+    Buckets start in one order on all ranks: from the last parameter to the first.
     """
 
     def __init__(
@@ -166,9 +166,9 @@ class _Reducer:
         self._group, self._finds_unused = group, finds_unused
         self._names = {id(p): name for name, p in module.named_parameters()}
         self._buckets: list[Bucket] = buckets_of(_NAME, module.parameters(), bucket_bytes)
-        self._missing: set[int] = set()  # ids of parameters whose gradients are awaited
-        self._is_awaited = False  # since a forward; backward's end ends it
-        self._began = False  # whether a gradient has come
+        self._missing: set[int] = set()  # ids of parameters without a gradient so far
+        self._is_awaited = False  # from a forward to the end of its backward
+        self._began = False  # True once backward has computed a gradient
         self._started = 0
         for bucket in self._buckets:
             for p in bucket.parameters:
@@ -187,7 +187,7 @@ class _Reducer:
         )  # fmt: skip
 
     def begin(self, output: Any) -> None:
-        """Await gradients of what the output depends on; of nothing where it is None."""
+        """Expect gradients of all parameters that the output depends on; of none if it is None."""
         self._is_awaited = output is not None
         if output is None:
             return
@@ -196,7 +196,7 @@ class _Reducer:
         for bucket in self._buckets:
             bucket.missing = sum(id(p) in self._missing for p in bucket.parameters)
         self._started, self._began = 0, False
-        if not self._missing:  # others may have gradients
+        if not self._missing:  # other ranks may have gradients
             self._go_on()
 
     def _hook_of(self, bucket: Bucket) -> Any:
@@ -215,7 +215,7 @@ class _Reducer:
         return made
 
     def _go_on(self) -> None:
-        """Start the buckets that are complete; once all are started, wait for their means."""
+        """Start complete buckets; once all are started, wait for the means."""
         self._started = start_ready(self._group, self._buckets, self._started)
         if self._started == len(self._buckets):
             self._is_awaited = False
@@ -223,7 +223,7 @@ class _Reducer:
 
 
 def _used(output: Any) -> set[int]:
-    """The ids of all leaves that outputs depend on, in containers of any form."""
+    """Return the ids of all leaves that an output, or a container of outputs, depends on."""
     leaves: set[int] = set()
     seen: set[int] = set()
     nodes: list[Any] = [x.grad_fn for x in _tensors(output) if x.grad_fn is not None]
@@ -267,7 +267,7 @@ def _check_devices(device_ids: Any, trained: list[Any]) -> None:
 
 
 def _check_same(module: Module, group: ProcessGroup) -> None:
-    """Raise, on all ranks, unless they have the same parameters and buffers."""
+    """Raise, on all ranks, unless parameters and buffers have equal names, shapes and dtypes."""
     held = [*module.named_parameters(), *module.named_buffers()]
     text = repr([(name, tuple(x.shape), str(x.dtype), x.requires_grad) for name, x in held])
     digest = zlib.crc32(text.encode())
@@ -280,7 +280,7 @@ def _check_same(module: Module, group: ProcessGroup) -> None:
 
 
 def _broadcast(tensors: Iterable[Tensor], group: ProcessGroup) -> None:
-    """Give all ranks the tensors of rank 0; those of one dtype and device as one."""
+    """Copy the tensors of rank 0 to all ranks, in one message for each dtype and device."""
     kinds: dict[Any, list[Tensor]] = {}
     for x in tensors:
         kinds.setdefault((x.dtype, x.device), []).append(x)

@@ -1,4 +1,4 @@
-"""`SyncBatchNorm`: batch norm whose statistics are those of all ranks' batches together.
+"""`SyncBatchNorm`: batch norm with statistics over the batches of all ranks.
 
 Source: torch/nn/modules/batchnorm.py, torch/nn/modules/_functions.py.
 """
@@ -22,10 +22,10 @@ from ..nn.modules.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
 class SyncBatchNorm(_BatchNorm):
     """Batch norm of (N, C, *) over the batches of all ranks of a group, on any device.
 
-    In training all ranks call it, and all call backward: each is one collective of 2 C + 1 numbers.
-    In evaluation, and without a group of several ranks, it is batch norm of this rank's batch.
+    In training all ranks must call it and backward; each does one collective of 2 C + 1 numbers.
+    In evaluation, or without other ranks, it is batch norm of this rank's batch.
 
-    process_group: the ranks; all of them by default.
+    process_group: the ranks, by default all.
     """
 
     process_group: Any
@@ -73,9 +73,9 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
-        """Make every BatchNorm within a module a SyncBatchNorm with the same parameters.
+        """Replace every BatchNorm in a module by a SyncBatchNorm with the same parameters.
 
-        Returns: the module, or its replacement where it is a BatchNorm itself.
+        Returns: the module, or the replacement if it is a BatchNorm itself.
         """
         if not isinstance(module, Module):
             raise errors.wrong_type("convert_sync_batchnorm", "module", "be a Module", module)
@@ -101,16 +101,16 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _statistics(x: Tensor, group: ProcessGroup) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance of each channel over all ranks, and of how many elements; with gradients.
+    """Return mean, variance and number of elements of each channel over all ranks; differentiable.
 
-    Each rank's are computed about its own mean, so that large means cost no accuracy.
+    Each rank subtracts its own mean first, so that large means cost no accuracy.
     """
     channels = x.shape[1]
     dims = [0, *range(2, x.ndim)]
     count = x.numel() // channels if channels else 0
     if count:
         var, mean = var_mean(x, dims, correction=0)
-    else:  # zeros that belong to x: backward is called on all ranks
+    else:  # zeros that depend on x: all ranks must call backward
         mean = var = x.sum(dims)
     own = cat([mean, var, full((1,), float(count), dtype=x.dtype, device=x.device)])
     found = operator("all_gather_into_tensor")(own, group.size(), group.name)

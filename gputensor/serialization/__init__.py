@@ -1,10 +1,9 @@
-"""save and load: tensors, numbers, strings and containers of them, in PyTorch's files.
+"""`gt.save` and `gt.load`: tensors, numbers, strings and containers in PyTorch's file formats.
 
 `save` writes files for `torch.load(weights_only=True)`; `load` reads files of `torch.save` (its zip
 format and the one before PyTorch 1.6), gputensor's first format (format1.py), and `.safetensors`.
-Shared storages stay shared, and saving a view saves the whole
-storage behind it, as in PyTorch; `.clone()` leaves the rest out. No code from a file runs
-(unpickle.py).
+Shared storages stay shared. Saving a view saves its whole storage, as in PyTorch; save a `.clone()`
+to save the view alone. No code from a file runs (unpickle.py).
 """
 
 from __future__ import annotations
@@ -21,16 +20,15 @@ from ..runtime import files
 from ..tensor.pickling import host_bytes
 from ..tensor.storage import Storage
 
-# zipfile and the readers are imported where they are used, since `import gputensor` does not need
-# them.
+# zipfile and the readers are imported on use: `import gputensor` does not need them.
 if TYPE_CHECKING:
     import zipfile
 
-_ROOT = "archive"  # the folder in a file, as PyTorch's has where no name is given
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal content gives equal files
-_ALIGNED = 64  # where storages begin in a file, so that they can be mapped into memory
-_PADDING = b"FB"  # the kind of a zip entry's extra field that PyTorch fills up with
-_LOCAL_HEADER, _ZIP64_EXTRA = 30, 20  # bytes of an entry before its name; of sizes above 4 GiB
+_ROOT = "archive"  # the archive's folder, as in PyTorch's files without a name
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date: equal content gives equal files
+_ALIGNED = 64  # bytes: storages begin at multiples, so that they can be mapped
+_PADDING = b"FB"  # kind of the extra field that PyTorch pads zip entries with
+_LOCAL_HEADER, _ZIP64_EXTRA = 30, 20  # bytes before an entry's name; for sizes above 4 GiB
 _SAFETENSORS = ".safetensors"
 
 
@@ -40,11 +38,11 @@ _SAFETENSORS = ".safetensors"
 def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write tensors, numbers, strings, and lists, tuples and dicts of them to a file.
 
-    A file that a name is given for appears whole or not at all and keeps its mode; a symbolic link
-    stays, and what it points to is replaced. A name that ends in .safetensors writes a dict of
-    tensors in that format, by the package safetensors. Tensors that require grad will again, as
-    leaves; gradients, history, hooks (with a warning) and the class of a subclass but Parameter are
-    left out. Raises: ArgumentTypeError for anything else, naming where in `obj` it is.
+    A named file is replaced as a whole or not at all and keeps its mode; a symbolic link stays, and
+    its target is replaced. A name in .safetensors writes a dict of tensors in that format, by the
+    package safetensors. requires_grad is saved. Gradients, history, hooks (with a warning) and
+    subclasses other than Parameter are not.
+    Raises: ArgumentTypeError for a value of another type, with its place in `obj`.
     """
     from .pickle_text import Writer
 
@@ -102,7 +100,7 @@ def _write(file: IO[bytes], pickled: bytes, storages: list[Storage]) -> None:
 
 
 def _padding(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """An extra field after which the entry's data are aligned."""
+    """Return the extra field that aligns the entry's data."""
     assert archive.fp is not None  # it is open
     before = archive.fp.tell() + _LOCAL_HEADER + len(entry.filename) + _ZIP64_EXTRA + 4
     count = -before % _ALIGNED
@@ -117,15 +115,14 @@ def load(
     map_location: str | device | dict[str, str] | Any = None,
     pickle_module: None = None, *, weights_only: bool = True, mmap: bool | None = None,
 ) -> Any:  # fmt: skip
-    """Read a file of `save`, PyTorch's `torch.save` or safetensors, without running code of the
-    file.
+    """Read a file of `save`, `torch.save` or safetensors. No code from the file runs.
 
     map_location: a device for all tensors, a dict from saved to wanted device names, or a function
-    of (storage on the CPU, saved device name) that returns a storage or None; None puts them back
-    where they were. mmap: storages on the CPU are the file's own pages, read when they are first
-    needed; what is written to them does not reach the file. `f` must be a path then.
-    Raises: FileFormatError for a file that is damaged, cut short or of another format, or that
-    names anything but tensors, parameters, numbers, strings and containers.
+    of (storage on the CPU, saved device name) that returns a storage or None; None loads to the
+    saved devices. mmap: map storages on the CPU from the file, whose pages are read on first use;
+    writes do not reach the file. `f` must be a path then.
+    Raises: FileFormatError for a damaged or truncated file, another format, or a name other than
+    tensors, parameters, numbers, strings and containers.
     """
     if weights_only is not True:
         raise errors.must("load", "weights_only", "be True: no code of a file runs", weights_only)
@@ -164,9 +161,9 @@ def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> 
         zipfile.BadZipFile, struct.error, unpickle.Damaged, EOFError, LookupError, TypeError,
         ValueError, RuntimeError, AttributeError, OverflowError, OSError, AssertionError,
     ) as error:  # fmt: skip
-        if isinstance(error, errors.GpuTensorError):  # about devices, and what the caller gave
+        if isinstance(error, errors.GpuTensorError):  # errors about devices and arguments
             raise
-        # zipfile's error for a forged archive; other failures of the file are the system's.
+        # zipfile raises it for a forged archive; other errors come from the file system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise errors.damaged_file("load", name, str(error) or type(error).__name__) from None

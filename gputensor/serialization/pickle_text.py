@@ -1,7 +1,8 @@
-"""Writes a value as the pickle that `torch.save` would write, without PyTorch.
+"""Write a value as `torch.save` pickles it, without PyTorch.
 
-Protocol 2, as PyTorch's. A tensor is a call of `torch._utils._rebuild_tensor_v2` over a storage,
-which is a persistent id; Source: torch/serialization.py, torch/_tensor.py (`__reduce_ex__`).
+The protocol is 2, as in PyTorch. A tensor is a call of `torch._utils._rebuild_tensor_v2` with a
+storage, which is a persistent id. Source: torch/serialization.py, torch/_tensor.py
+(`__reduce_ex__`).
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from ..tensor.pickling import check_hooks, in_memory
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 
-# dtype -> PyTorch's class of a storage; others are written as bytes, and their dtype beside them.
+# dtype -> PyTorch's class of storages; other dtypes are written as bytes, with the dtype beside.
 STORAGE_TYPES = {
     "float64": "DoubleStorage", "float32": "FloatStorage", "float16": "HalfStorage",
     "bfloat16": "BFloat16Storage", "int64": "LongStorage", "int32": "IntStorage",
     "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage", "bool": "BoolStorage",
     "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
 }  # fmt: skip
-_PARAMETER = "gputensor.nn.parameter.Parameter"  # nn is not loaded for tensors alone
+_PARAMETER = "gputensor.nn.parameter.Parameter"  # by name: tensors alone do not load nn
 _INT32 = range(-(2**31), 2**31)
 
 
 class Writer:
-    """The bytes of a pickle, and the storages that it names, in their order."""
+    """Writes the bytes of a pickle and lists its storages in order."""
 
     def __init__(self) -> None:
         self.storages: list[Storage] = []
         self._out = bytearray(b"\x80\x02")
-        self._numbers: dict[int, int] = {}  # of a storage, by its id
-        self._types: dict[int, str | None] = {}  # the class that it is written with; None for bytes
-        self._memo: dict[int, int] = {}  # of a tensor, by its id
-        self._alive: list[Any] = []  # an id is a name only while its object lives
+        self._numbers: dict[int, int] = {}  # of storages, by id
+        self._types: dict[int, str | None] = {}  # storage class by storage; None for bytes
+        self._memo: dict[int, int] = {}  # of tensors, by id
+        self._alive: list[Any] = []  # keeps ids in use
         self._open: set[int] = set()
         self._kinds: dict[type, Callable[[Any], None]] = {
             type(None): lambda _: self._add(b"N"),
@@ -50,7 +51,10 @@ class Writer:
         }  # fmt: skip
 
     def pickle(self, value: Any) -> bytes:
-        """Raises: ArgumentTypeError for what no file holds, which names where in `obj` it is."""
+        """Return the pickle of a value.
+
+        Raises: ArgumentTypeError for a type that cannot be saved, with its place in `obj`.
+        """
         self._write(value, "obj")
         return bytes(self._out) + b"."
 
@@ -139,7 +143,7 @@ class Writer:
                 self._write(key, f"a key of {where}")
                 self._write(item, f"{where}[{key!r}]")
             self._add(b"u")
-        if is_ordered and vars(value):  # what Module.state_dict keeps beside the tensors
+        if is_ordered and vars(value):  # Module.state_dict's attribute _metadata
             self._write(vars(value), f"the attributes of {where}")
             self._add(b"b")
 
@@ -175,8 +179,8 @@ class Writer:
         number = self._numbers.setdefault(id(storage), len(self._numbers))
         if number == len(self.storages):
             self.storages.append(storage)
-        # A storage with a partial element, or with a dtype without a class, is written as bytes;
-        # PyTorch uses the class of a storage's first use for all.
+        # A storage is written as bytes if its size is no multiple of the element's, or if the dtype
+        # has no class. PyTorch keeps the class of a storage's first use.
         size = shape.dtype.itemsize
         kind = STORAGE_TYPES.get(shape.dtype.name) if storage._nbytes % size == 0 else None
         if self._types.setdefault(id(storage), kind) != kind:

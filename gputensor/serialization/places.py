@@ -21,16 +21,12 @@ from .unpickle import Damaged
 if TYPE_CHECKING:
     import zipfile
 
-_ALIGNED = 64  # bytes: what loops and kernels count with at a storage's begin
+_ALIGNED = 64  # bytes: the alignment of storages that loops and kernels assume
 _LOCAL_HEADER = 30  # bytes of a zip entry before its name
 
 
 class Places:
-    """Move storages to the devices given by `map_location`.
-
-    map_location: a device for all, a dict from saved to wanted device names, a function of
-    (storage on the CPU, saved name) that returns a storage or None, or None.
-    """
+    """Reads storages and moves them to the devices of `map_location`, as in `gt.load`."""
 
     def __init__(self, map_location: Any) -> None:
         self._map = map_location
@@ -38,7 +34,7 @@ class Places:
     def read(
         self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int
     ) -> np.ndarray[Any, Any]:
-        """The bytes of an entry, in memory of our own."""
+        """Read an entry's bytes into new memory."""
         self._check(archive, entry, nbytes)
         data: np.ndarray[Any, Any] = allocate_storage(nbytes, CPU).data
         view, done = data.data, 0
@@ -49,13 +45,13 @@ class Places:
                 if not count:
                     raise Damaged(f"{entry.filename} ends after {done} of {nbytes} bytes")
                 done += count
-            stream.read(1)  # the archive compares the CRC at the end of an entry
+            stream.read(1)  # makes zipfile check the CRC, at the entry's end
         return data
 
     def mapped(
         self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int, name: str
     ) -> np.ndarray[Any, Any]:
-        """The bytes of an entry where they lie in the file; what is written to stays here."""
+        """Map an entry's bytes from the file; writes do not reach the file."""
         self._check(archive, entry, nbytes)
         if not nbytes:
             return np.empty(0, np.uint8)
@@ -75,14 +71,14 @@ class Places:
         return np.memmap(name, np.uint8, "c", begin, (nbytes,))
 
     def _check(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int) -> None:
-        if entry.file_size != nbytes or entry.compress_type != 0:  # stored as it is
+        if entry.file_size != nbytes or entry.compress_type != 0:  # 0: not compressed
             got = f"{entry.file_size} bytes where {nbytes} are asked for"
             raise Damaged(f"{entry.filename} has {got}")
         if entry.header_offset + nbytes > archive.start_dir:
             raise Damaged(f"{entry.filename} reaches beyond the file")
 
     def put(self, data: np.ndarray[Any, Any], saved_on: str) -> Storage:
-        """A storage of these bytes, on the device given by the map."""
+        """Return a storage of these bytes on the device of the map."""
         wanted = self._map
         if callable(wanted):
             here = Storage.over(data, data.size, CPU)
@@ -105,21 +101,21 @@ class Places:
         if wanted is None:
             try:
                 place = parsed(saved_on)
-            except errors.ArgumentError as error:  # of a device that is not registered here
+            except errors.ArgumentError as error:  # the device is not registered in this process
                 raise errors.cannot_load_to(saved_on, error) from None
         else:
             place = device(wanted)
         return place if place.index is not None else backend_select.resolve(place)
 
 
-# --- what a file says of a tensor -----------------------------------------------------------------
+# --- tensors --------------------------------------------------------------------------------------
 
 
 def tensor_over(
     what: str, storage: Storage, offset: Any, sizes: Any, strides: Any, element: Any,
     requires_grad: Any,
 ) -> Tensor:  # fmt: skip
-    """A tensor over a storage. Raises: Damaged, which begins with `what`, where it does not fit."""
+    """Return a tensor over a storage. Raises: Damaged(what + ...) if it does not fit."""
     shape = described(what, sizes, strides, element)
     offset = natural("offset", offset)
     if shape.extent and (offset + shape.extent) * element.itemsize > storage._nbytes:

@@ -1,4 +1,4 @@
-"""`.safetensors` files, by the package of that name: `pip install 'gputensor[safetensors]'`."""
+"""Read and write `.safetensors` files by that package: `pip install 'gputensor[safetensors]'`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _package(op: str) -> Any:
 
 
 def save(obj: Any, path: Any) -> None:
-    """obj: a dict from names to tensors; each is written whole and contiguous."""
+    """Write a dict from names to tensors; each is written as a contiguous copy."""
     package = _package("save")
     if not isinstance(obj, dict):
         rule = "be a dict of tensors for a .safetensors file"
@@ -38,7 +38,7 @@ def load(path: Any, map_location: Any) -> dict[str, Tensor]:
         arrays = package.load_file(path)
     except FileNotFoundError:
         raise
-    except Exception as error:  # of the package's own classes
+    except Exception as error:  # the package has error classes of its own
         raise errors.damaged_file("load", path, str(error)) from None
     made = {name: asarray(array) for name, array in arrays.items()}
     if map_location is None:

@@ -1,8 +1,8 @@
-"""Reader of files of `torch.save`: its zip format, and the one before PyTorch 1.6.
+"""Reader of `torch.save` files: the zip format, and the one before PyTorch 1.6.
 
-Tensors, parameters, numbers, strings, containers, dtypes, sizes and devices are read, as with
-PyTorch's `weights_only=True`; any other name in a file is rejected and named. Source:
-torch/serialization.py, torch/_weights_only_unpickler.py, torch/_utils.py.
+It reads tensors, parameters, numbers, strings, containers, dtypes, sizes and devices, as PyTorch's
+`weights_only=True`; any other name in a file raises an error. Source: torch/serialization.py,
+torch/_weights_only_unpickler.py, torch/_utils.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .unpickle import MOST_BYTES, Damaged, read
 if TYPE_CHECKING:
     import zipfile
 
-MAGIC = 0x1950A86A20F9469CFC6C  # of the format before PyTorch 1.6
+MAGIC = 0x1950A86A20F9469CFC6C  # first number of the format before PyTorch 1.6
 _LEGACY_PROTOCOL = 1001
 _DTYPES = {d.name: d for d in dtypes.HELD}
 _ELEMENTS = {f"torch {name}": _DTYPES[of] for of, name in STORAGE_TYPES.items()}
@@ -36,20 +36,20 @@ _BYTES = _DTYPES["uint8"]
 
 
 class _StorageType:
-    """A class of storages: the dtype of its elements."""
+    """PyTorch's class of a storage, as the dtype of its elements."""
 
     def __init__(self, of: dtype) -> None:
         self.dtype = of
 
 
 class _Stored:
-    """A storage, and the dtype that its class has."""
+    """A storage and the dtype of its class."""
 
     def __init__(self, storage: Storage, of: dtype) -> None:
         self.storage, self.dtype = storage, of
 
 
-# --- what a pickle may name -----------------------------------------------------------------------
+# --- names allowed in a pickle --------------------------------------------------------------------
 
 
 def _tensor(
@@ -64,7 +64,7 @@ def _tensor(
 
 
 def _with_bits(x: Tensor, metadata: Any) -> Tensor:
-    """A tensor with a lazy conjugate or negative bit, which PyTorch stores separately."""
+    """Set a tensor's lazy conjugate and negative bits, which PyTorch stores separately."""
     for name, turn in (("conj", "conj"), ("neg", "neg")):
         if type(metadata) is dict and metadata.get(name):
             x = getattr(x, turn)()
@@ -93,7 +93,7 @@ def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = No
 
 
 def _from_type(rebuild: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """A tensor of a subclass, or with attributes: the tensor itself."""
+    """Return the tensor of a subclass, or with attributes, as a plain tensor."""
     if not callable(rebuild) or type(arguments) is not tuple:
         raise Damaged("a tensor has no storage")
     return rebuild(*arguments)
@@ -134,7 +134,7 @@ NAMES: dict[str, Any] = {
 
 
 def _described(persistent: Any) -> tuple[dtype, str, str, int]:
-    """(dtype of its class, key, location, elements) of a storage's persistent id."""
+    """Return (dtype of its class, key, location, numel) of a storage's persistent id."""
     if type(persistent) is not tuple or len(persistent) not in (5, 6) or persistent[0] != "storage":
         raise Damaged("its pickle names an object that is no storage")
     if len(persistent) == 6 and persistent[5] is not None:
@@ -149,14 +149,14 @@ def _described(persistent: Any) -> tuple[dtype, str, str, int]:
 
 
 def root_of(archive: zipfile.ZipFile) -> str | None:
-    """The folder in the archive that holds PyTorch's data.pkl; None where there is none."""
+    """Return the folder of the archive with PyTorch's data.pkl, or None."""
     found = [name for name in archive.NameToInfo if name.count("/") == 1]
     roots = [name[: -len("/data.pkl")] for name in found if name.endswith("/data.pkl")]
     return roots[0] if len(roots) == 1 else None
 
 
 def load_zip(archive: zipfile.ZipFile, root: str, places: Places, mapped: str | None = None) -> Any:
-    """mapped: the file's name, where storages are to be mapped into memory."""
+    """Read a value from an archive. mapped: the file's name if storages are mapped, else None."""
     entry = archive.getinfo(f"{root}/data.pkl")
     if entry.compress_type != 0 or entry.compress_size != entry.file_size:
         raise Damaged("its data.pkl is not stored as it is")
@@ -174,7 +174,7 @@ def load_zip(archive: zipfile.ZipFile, root: str, places: Places, mapped: str | 
 
 
 class _Entries:
-    """The storages of an archive, each read when it is first named, and once."""
+    """The storages of an archive, each read once, on first use."""
 
     def __init__(
         self, archive: zipfile.ZipFile, root: str, places: Places, is_turned: bool,
@@ -195,7 +195,7 @@ class _Entries:
 
     def _storage(self, key: str, location: str, nbytes: int, of: dtype) -> Storage:
         entry = self._archive.getinfo(f"{self._root}/data/{key}")
-        # Entries may overlap, so each can be within the file and all of them much larger.
+        # Entries may overlap: each one fits in the file, but their sum may be much larger.
         self._read += nbytes
         if self._read > self._archive.start_dir:
             raise Damaged("its storages have more bytes than the file")
@@ -213,14 +213,14 @@ class _Entries:
 
 
 def is_legacy(head: bytes) -> bool:
-    """True if a file begins as in PyTorch's former format: with a pickle of MAGIC."""
+    """Return True if a file begins like PyTorch's former format: with a pickle of MAGIC."""
     number = MAGIC.to_bytes(10, "little")
     return head[:1] == b"\x80" and number in head[:20]
 
 
 def load_legacy(file: IO[bytes], places: Places) -> Any:
-    """Read consecutive pickles: magic number, protocol, machine, the value, the storages' keys;
-    then each storage after its size."""
+    """Read consecutive pickles: magic number, protocol, machine, value, keys of storages; then
+    size and bytes of each storage."""
     data = file.read()
     at = 0
     head: list[Any] = []
@@ -231,7 +231,7 @@ def load_legacy(file: IO[bytes], places: Places) -> Any:
         raise Damaged("its version is unknown")
     if head[2].get("little_endian", True) != (sys.byteorder == "little"):
         raise Damaged(f"its bytes are not in {sys.byteorder}-endian order")
-    # The storages come after the value: first find them, then read the value again.
+    # Storages come after the value: scan the value for them, read them, then read the value.
     asked: dict[str, tuple[dtype, str, int]] = {}
 
     def ask(persistent: Any) -> _Stored:
@@ -264,6 +264,6 @@ def _refuse(persistent: Any) -> Any:
 
 
 def _scan_names() -> dict[str, Any]:
-    """The names for a scan, in which constructors of tensors make nothing."""
+    """Return the names for a scan, in which constructors of tensors do nothing."""
     nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
     return {key: nothing if "_rebuild" in key else value for key, value in NAMES.items()}

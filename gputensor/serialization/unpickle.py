@@ -1,8 +1,8 @@
-"""Reader of pickles that runs none of their code: a machine for the opcodes of saved weights.
+"""Reader of pickles that runs none of their code: an interpreter of the opcodes in saved weights.
 
-A pickle names the functions that build its objects. Here only names in the caller's table are
-allowed, so no code from the file runs and no module is imported. The memory
-that a pickle takes is bounded by its length.
+A pickle names the functions that build its objects. Only names in the caller's table are allowed,
+so no code from the file runs and no module is imported. The length of a pickle bounds the memory
+that reading it takes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-# The limit of objects besides storages, so that a small file cannot fill the memory.
+# Limits the objects other than storages, so that a small file cannot fill the memory.
 MOST_BYTES = 64 << 20
 
 
@@ -22,16 +22,17 @@ class Refused(Exception):
 
 
 class Damaged(Exception):
-    """A fault of a file; `load` adds the rest of the message."""
+    """A defect of a file; `load` completes the message."""
 
 
 def read(
     data: bytes, names: Mapping[str, Any], persistent: Callable[[Any], Any], begin: int = 0
 ) -> tuple[Any, int]:
-    """(value, position after it) of the pickle at `begin`.
+    """Return (value, position after it) of the pickle at `begin`.
 
-    names: "module name" -> what it stands for; what is called must be callable. persistent: makes
-    an object of a persistent id. Raises: Refused, Damaged; ValueError and LookupError of damage.
+    names: "module name" -> object; objects that the pickle calls must be callable. persistent:
+    returns the object of a persistent id. Raises: Refused, Damaged; ValueError and LookupError for
+    a damaged pickle.
     """
     stream = io.BytesIO(data)
     stream.seek(begin)
@@ -45,7 +46,7 @@ def read(
         step = _STEPS.get(opcode.name)
         if step is None:
             raise Damaged(f"its pickle has the opcode {opcode.name}, which weights do without")
-        if opcode.name == "GLOBAL":  # pickletools takes a backslash for the beginning of an escape
+        if opcode.name == "GLOBAL":  # pickletools would decode a backslash as an escape
             step(machine, (_line(stream), _line(stream)))
         else:
             step(machine, None if opcode.arg is None else opcode.arg.reader(stream))
@@ -101,7 +102,7 @@ class _Machine:
         self.push(function(*arguments))
 
     def build(self, _: Any) -> None:
-        """State of a container: the attributes of an OrderedDict, as `Module.state_dict` has."""
+        """Set the state of a container: attributes of an OrderedDict, as in `Module.state_dict`."""
         state, made = self.pop(), self.stack[-1]
         if type(made) is not OrderedDict or type(state) is not dict:
             raise Damaged("its pickle gives a state to what has none")

@@ -1,6 +1,6 @@
-"""Kernels of forms derived from another operator's result: in place, into `out`, copies of views,
-and overloads without an argument. They run on every device; the first three cost a copy, so a
-family with its own loops writes into `out` itself.
+"""Kernels of forms derived from another operator's: in place, into `out`, copies of views,
+overloads without an argument, and the functional form of an in-place one. They run on every device;
+most cost a copy, so a family with its own loops writes into `out` itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors
-from ..core.memory_format import contiguous_format
+from ..core.memory_format import contiguous_format, memory_format, preserve_format
 from ..core.promotion import can_cast
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
@@ -105,3 +105,41 @@ def _check_takes(op: str, target: Tensor, result: Tensor) -> None:
         raise errors.wrong_dtype(op, "out", f"have the result's dtype {element.short}", target)
     if target._device is not result._device:
         raise errors.mixed_devices(op, result, "the result", target, "out")
+
+
+# --- factories for families that implement only the in-place form ---------------------------------
+# A family binds them by name: `functional = forms.functional`.
+
+
+def functional(operator: Operator, loop: str) -> Kernel:
+    """A row-major copy of self, which the in-place form writes to."""
+    return _of_inplace(operator, contiguous_format)
+
+
+def kept_functional(operator: Operator, loop: str) -> Kernel:
+    """`functional` whose copy keeps the layout of self."""
+    return _of_inplace(operator, preserve_format)
+
+
+def out_of_functional(operator: Operator, loop: str) -> Kernel:
+    """The functional form's result, copied to out; so an error leaves out unchanged."""
+    base, overload = operator.short_name, operator.overload
+    return out(_named(base, overload.removesuffix("out").removesuffix("_")))
+
+
+def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
+    base, overload = operator.short_name, operator.overload
+    writes = _named(f"{base}_", overload)
+
+    def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
+        made = calls.clone(self, layout)
+        key_set &= BELOW_ADINPLACEORVIEW  # a new tensor: no version to count
+        writes.redispatch_table[key_set](key_set, made, *rest)
+        return made
+
+    return kernel
+
+
+def _named(base: str, overload: str) -> Operator:
+    found: Operator = getattr(operators, f"{base}_{overload}" if overload else base)
+    return found

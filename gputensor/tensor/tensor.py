@@ -27,7 +27,7 @@ from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
-from . import norms
+from . import overloads, torch_names
 from .base import TensorBase
 from .differentiable import Differentiable
 from .storage import Storage
@@ -208,8 +208,8 @@ class Tensor(
         return printing.tensor_repr(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: see tensor/notebook.py."""
-        from . import notebook
+        """What a notebook shows: see tensor/printing/notebook.py."""
+        from .printing import notebook
 
         return notebook.html(self)
 
@@ -279,24 +279,10 @@ class Tensor(
     else:
         # without a frame of its own: q[1] is timed (bench/overhead.py)
         __getitem__, __setitem__ = indexing.get, indexing.put
-        norm = norms.norm
+        norm = overloads.norm
 
-    def unique(
-        self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-        dim: int | None = None,
-    ) -> Any:  # fmt: skip
-        """The different elements in order. See gt.unique."""
-        from . import distinct
-
-        return distinct.unique(self, sorted, return_inverse, return_counts, dim)
-
-    def unique_consecutive(
-        self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-    ) -> Any:
-        """Elements without those that equal the one before them. See gt.unique_consecutive."""
-        from . import distinct
-
-        return distinct.unique_consecutive(self, return_inverse, return_counts, dim)
+    unique = overloads.unique
+    unique_consecutive = overloads.unique_consecutive
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """The indices of the elements that are not zero. See gt.nonzero."""
@@ -421,12 +407,10 @@ class Tensor(
             element = element_type("type", dtype)
             is_late = flag("type", "non_blocking", non_blocking)
             return calls.to_dtype(self, element, is_late, False, None)
-        from . import legacy_names
-
         if dtype is not None:
-            return calls.to_device(self, *legacy_names.meaning(dtype), non_blocking)
+            return calls.to_device(self, *torch_names.meaning(dtype), non_blocking)
         place = "" if self._device is CPU else f"{self._device.type}."
-        return f"gputensor.{place}{legacy_names.NAMES[self._geometry.dtype]}Tensor"
+        return f"gputensor.{place}{torch_names.NAMES[self._geometry.dtype]}Tensor"
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Tensor:
         """`self.to(dtype)` by NumPy's name and with NumPy's dtypes, names ("f4") among them: a

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from .._generated import calls
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.arguments import element_type, flag
-from ..core.device import CPU
+from ..core.device import CPU, device
 from ..core.dtype import dtype as _dtype
 from ..dispatch.refusal import declares
 from .base import TensorBase, materialised
@@ -19,6 +19,32 @@ from .base import TensorBase, materialised
 if TYPE_CHECKING:
     from .tensor import Tensor
     from .typed_storage import TypedStorage
+
+
+# Names of the tensors of a dtype on a device end so: "gputensor.cuda.FloatTensor".
+# Source: torch/csrc/utils/tensor_types.cpp.
+NAMES = {
+    dtypes.bool_: "Bool", dtypes.uint8: "Byte", dtypes.int8: "Char", dtypes.int16: "Short",
+    dtypes.int32: "Int", dtypes.int64: "Long", dtypes.uint16: "UInt16", dtypes.uint32: "UInt32",
+    dtypes.uint64: "UInt64", dtypes.float16: "Half", dtypes.bfloat16: "BFloat16",
+    dtypes.float32: "Float", dtypes.float64: "Double", dtypes.complex64: "ComplexFloat",
+    dtypes.complex128: "ComplexDouble", dtypes.complex32: "ComplexHalf",
+    **{d: f"Float8_{d.name[7:]}" for d in dtypes.FLOAT8},
+}  # fmt: skip
+_DTYPES = {f"{name}Tensor": dtype for dtype, name in NAMES.items()}
+_PACKAGES = "gputensor", "torch"
+
+
+def meaning(name: str) -> tuple[device, dtypes.dtype]:
+    """The device and dtype of a name; PyTorch's own names are known too.
+
+    Raises: ArgumentError for any other name.
+    """
+    package, *place, short = name.split(".") if "." in name else ("", name)
+    if package not in _PACKAGES or place not in ([], ["cuda"]) or short not in _DTYPES:
+        rule = "be a dtype, or a name such as 'gputensor.FloatTensor'"
+        raise errors.must("type", "dtype", rule, errors.Got(repr(name)))
+    return device("cuda") if place else CPU, _DTYPES[short]
 
 
 class TorchNames(TensorBase):

@@ -1,5 +1,4 @@
-"""`gt.utils`: what programs need beside tensors, as `torch.utils` has it:
-`gt.utils.data` and `gt.utils.checkpoint`."""
+"""`gt.utils`: the names of `torch.utils`, among them `data` and `checkpoint`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Nested containers as lists of leaves and what remains: `torch.utils._pytree`'s names.
+"""`torch.utils._pytree`: split nested containers into leaves and structure, and join them.
 
-A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, the results of
-an operator that has several, or of a class that `register_pytree_node` was told of; everything else
-is a leaf, None too.
+A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, several results
+of an operator, or an object of a class given to `register_pytree_node`. Everything else is a leaf,
+also None.
 Source: torch/utils/_pytree.py.
 """
 
@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from ..core import errors
 from ..core.returns import Results
 
-# What makes leaves and a note of a container, and a container of them again.
+# (container) -> (children, context), and (children, context) -> container.
 Flatten = Callable[[Any], tuple[list[Any], Any]]
 Unflatten = Callable[[Iterable[Any], Any], Any]
 
 
 class NodeDef(NamedTuple):
-    """How containers of one class are taken apart and put together."""
+    """How containers of a class are split and joined."""
 
     flatten_fn: Flatten
     unflatten_fn: Unflatten
@@ -51,9 +51,9 @@ _RESULTS = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind:
 
 
 class TreeSpec:
-    """A nested container without its leaves. type: the container's; None of a leaf.
+    """The structure of a nested container. type: the container's class, or None for a leaf.
 
-    context: what its class keeps beside the children, `children_specs`.
+    context: the container's data beside its children. children_specs: the children's structures.
     """
 
     __slots__ = ("type", "context", "children_specs", "num_leaves")
@@ -74,15 +74,15 @@ class TreeSpec:
         return 1 + sum([x.num_nodes for x in self.children_specs])
 
     def children(self) -> list[TreeSpec]:
-        """The specs of what is directly in the container."""
+        """Return the structures of the container's direct children."""
         return list(self.children_specs)
 
     def child(self, index: int) -> TreeSpec:
-        """One of `children`."""
+        """Return one of `children`."""
         return self.children_specs[index]
 
     def is_leaf(self) -> bool:
-        """Whether it stands for one leaf."""
+        """Return True if this is the structure of a leaf."""
         return self.type is None
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
@@ -90,10 +90,10 @@ class TreeSpec:
         return tree_unflatten(leaves, self)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """What stands in another container where this one has its leaves.
+        """Return the parts of another container in the places of this one's leaves.
 
-        Dicts match by their keys, in whatever order, and whether ordered, default or plain.
-        Raises: ArgumentValueError if the other is nested in another way.
+        Dicts match by keys in any order; dict, OrderedDict and defaultdict match each other.
+        Raises: ArgumentValueError if the structures differ.
         """
         if self.type is None:
             return [tree]
@@ -116,7 +116,7 @@ class TreeSpec:
         )
 
     def __hash__(self) -> int:
-        # Without the context, which need not be hashable: equal specs have equal hashes.
+        # The context may be unhashable. Equal specs have equal hashes without it.
         return hash((self.type, *self.children_specs))
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class TreeSpec:
 
 
 class LeafSpec(TreeSpec):
-    """The TreeSpec of one leaf."""
+    """The structure of one leaf."""
 
     __slots__ = ()
 
@@ -140,10 +140,10 @@ _LEAF = LeafSpec()
 def register_pytree_node(
     cls: type, flatten_fn: Flatten, unflatten_fn: Unflatten, **names: Any
 ) -> None:
-    """Let objects of a class be containers.
+    """Register a class of containers.
 
-    flatten_fn: gives a list of children, and a note. unflatten_fn: takes children and that note.
-    names: what serialisation wants to know; accepted, as nothing here serialises.
+    flatten_fn: returns a list of children and a context. unflatten_fn: takes children and context.
+    names: accepted; PyTorch uses them for serialisation.
     """
     if not isinstance(cls, type):
         raise errors.wrong_type("register_pytree_node", "cls", "be a class", cls)
@@ -157,13 +157,13 @@ _register_pytree_node = register_pytree_node
 
 
 def _node(value: Any) -> tuple[Any, NodeDef | None]:
-    """The class that a container goes by and how it is taken apart; None for a leaf."""
+    """Return the class of a value and how to split it; None for a leaf."""
     kind = type(value)
     return kind, SUPPORTED_NODES.get(kind) or _node_of_tuples(kind)
 
 
 def _node_of_tuples(kind: type) -> NodeDef | None:
-    """How named tuples, and an operator's several results, are taken apart and put together."""
+    """Return how to split named tuples and results of operators; None for other classes."""
     if not issubclass(kind, tuple):
         return None
     if issubclass(kind, Results):
@@ -174,9 +174,9 @@ def _node_of_tuples(kind: type) -> NodeDef | None:
 def tree_flatten(
     tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a nested container in order, and the container without them.
+    """Return the leaves of a nested container in order, and its structure.
 
-    is_leaf: also take as a leaf what this is true of.
+    is_leaf: a function that returns True for values to keep as leaves.
     """
     leaves: list[Any] = []
     return leaves, _flatten(tree, is_leaf, leaves)
@@ -192,8 +192,10 @@ def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list[Any]
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The nested container with these leaves. Raises: ArgumentValueError unless they are as many
-    as it has."""
+    """Return the nested container with these leaves.
+
+    Raises: ArgumentValueError for a wrong number of leaves.
+    """
     listed = list(leaves)
     if len(listed) != treespec.num_leaves:
         rule = f"be {treespec.num_leaves}, as the container has"
@@ -210,43 +212,45 @@ def _unflatten(leaves: Any, spec: TreeSpec) -> Any:
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves of a nested container in order."""
+    """Return the leaves of a nested container in order."""
     return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
-    """The nested container without its leaves."""
+    """Return the structure of a nested container."""
     return tree_flatten(tree, is_leaf)[1]
 
 
 def tree_map(
     func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """The container with `func` of each leaf, and of those of `rests` in the same places."""
+    """Apply `func` to each leaf, with the parts of `rests` in its place; return the container."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [spec.flatten_up_to(x) for x in rests]
     return tree_unflatten([func(*xs) for xs in zip(leaves, *others)], spec)
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, **options: Any) -> Any:
-    """Call `func` for each leaf; returns the container itself."""
+    """Call `func` for each leaf; return the original container."""
     tree_map(func, tree, *rests, **options)
     return tree
 
 
 def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, **options: Any) -> Any:
-    """The container with `func` of some leaves. kind: their class or classes, or a function that
-    says of a leaf whether it is one of them."""
+    """Apply `func` to some leaves; return the container.
+
+    kind: the leaves' class or classes, or a function that returns True for them.
+    """
     if isinstance(kind, (type, tuple, UnionType)):
         return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, **options)
     return tree_map(lambda x: func(x) if kind(x) else x, tree, **options)
 
 
 def tree_all(holds: Callable[[Any], bool], tree: Any) -> bool:
-    """Whether something is true of every leaf."""
+    """Return True if `holds` is true for every leaf."""
     return all(holds(x) for x in tree_leaves(tree))
 
 
 def tree_any(holds: Callable[[Any], bool], tree: Any) -> bool:
-    """Whether something is true of a leaf."""
+    """Return True if `holds` is true for any leaf."""
     return any(holds(x) for x in tree_leaves(tree))

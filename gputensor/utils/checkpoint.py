@@ -1,7 +1,7 @@
-"""`checkpoint`: what a function's derivative needs is computed again instead of kept.
+"""`checkpoint`: compute tensors that backward needs again instead of saving them.
 
-The tensors that the function would save for backward are replaced by their numbers; the first one
-that backward asks for lets the function run again, which saves the same tensors in the same order.
+Tensors that the function saves for backward are replaced by their numbers. When backward asks for
+the first one, the function runs again and saves the same tensors in the same order.
 Source: torch/utils/checkpoint.py.
 """
 
@@ -23,14 +23,14 @@ __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential"]
 
 
 class CheckpointError(errors.AutogradError):
-    """A function under `checkpoint` did not save the same tensors when it ran again."""
+    """A function under `checkpoint` saved other tensors in its second run."""
 
 
 class _Frame:
-    """One call of a function whose saved tensors are computed again.
+    """One checkpointed call of a function.
 
-    saved: shape, dtype and device of each tensor that the first run saved. found: the tensors that
-    were computed again and not yet asked for.
+    saved: shape, dtype and device of each tensor that the first run saved. found: tensors of the
+    second run that backward has not asked for.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class _Frame:
         ]  # fmt: skip
 
     def pack(self, x: Tensor) -> int:
-        """The number of a tensor that the first run saves."""
+        """Record a tensor that the first run saves; return its number."""
         self.saved.append(_described(x))
         return len(self.saved) - 1
 
     def unpack(self, number: int) -> Tensor:
-        """The tensor of that number; runs the function again where it is not there."""
+        """Return the tensor of this number; run the function again if it is not available."""
         if number not in self.found:
             self._run_again()
         return self.found.pop(number)
@@ -77,7 +77,7 @@ class _Frame:
         self.found = dict(enumerate(found))
 
     def _check(self, found: Sequence[Tensor]) -> None:
-        """Raises: CheckpointError unless the two runs saved the same tensors."""
+        """Raise CheckpointError unless both runs saved the same tensors."""
         if len(found) != len(self.saved):
             rule = f"save as many tensors each time it runs, {len(self.saved)}"
             raise _differs(rule, f"{len(found)}")
@@ -102,16 +102,16 @@ def checkpoint(
     context_fn: Any = None, determinism_check: str = "default", debug: bool = False,
     early_stop: bool = True, preserve_rng_state: bool = True, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """Call a function, and compute what its derivative needs again in backward.
+    """Call a function without saving its intermediate results; backward computes them again.
 
     Args:
-        determinism_check: "default" compares shape, dtype and device of the tensors that the two
-            runs save; "none" compares only how many they are.
+        determinism_check: "default" compares shape, dtype and device of the saved tensors of both
+            runs; "none" compares only their number.
         preserve_rng_state: draw the same random numbers in both runs, on every device.
-        use_reentrant, debug, early_stop: accepted; the function runs again once, whole.
-        context_fn: not to be had.
+        use_reentrant, debug, early_stop: accepted; the second run is always complete.
+        context_fn: not supported.
 
-    Raises: CheckpointError, in backward, if the second run saves other tensors than the first.
+    Raises: CheckpointError, in backward, if the second run saves other tensors.
     """
     if not callable(function):
         raise errors.wrong_type("checkpoint", "function", "be callable", function)
@@ -131,7 +131,7 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Call functions one after the other, in `segments` parts of which each is a checkpoint."""
+    """Call functions in sequence, as `segments` parts that are checkpointed separately."""
     listed = list(functions.children()) if hasattr(functions, "children") else list(functions)
     if not 0 < segments <= len(listed):
         rule = f"be from 1 to the number of functions, {len(listed)}"

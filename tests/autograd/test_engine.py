@@ -305,7 +305,7 @@ def test_the_derivative_of_a_derivative_that_is_constant_almost_everywhere() -> 
 FORK_IN_A_BACKWARD = """
 import os, threading
 import gputensor as gt
-from gputensor.autograd import accumulate
+from gputensor.autograd.engine import accumulate
 threading.Thread(target=accumulate._accumulating.acquire).start()  # as in a backward of its own
 child = os.fork()
 if child == 0:

@@ -33,6 +33,7 @@ _HALF = lambda: gt.full((2, 3), 0.5)  # noqa: E731
 _CALLS: dict[str, tuple[Any, ...]] = {
     "linear": (_X, _ones(4, 3), _ones(4)),
     "bilinear": (_X, _ones(2, 4), _ones(5, 3, 4), _ones(5)),
+    "grouped_mm": (_ones(2, 4, 3), _ones(2, 3, 5)),
     "relu": (_X,),
     "softmax": (_X, 1),
     "log_softmax": (_X, 1),

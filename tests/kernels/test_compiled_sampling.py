@@ -11,8 +11,8 @@ import pytest
 import gputensor as gt
 from gputensor.kernels import stub
 from gputensor.kernels.compiled import library
-from gputensor.kernels.cpu import sampling as numpys
 from gputensor.kernels.cpu.quiet import run
+from gputensor.native import sampling
 from gputensor.native.sampling import How, _compute
 from gputensor.runtime.libraries import HOST
 
@@ -52,14 +52,14 @@ def _operands(of: Any, sizes: tuple[int, ...], places: tuple[int, int]) -> tuple
 def test_grid_sample(
     of: Any, mode: int, padding: int, align: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = stub.cpu("sampling").grid_sample
-    assert loop.__module__.endswith("compiled.sampling")
+    loop = sampling._grid_sample
+    assert stub.is_compiled(loop)
     for sizes, places in CASES:
         x, grid = _operands(of, sizes, places)
         if not grid.size:
             continue
         with monkeypatch.context() as patch:
-            patch.setattr(stub, "cpu", lambda family: numpys)
+            patch.setattr(sampling, "_grid_sample", lambda *given: False)
             expected = run(_compute, HOST, x, grid, How(sizes[2:], mode, padding, align))
         for layout in LAYOUTS:
             for threads in (1, 3):

@@ -95,6 +95,26 @@ ROWS = [
         ),
     ),
     Row(
+        "flip",
+        [
+            S(T(2, 3), (0,)),
+            S(T(2, 3), (0, 1)),
+            S(_IMAGE, (1, -1)),
+            S(T(2, 3), ()),
+            S(T(0, 3), (0,)),
+            S(T(5), (0,)),
+        ],
+        lambda self, dims: np.flip(self, dims) if len(dims) else self,
+        errors=(
+            Fails(S(T(2, 3), (2,)), errors.IndexRangeError, "flip: 'dims' must be in"),
+            Fails(
+                S(T(2, 3), (0, -2)),
+                errors.ArgumentError,
+                "flip: 'dims' must name each dimension at most once",
+            ),
+        ),
+    ),
+    Row(
         "fliplr",
         [S(_CUBE), S(T(2, 0))],
         np.fliplr,

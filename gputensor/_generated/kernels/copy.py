@@ -20,18 +20,9 @@ def install() -> None:
     impl(_operators._copy_from, "", None, passes)
     impl(_operators._copy_from_and_resize, "", None, passes)
     impl(_operators.clone, "CompositeExplicitAutograd", native.clone, CloneBackward0)
-    impl(_operators.type_as, "CompositeImplicitAutograd", native.type_as)
     impl(_operators.resolve_conj, "CompositeImplicitAutograd", native.resolve_conj)
     impl(_operators.resolve_neg, "CompositeImplicitAutograd", native.resolve_neg)
     impl(_operators.contiguous, "CompositeImplicitAutograd", native.contiguous)
-    impl(_operators.to_dtype_layout, "CompositeImplicitAutograd", native.to_dtype_layout)
-    impl(_operators.to_device, "CompositeImplicitAutograd", native.to_device)
-    impl(_operators.to_dtype, "CompositeImplicitAutograd", native.to_dtype)
-    impl(_operators.to_other, "CompositeImplicitAutograd", native.to_other)
-    impl(_operators._to_copy, "CompositeExplicitAutograd", native._to_copy, ToCopyBackward0)
-    impl(_operators.item, "CompositeImplicitAutograd", native.item)
-    impl(_operators._local_scalar_dense, "CPU, CUDA", native._local_scalar_dense, passes)
-    impl(_operators.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
 
 
 class CopyBackward0(_Node):
@@ -63,26 +54,3 @@ class CloneBackward0(_Node):
 
     def backward(node, grad):
         return (grad,)
-
-
-class ToCopyBackward0(_Node):
-    """Of _to_copy."""
-    __slots__ = ("saved_self_dtype", "saved_self_device")
-
-    def keep(node, self, dtype, layout, device, pin_memory, non_blocking, memory_format):
-        node.saved_self_dtype = self.dtype
-        node.saved_self_device = self.device
-
-    def backward(node, grad):
-        return (copy_backward(grad, node.saved_self_dtype, node.saved_self_device),)
-
-
-class FlipBackward0(_Node):
-    """Of flip."""
-    __slots__ = ("saved_dims",)
-
-    def keep(node, self, dims):
-        node.saved_dims = tuple(dims) if type(dims) is list else dims
-
-    def backward(node, grad):
-        return (grad.flip(node.saved_dims),)

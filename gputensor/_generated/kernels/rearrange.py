@@ -15,6 +15,7 @@ from .. import operators as _operators
 
 
 def install() -> None:
+    impl(_operators.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
     impl(_operators.roll, "CompositeExplicitAutograd", native.roll, RollBackward0)
     impl(
         _operators.roll_out, "CompositeExplicitAutograd", _forms.out(_operators.roll), counts,
@@ -65,6 +66,17 @@ def install() -> None:
         _operators.col2im_out, "CompositeExplicitAutograd", _forms.out(_operators.col2im), counts,
         refuses_out,
     )
+
+
+class FlipBackward0(_Node):
+    """Of flip."""
+    __slots__ = ("saved_dims",)
+
+    def keep(node, self, dims):
+        node.saved_dims = tuple(dims) if type(dims) is list else dims
+
+    def backward(node, grad):
+        return (grad.flip(node.saved_dims),)
 
 
 class RollBackward0(_Node):

@@ -96,7 +96,7 @@ _FAMILIES = (
             "torch": "cudnn_* batch_norm_* native_norm slice_inverse autocast_*crement_nesting "
             "lstm lstm_cell gru gru_cell rnn_tanh* rnn_relu*",
             "torch.Tensor": "slice_inverse",
-            "torch.nn.functional": "*grouped_mm scaled_mm ScalingType SwizzleType",
+            "torch.nn.functional": "scaled_*mm ScalingType SwizzleType",
         },
     ),
     _Family(

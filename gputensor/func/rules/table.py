@@ -25,8 +25,8 @@ RULES: dict[str, Rule] = {
 # Families whose rows follow one rule, but for those with a field `batch`.
 FAMILIES = {
     **dict.fromkeys(
-        "activation binary bits comparison complex_view copy fill masked special ternary unary "
-        "where".split(), "pointwise"
+        "activation binary bits comparison complex_view conversion copy fill masked special "
+        "ternary unary where".split(), "pointwise"
     ),
     **dict.fromkeys(
         "argreduce fft gather moments order reduce scan scatter slicing softmax sort".split(),

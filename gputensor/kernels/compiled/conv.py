@@ -1,6 +1,5 @@
-"""Convolutions by the compiled loops: see loops/conv.cpp.
-
-The contract is that of `kernels/cpu/conv.py`, which serves all others.
+"""Convolutions by the compiled loops: see loops/conv.cpp. Others are products, composed by
+native/conv.py.
 """
 
 from __future__ import annotations

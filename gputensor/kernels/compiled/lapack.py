@@ -1,7 +1,8 @@
 """Factorisations of batches by the compiled library, which calls SciPy's LAPACK for each matrix.
 
-Each function is named as its generic one in kernels/lapack.py and returns the same arrays, or None
-where it does not serve: without the library, and where SciPy's LAPACK takes wider integers.
+Each function is named as its generic one in kernels/lapack.py and returns the same arrays. It
+raises `Absent` where it does not serve: without the library, and where SciPy's LAPACK takes wider
+integers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c
 # times as fast as LAPACK; see loops/tiny.h.
 _TINY, _TINY_COLUMNS = 8, 16
 
-Bound = Callable[..., int] | None
+Bound = Callable[..., int]
+
+
+class Absent(Exception):
+    """The library lacks a function, or SciPy the one that it calls."""
 
 
 @cache
@@ -48,10 +53,10 @@ def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
     """The library's function, with the addresses of `routines`; "" for loops of our own."""
     letter, dtype = _TYPES[char]
     function = library.function(family, f"{op} {dtype}")
-    if function is None:
-        return None
     addresses = [address(letter + routine) if routine else 0 for routine in routines]
-    return None if None in addresses else partial(function, *addresses)
+    if function is None or None in addresses:
+        raise Absent
+    return partial(function, *addresses)
 
 
 def _columns(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -77,8 +82,6 @@ def _check(answer: int, failure: str = "") -> None:
 
 def lu_factor(a: np.ndarray) -> Any:
     run = _bound("lu_factor", a.dtype.char, "" if _is_tiny(a) else "getrf")
-    if run is None:
-        return None
     *batch, m, n = a.shape
     lu = _columns(a.shape, a.dtype)
     pivots, info = np.empty((*batch, min(m, n)), np.int32), np.empty(batch, np.int32)
@@ -90,8 +93,6 @@ def lu_solve(lu: np.ndarray, pivots: np.ndarray, b: np.ndarray | None, transpose
     shape = lu.shape if b is None else b.shape
     is_tiny = _is_tiny(lu) and shape[-1] <= _TINY_COLUMNS and not transposed
     run = _bound("lu_solve", lu.dtype.char, "" if is_tiny else "getrs")
-    if run is None:
-        return None
     x = _columns(shape, lu.dtype)
     run(blas.is_limited(), bool(transposed), lu, pivots, b, x)
     return x
@@ -99,8 +100,6 @@ def lu_solve(lu: np.ndarray, pivots: np.ndarray, b: np.ndarray | None, transpose
 
 def det(lu: np.ndarray, pivots: np.ndarray) -> Any:
     run = _bound("det", lu.dtype.char)
-    if run is None:
-        return None
     made = np.empty(lu.shape[:-2], lu.dtype)
     run(lu, pivots, made)
     return made
@@ -108,8 +107,6 @@ def det(lu: np.ndarray, pivots: np.ndarray) -> Any:
 
 def slogdet(lu: np.ndarray, pivots: np.ndarray) -> Any:
     run = _bound("slogdet", lu.dtype.char)
-    if run is None:
-        return None
     sign, size = np.empty(lu.shape[:-2], lu.dtype), np.empty(lu.shape[:-2], lu.real.dtype)
     run(lu, pivots, sign, size)
     return sign, size
@@ -117,8 +114,6 @@ def slogdet(lu: np.ndarray, pivots: np.ndarray) -> Any:
 
 def cholesky(a: np.ndarray, upper: bool) -> Any:
     run = _bound("cholesky", a.dtype.char, "potrf")
-    if run is None:
-        return None
     factor, info = _columns(a.shape, a.dtype), np.empty(a.shape[:-2], np.int32)
     run(blas.is_limited(), bool(upper), a, factor, info)
     return factor, info
@@ -128,8 +123,6 @@ def solve_triangular(
     a: np.ndarray, b: np.ndarray, upper: bool, left: bool, unitriangular: bool
 ) -> Any:
     run = _bound("solve_triangular", a.dtype.char, "trsm")
-    if run is None:
-        return None
     x = _columns(b.shape, b.dtype)
     _check(run(blas.is_limited(), bool(upper), bool(left), bool(unitriangular), a, b, x))
     return x
@@ -144,8 +137,6 @@ def _orthogonal(op: str, x: np.ndarray, *routines: str) -> Bound:
 
 def geqrf(a: np.ndarray) -> Any:
     run = _orthogonal("geqrf", a, "geqrf")
-    if run is None:
-        return None
     *batch, m, n = a.shape
     factor, tau = _columns(a.shape, a.dtype), np.empty((*batch, min(m, n)), a.dtype)
     _check(run(blas.is_limited(), a, factor, tau))
@@ -154,8 +145,6 @@ def geqrf(a: np.ndarray) -> Any:
 
 def qr(a: np.ndarray, mode: str) -> Any:
     run = _orthogonal("qr", a, "geqrf", "ungqr" if a.dtype.kind == "c" else "orgqr")
-    if run is None:
-        return None
     *batch, m, n = a.shape
     rows = m if mode == "complete" else min(m, n)
     r = _columns((*batch, rows, n), a.dtype)
@@ -169,14 +158,11 @@ def eigh(a: np.ndarray, uplo: str) -> Any:
 
 
 def eigvalsh(a: np.ndarray, uplo: str) -> Any:
-    found = _eigh(a, uplo, None)
-    return found and found[0]
+    return _eigh(a, uplo, None)[0]
 
 
 def _eigh(a: np.ndarray, uplo: str, vectors: np.ndarray | None) -> Any:
     run = _orthogonal("eigh", a, "heevd" if a.dtype.kind == "c" else "syevd")
-    if run is None:
-        return None
     values = np.empty(a.shape[:-1], a.real.dtype)
     answer = run(blas.is_limited(), uplo == "U", a, values, vectors)
     _check(answer, "Eigenvalues did not converge")
@@ -192,14 +178,11 @@ def svd(a: np.ndarray, full_matrices: bool) -> Any:
 
 
 def svdvals(a: np.ndarray) -> Any:
-    found = _svd(a, False, None, None)
-    return found and found[1]
+    return _svd(a, False, None, None)[1]
 
 
 def _svd(a: np.ndarray, full: bool, u: np.ndarray | None, vh: np.ndarray | None) -> Any:
     run = _orthogonal("svd", a, "gesdd")
-    if run is None:
-        return None
     values = np.empty((*a.shape[:-2], min(a.shape[-2:])), a.real.dtype)
     _check(run(blas.is_limited(), bool(full), a, u, values, vh), "SVD did not converge")
     return u, values, vh
@@ -207,8 +190,6 @@ def _svd(a: np.ndarray, full: bool, u: np.ndarray | None, vh: np.ndarray | None)
 
 def gelsy(a: np.ndarray, b: np.ndarray, rcond: float) -> Any:
     run = _orthogonal("gelsy", a, "gelsy")
-    if run is None:
-        return None
     *batch, m, n = a.shape
     x = _columns((*batch, max(m, n), b.shape[-1]), b.dtype)
     rank = np.empty(batch, np.int64)
@@ -223,7 +204,7 @@ def matrix_exp(a: np.ndarray) -> Any:
     letter, dtype = _TYPES[a.dtype.char]
     run, gemm = library.function("exponential", f"matrix_exp {dtype}"), blas.gemm(letter)
     if run is None or gemm is None:
-        return None
+        raise Absent
     made = _columns(a.shape, a.dtype)
     _check(run(*gemm, blas.is_limited(), a, made))
     return made

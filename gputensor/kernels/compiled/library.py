@@ -110,7 +110,8 @@ def program(
 
 @cache
 def faces() -> frozenset[str]:
-    """The families with a module here that calls the library: `<family>.py` beside this file."""
+    """The families with a module here, `<family>.py`, whose functions prepare arguments for the
+    library. Without one, functions of the library with NumPy's names are used as they are."""
     found = [os.path.splitext(name) for name in os.listdir(os.path.dirname(__file__))]
     return frozenset([name for name, of in found if of == ".py"]) - {"__init__", "library"}
 
@@ -140,3 +141,14 @@ def function(family: str, name: str) -> Any:
     library = choice().library
     found: Any = library.function(family, name) if library else None
     return found
+
+
+def served(family: str, name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """The compiled function of a family with the name and the arguments of NumPy's `otherwise`.
+
+    It returns True; a call that it does not take, it hands to `otherwise`, and returns the result.
+    Without such a function: `otherwise`.
+    """
+    library = choice().library
+    found = library.serve(family, name, otherwise) if library else None
+    return otherwise if found is None else found

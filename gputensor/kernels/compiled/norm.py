@@ -1,4 +1,4 @@
-"""Normalisations of rows and channels by the compiled loops: see kernels/cpu/norm.py.
+"""Normalisations of rows by the compiled loops: see kernels/cpu/norm.py.
 
 What lies in a way that the loops do not take is copied; parameters of rows that are not there are
 ones and zeros.
@@ -16,11 +16,7 @@ from .library import function
 _normalized = function("norm", "normalized")
 _normalized_backward = function("norm", "normalized_backward")
 _grouped_backward = function("norm", "grouped_backward")
-_channels_normalized = function("norm", "channels_normalized")
-_channels_scaled = function("norm", "channels_scaled")
-_channels_backward = function("norm", "channels_backward")
 assert _normalized and _normalized_backward and _grouped_backward
-assert _channels_normalized and _channels_scaled and _channels_backward
 
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 _dense = np.ascontiguousarray
@@ -73,28 +69,3 @@ def grouped_backward(
     found = mean, rstd, _weight(weight, channels, _computed(x)), of_x, of_weight, of_bias
     if _grouped_backward(_dense(grad), _dense(x), *found):
         numpys.grouped_backward(grad, x, mean, rstd, weight, of_x, of_weight, of_bias)
-
-
-def channels_normalized(
-    x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
-    variance: np.ndarray, rstd: np.ndarray,
-) -> None:  # fmt: skip
-    if _channels_normalized(x, scale, shift, out, mean, variance, rstd, eps):
-        numpys.channels_normalized(x, scale, shift, eps, out, mean, variance, rstd)
-
-
-def channels_scaled(
-    x: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps: float, scale: Any, shift: Any,
-    out: np.ndarray,
-) -> None:  # fmt: skip
-    if _channels_scaled(x, mean, variance, scale, shift, out, eps):
-        numpys.channels_scaled(x, mean, variance, eps, scale, shift, out)
-
-
-def channels_backward(
-    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any,
-    are_found: bool, of_x: Any, of_weight: Any, of_bias: Any,
-) -> None:  # fmt: skip
-    if _channels_backward(grad, x, mean, rstd, weight, of_x, of_weight, of_bias, are_found):
-        given = grad, x, mean, rstd, weight, are_found
-        numpys.channels_backward(*given, of_x, of_weight, of_bias)

@@ -30,9 +30,9 @@ from .resampling import *  # noqa: F403
 from .tables import *  # noqa: F403
 
 __all__ = [
-    "bilinear", "channel_shuffle", "fold", "linear", "log_softmax", "pad", "pixel_shuffle",
-    "pixel_unshuffle", "relu", "softmax", "softmin", "unfold", *activation.__all__,
-    *attention.__all__, *dropouts.__all__, *linear_loss.__all__, *loss.__all__,
+    "bilinear", "channel_shuffle", "fold", "grouped_mm", "linear", "log_softmax", "pad",
+    "pixel_shuffle", "pixel_unshuffle", "relu", "softmax", "softmin", "unfold",
+    *activation.__all__, *attention.__all__, *dropouts.__all__, *linear_loss.__all__, *loss.__all__,
     *normalization.__all__, *pooling.__all__, *resampling.__all__, *tables.__all__,
 ]  # fmt: skip
 
@@ -67,6 +67,31 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """input1 @ weight[k] @ input2 for each feature k of the result, plus bias."""
     _tensors("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
     return calls.bilinear(input1, input2, weight, bias)
+
+
+@declares()
+def grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    *,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: _dtype | None = None,
+) -> Tensor:
+    """Products of groups of matrices, as of the experts of a mixture and the tokens of each.
+
+    offs[i] is the end of group i along the dimension that the groups divide. What lies behind the
+    last end is 0 in the result. On a device the host waits for offs.
+
+    Args:
+        mat_a, mat_b: of one floating dtype; (m, k) and (groups, k, n): groups of rows;
+            (groups, m, k) and (k, n): groups of columns; (m, k) and (k, n): groups of the inner
+            dimension; (groups, m, k) and (groups, k, n): as `bmm`, without offs.
+        offs: (groups), i32, growing. bias: None. out_dtype: None or the operands'.
+    Returns: (m, n), but (groups, m, n) where the inner dimension or no dimension is divided.
+    """
+    _tensors("grouped_mm", mat_a=mat_a, mat_b=mat_b, offs=offs, bias=bias)
+    return calls._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -159,7 +184,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 # Required operands, if they are not input and target.
-_NEEDED = {"linear": ("input", "weight")}
+_NEEDED = {"linear": ("input", "weight"), "grouped_mm": ("mat_a", "mat_b")}
 
 
 def _tensors(op: str, **operands: Any) -> None:

@@ -1,7 +1,7 @@
-"""Schedules of learning rates: `gt.optim.lr_scheduler`, one step an epoch or a batch.
+"""`gt.optim.lr_scheduler`: schedulers of learning rates, stepped once per epoch or batch.
 
-A schedule says a rate from the one before and from how many steps there were, as PyTorch's do, so
-that several may be stepped side by side. Source: torch/optim/lr_scheduler.py.
+A scheduler computes a rate from the previous one and the number of steps, as PyTorch's do, so that
+several schedulers can be combined. Source: torch/optim/lr_scheduler.py.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The base of schedules, and what a list of schedules shares."""
+"""Base class of schedulers, and functions shared by them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ...dispatch.refusal import declare_constructor
 from ...tensor.tensor import Tensor
 from ..optimizer import Optimizer
 
-# Schedules of this package, whose constructors say which argument they fail with.
+# Schedulers of this package; their constructors name the bad argument in errors.
 _OURS = __name__.partition(".lr_scheduler")[0]
 
 
 def rate_of(group: dict[str, Any]) -> Any:
-    """The rate of a group; of one that is a tensor, what it is now."""
+    """Return the rate of a group, as a number; of a tensor, its present value."""
     rate = group["lr"]
     return rate.detach().clone() if isinstance(rate, Tensor) else rate
 
 
 def set_rate(group: dict[str, Any], rate: Any) -> None:
-    """A rate that is a tensor stays the same tensor, which a CUDA graph may read."""
+    """Set the rate of a group. A tensor is written in place, because a CUDA graph may read it."""
     own = group["lr"]
     if isinstance(own, Tensor):
         own.copy_(rate) if isinstance(rate, Tensor) else own.fill_(rate)
@@ -31,14 +31,14 @@ def set_rate(group: dict[str, Any], rate: Any) -> None:
 
 
 class LRScheduler:
-    """Base of schedules: sets `lr` of the optimizer's groups when made, and at each step.
+    """Base of schedulers: sets `lr` of the optimizer's groups in the constructor and at each step.
 
-    last_epoch: how many steps there were; -1 begins, anything else resumes, which needs the groups'
+    last_epoch: number of steps so far; -1 to begin. Other values resume and need the groups'
     `initial_lr`.
     """
 
     last_epoch: int
-    # Whether functions of users say the rates: what they raise is passed on.
+    # True if users' functions compute the rates: their exceptions are passed on.
     _calls_functions = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -61,7 +61,7 @@ class LRScheduler:
         declare_constructor(cls, _OURS, first=True)
 
     def get_lr(self) -> list[float]:
-        """The rates of all groups, from `self.last_epoch` and the groups' rates before."""
+        """Return the new rates of all groups, from `self.last_epoch` and the present rates."""
         raise NotImplementedError
 
     def get_last_lr(self) -> list[float]:
@@ -78,7 +78,7 @@ class LRScheduler:
             return self.get_lr()
         except ArithmeticError as error:
             if not type(self).__module__.startswith(_OURS) or self._calls_functions:
-                raise  # a user's own
+                raise  # a user's class
             rule = "have numbers that lead to rates"
             raise errors.must(type(self).__name__, "step", rule, errors.Got(str(error))) from None
 
@@ -95,7 +95,7 @@ class LRScheduler:
         return [rate * factor for rate in self._rates]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and functions, for `gt.save`."""
+        """Return all attributes but the optimizer and functions, for `gt.save`."""
         kept = {name: value for name, value in vars(self).items() if name != "optimizer"}
         return {name: value for name, value in kept.items() if not _is_code(value)}
 
@@ -108,7 +108,7 @@ def _is_code(value: Any) -> bool:
 
 
 def for_each_group(op: str, arg: str, value: Any, optimizer: Any) -> list[Any]:
-    """A number for each group: one for all, or a list of as many."""
+    """Return a number for each group, from one number for all or a list."""
     count = len(optimizer.param_groups)
     found = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(found) != count:

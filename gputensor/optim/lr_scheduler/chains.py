@@ -1,4 +1,4 @@
-"""Schedules made of schedules: one after the other, or all at each step."""
+"""Combined schedulers: one after the other, or all at each step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .plateau import ReduceLROnPlateau
 
 
 class SequentialLR(LRScheduler):
-    """One schedule after the other; milestones: the steps at which the next one begins."""
+    """Schedulers one after the other. milestones: the steps at which the next one begins."""
 
     optimizer: Optimizer
     last_epoch: int
@@ -56,7 +56,7 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules of one optimizer, all stepped at each step, in their order."""
+    """Several schedulers of one optimizer, all stepped in order at each step."""
 
     optimizer: Optimizer
 

@@ -1,4 +1,4 @@
-"""Schedules of cycles: cosines that begin anew, one cycle, and triangles again and again."""
+"""Cyclic schedulers: cosine with restarts, one cycle, repeated triangles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .base import LRScheduler, for_each_group, set_rate
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a wave of a cosine over T_0 steps, again and again, each T_mult times as long."""
+    """Cosine from the initial rate to eta_min in T_0 steps, restarted T_mult times as long."""
 
     T_mult: float
     eta_min: float
@@ -48,9 +48,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down again over total_steps; momentum the other way round.
+    """Increase the rate to max_lr and decrease it, over total_steps; the momentum moves inversely.
 
-    pct_start: which part of the steps goes up. anneal_strategy: "cos" or "linear".
+    pct_start: fraction of the steps that increase. anneal_strategy: "cos" or "linear".
     """
 
     total_steps: int
@@ -73,7 +73,7 @@ class OneCycleLR(LRScheduler):
             raise errors.must("OneCycleLR", "anneal_strategy", rule, anneal_strategy)
         self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
         up = pct_start * total_steps
-        # end of each phase, and what it goes from and to
+        # (last step, start, end) of each phase
         if three_phase:
             self._phases = [(up - 1, "initial", "max"), (2 * up - 2, "max", "initial"),
                             (total_steps - 1, "initial", "min")]  # fmt: skip
@@ -127,16 +127,16 @@ def _set_momentum(group: dict[str, Any], momentum: float) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """Up from base_lr to max_lr and down again, over and over; momentum the other way round.
+    """Move the rate between base_lr and max_lr in cycles; the momentum moves inversely.
 
     Args:
-        base_lr, max_lr: one for all groups, or one for each.
-        step_size_up, step_size_down: steps of the way up and of the way down; down as up if None.
-        mode: what the way from base_lr to max_lr is times: 1 ("triangular"), 1/2 more at each cycle
-            ("triangular2"), or gamma to the power of the step ("exp_range").
-        scale_fn: a function that says it instead, of the number of the cycle from 1, or with
-            scale_mode="iterations" of the step.
-        base_momentum, max_momentum: of a group with `momentum`, or of the first of its `betas`.
+        base_lr, max_lr: a number for all groups, or a list.
+        step_size_up, step_size_down: steps of the increase and of the decrease; by default equal.
+        mode: factor of the amplitude: 1 ("triangular"), halved at each cycle ("triangular2"), or
+            gamma ** step ("exp_range").
+        scale_fn: a function that returns this factor instead, for the cycle's number from 1 or,
+            with scale_mode="iterations", for the step.
+        base_momentum, max_momentum: bounds of a group's `momentum` or `betas[0]`.
     """
 
     step_size_up: float
@@ -192,7 +192,7 @@ class CyclicLR(LRScheduler):
         self.base_lrs = bottoms
 
     def scale_fn(self, x: float) -> float:
-        """What the way from base_lr to max_lr is times. x: the cycle, from 1, or the step."""
+        """Return the factor of the amplitude. x: the cycle's number from 1, or the step."""
         if self._scale_fn_custom is not None:
             found = self._scale_fn_custom(x)
             if not isinstance(found, Tensor) and number(found) is None:

@@ -1,4 +1,4 @@
-"""Schedules that go one way: rates by functions, steps, factors, powers and a cosine."""
+"""Schedulers without cycles: by functions, steps, factors, powers and a cosine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Factor = Callable[[int], float]
 
 
 class _Lambdas(LRScheduler):
-    """A function of the number of steps, or one for each group."""
+    """Base of schedulers by a function of the number of steps, or a function for each group."""
 
     _calls_functions = True
 
@@ -41,14 +41,14 @@ class _Lambdas(LRScheduler):
 
 
 class LambdaLR(_Lambdas):
-    """The first rate times a function of the number of steps."""
+    """Initial rate times a function of the number of steps."""
 
     def get_lr(self) -> list[float]:
         return [r * f for f, r in zip(self._factors(), self.base_lrs)]
 
 
 class MultiplicativeLR(_Lambdas):
-    """The rate before times a function of the number of steps."""
+    """Previous rate times a function of the number of steps."""
 
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
@@ -57,7 +57,7 @@ class MultiplicativeLR(_Lambdas):
 
 
 class StepLR(LRScheduler):
-    """The rate times gamma at every step_size-th step."""
+    """Multiply the rate by gamma at every step_size-th step."""
 
     step_size: float
     gamma: float
@@ -74,7 +74,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The rate times gamma at each of the milestones."""
+    """Multiply the rate by gamma at each milestone."""
 
     milestones: dict[int, int]
     gamma: float
@@ -94,7 +94,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The rate times a factor for so many steps."""
+    """Multiply the initial rate by `factor` for the first total_iters steps."""
 
     factor: float
     total_iters: float
@@ -115,7 +115,7 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """A factor that goes from one to another over so many steps."""
+    """Move a factor of the initial rate from start_factor to end_factor in total_iters steps."""
 
     start_factor: float
     end_factor: float
@@ -139,7 +139,7 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The rate times gamma at every step."""
+    """Multiply the rate by gamma at every step."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -150,7 +150,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """To zero over so many steps, by a power of what is left."""
+    """Initial rate times (1 - step / total_iters) ** power."""
 
     total_iters: float
     power: float
@@ -169,7 +169,7 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a wave of a cosine from the first rate to eta_min over T_max steps, and back."""
+    """Cosine from the initial rate to eta_min over T_max steps, and back."""
 
     T_max: float
     eta_min: float

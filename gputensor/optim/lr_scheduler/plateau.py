@@ -1,4 +1,4 @@
-"""The schedule that goes by a figure, as the loss of a validation."""
+"""The scheduler that watches a metric, such as a validation loss."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from .base import LRScheduler
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """The rate times a factor when a figure has not become better for `patience` steps.
+    """Multiply the rate by `factor` if a metric has not improved for `patience` steps.
 
-    mode: "min" or "max", what is better. threshold: by how much, threshold_mode "rel" of the best
-    or "abs". cooldown: steps to wait after a change. min_lr: where it stops.
+    mode: "min" or "max", which is better. threshold: the least improvement, relative to the best
+    value (threshold_mode "rel") or absolute ("abs"). cooldown: steps to wait after a change.
+    min_lr: lower bound of the rate.
     """
 
     optimizer: Optimizer
@@ -50,7 +51,7 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = self._rates
 
     def step(self, metrics: Any) -> None:  # type: ignore[override]
-        """metrics: the figure, a number or a tensor of one element."""
+        """Record a metric, a number or a tensor of one element, and set the rate."""
         current = float(metrics)
         self.last_epoch += 1
         if self._is_better(current):

@@ -35,7 +35,7 @@ from ...kernels.cpu.pointwise import of_many, through_complex64
 from ...kernels.cpu.quiet import again, enter, run
 from ...tensor.make import allocate, from_array
 from ...tensor.tensor import Tensor
-from ..shortcuts import cpu as short
+from ..shortcuts import pointwise as short
 from ..resizing import resize_output
 
 Kernel = Callable[..., Tensor]

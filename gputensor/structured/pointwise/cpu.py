@@ -16,7 +16,7 @@ from ...dispatch.tls import inference_blocks, keys_now
 from ...kernels.cpu.quiet import again, enter, run
 from ...tensor.make import CPU_KEYS, from_array
 from ...tensor.tensor import Tensor, blank
-from ..shortcuts import cpu as short
+from ..shortcuts import pointwise as short
 from . import NUMBERS, Kernel, Rule, check_overlap, make_entry, too_large, write
 
 

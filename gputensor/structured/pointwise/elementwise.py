@@ -1,9 +1,9 @@
 """Kernels of elementwise operators with any inputs and scalars, derived from their schema.
 
 Tensor arguments are inputs, which may be Python numbers; the other arguments are params, which take
-no part in promotion. A family binds `functional(operator, rule)` with the rule of the loop, and the
-other forms in the same way; its loops are `computed` ones (kernels/cpu/pointwise.py) and its
-functors declare their parameters (kernels/cuda/include/computed.cuh). See native/ternary.py.
+no part in promotion. A family binds the three `forms` of the rule of its loops. These are
+`computed` ones (kernels/cpu/pointwise.py), and its functors declare their parameters
+(kernels/cuda/include/computed.cuh). See native/ternary.py.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from ...dispatch.operator import Operator, Table
 from ...iterator.config import BINARY, BINARY_FLOAT, UNARY, UNARY_FLOAT
 from ...tensor.tensor import Tensor
 from .. import pointwise
-from ..shortcuts import cpu as short
+from ..shortcuts import computed as short
 from . import Kernel, Rule
 
 # prepare(operator, common dtype, {name: value}) -> the params as loops take them.
 Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]
+Factory = Callable[[Operator, str], Kernel]
 
 
 def rule(operator: Operator, family: str, loop: str) -> Rule:
@@ -82,7 +83,7 @@ def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params
         entry = pointwise.find_entry(table, rule, rule.loop, None, inputs)
         beside = _beside(operator, entry, inputs, params, prepared)
         if kernel is not None and entry.plan.device is CPU:
-            _learn(table, kernel, args, entry, inputs, beside, short.computed)
+            _learn(table, kernel, args, entry, inputs, beside, short.of_entry)
         if entry.numpy_allocates:
             found: Tensor = entry.made(inputs, beside)
             return found
@@ -101,7 +102,7 @@ def _learn(
         entry.seen, entry.is_fresh = entry.last_beside, True
     elif entry.is_fresh:
         entry.is_fresh = False
-        short.learn_beside(table, kernel, args, make(entry, inputs, beside))
+        short.learn(table, kernel, args, make(entry, inputs, beside))
 
 
 def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
@@ -125,6 +126,22 @@ def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
     return lambda key_set, *args: write(args[-1], inputs(args), params(args))
 
 
+def forms(
+    rule: Callable[[Operator, str], Rule], prepare: Prepare = checked
+) -> tuple[Factory, Factory, Factory]:
+    """A family's factories `functional, inplace, out`. rule: a function of that family, (operator,
+    loop) -> its rule."""
+
+    def of(form: Callable[[Operator, Rule, Prepare], Kernel]) -> Factory:
+        def factory(operator: Operator, loop: str) -> Kernel:
+            return form(operator, rule(operator, loop), prepare)
+
+        factory.__module__ = rule.__module__  # names the family
+        return factory
+
+    return of(functional), of(inplace), of(out)
+
+
 def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
     """write(out, inputs, params) -> out, as `compute`."""
     write = pointwise.write(operator, rule)
@@ -138,7 +155,7 @@ def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, p
         beside = _beside(operator, entry, inputs, params, prepared)
         found = write(out, inputs, beside)
         if kernel is not None and entry.plan.device is CPU:
-            _learn(table, kernel, args, entry, inputs, beside, short.computed_inplace)
+            _learn(table, kernel, args, entry, inputs, beside, short.of_entry_inplace)
         return found
 
     return checked_write

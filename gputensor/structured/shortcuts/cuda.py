@@ -17,7 +17,7 @@ from ...dispatch import shortcuts
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import ShortCut
-from .cpu import is_kept
+from .computed import is_kept
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _ALIGNED = 15  # bits of an address that are to be 0

@@ -21,6 +21,7 @@ from ...dispatch.shortcuts import ShortCut
 from ...dispatch.tls import PLAIN, state
 from ...tensor.make import CPU_KEYS, allocate
 from ...tensor.tensor import Tensor
+from .computed import around, long_way
 
 _now = state.get
 
@@ -99,3 +100,20 @@ def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:
             return None, ()
         dims.append(found)
     return of, tuple(dims)
+
+
+def learn_cast(
+    table: Table, kernel: Callable[..., Any], key: Any, copy: Callable[..., Any],
+    geometry: Geometry, behind: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """Store the short cut of copy(array, x) into a new row-major array. behind: all arguments after
+    x."""
+    sizes, element = geometry.sizes, geometry.dtype.np
+
+    def cast(x: Any) -> Any:
+        array = np.empty(sizes, element)
+        copy(array, x)
+        return array
+
+    recorded = around(table, behind)
+    shortcuts.learn(table, kernel, key, forms.one(cast, (), geometry, (), long_way, recorded))

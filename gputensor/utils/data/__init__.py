@@ -1,4 +1,4 @@
-"""`gt.utils.data`: datasets, samplers, and loaders of batches, as `torch.utils.data` has them."""
+"""`gt.utils.data`: datasets, samplers and data loaders with the names of `torch.utils.data`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How items become a batch. Source: torch/utils/data/_utils/collate.py."""
+"""Combine items into a batch. Source: torch/utils/data/_utils/collate.py."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .workers import get_worker_info
 
 
 def default_convert(data: Any) -> Any:
-    """Arrays as tensors, within containers too; anything else as it is."""
+    """Convert arrays to tensors, also in containers; return other values unchanged."""
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind in "biufc":
         return as_tensor(data)
     return _within(data, default_convert)
 
 
 def _within(data: Any, change: Any) -> Any:
-    """The container with what is in it changed."""
+    """Apply a function to the elements of a container."""
     if isinstance(data, Mapping):
         return _rebuilt(data, {name: change(x) for name, x in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -38,9 +38,9 @@ def _within(data: Any, change: Any) -> Any:
 
 
 def _rebuilt(like: Any, made: Any) -> Any:
-    """`made` as a container of the class of `like`, where that can be made of it."""
+    """Convert `made` to the class of `like` if possible."""
     try:
-        if isinstance(like, MutableMapping):  # a copy keeps what a defaultdict makes
+        if isinstance(like, MutableMapping):  # a copy keeps a defaultdict's factory
             same = copy.copy(like)
             same.update(made)
             return same
@@ -50,8 +50,8 @@ def _rebuilt(like: Any, made: Any) -> Any:
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """A batch of items: tensors and arrays stacked, numbers as a tensor, texts as a list, and
-    containers of equal form as one of batches."""
+    """Combine items into a batch: stack tensors and arrays, make a tensor of numbers and a list of
+    strings, and combine containers of equal structure element by element."""
     first = batch[0]
     if isinstance(first, Tensor):
         return _stacked(batch)
@@ -79,7 +79,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
 
 def _stacked(batch: Sequence[Any]) -> Tensor:
-    """The tensors as one; in a worker in memory that needs no copy to the main process."""
+    """Stack tensors; in a worker into memory shared with the main process."""
     first, out = batch[0], None
     if get_worker_info() is not None and all(
         isinstance(x, Tensor) and x.is_cpu and not x.requires_grad

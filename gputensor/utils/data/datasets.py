@@ -1,4 +1,4 @@
-"""Datasets: what items there are. Source: torch/utils/data/dataset.py."""
+"""Datasets. Source: torch/utils/data/dataset.py."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Items by key: a subclass has `__getitem__`, mostly `__len__`, and may have `__getitems__`,
-    which takes a list of keys."""
+    """Base of datasets of items by key. A subclass defines `__getitem__`, usually `__len__`, and
+    optionally `__getitems__`, which takes a list of keys."""
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("a Dataset must define __getitem__")
@@ -26,8 +26,8 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co]):
-    """Items in an order of their own: a subclass has `__iter__`. In workers each has a copy, which
-    `get_worker_info` tells apart."""
+    """Base of datasets with an order of their own. A subclass defines `__iter__`. Each worker has a
+    copy; `get_worker_info` tells the copies apart."""
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("an IterableDataset must define __iter__")
@@ -37,7 +37,7 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Tensors of one first dimension; an item has one slice of each."""
+    """Tensors with equal first dimension; an item is a tuple of one slice of each."""
 
     tensors: tuple[Tensor, ...]
 
@@ -56,7 +56,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 def items(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    """Items of a dataset by a list of indices, in one call where it takes such a list."""
+    """Return the items of a list of indices, in one call if the dataset has `__getitems__`."""
     if callable(getattr(dataset, "__getitems__", None)):
         found: list[Any] = dataset.__getitems__(indices)
         return found
@@ -64,7 +64,7 @@ def items(dataset: Any, indices: Sequence[int]) -> list[Any]:
 
 
 class StackDataset(Dataset[Any]):
-    """Datasets of one length side by side: items are tuples, or dicts of those given by name."""
+    """Datasets of equal length side by side; items are tuples, or dicts if datasets have names."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
@@ -83,7 +83,7 @@ class StackDataset(Dataset[Any]):
         return tuple([x[index] for x in self.datasets])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Items by a list of indices, in one call of each dataset that takes such a list."""
+        """Return the items of a list of indices; datasets with `__getitems__` are called once."""
         if isinstance(self.datasets, dict):
             parts = [items(x, indices) for x in self.datasets.values()]
             return [dict(zip(self.datasets, item)) for item in zip(*parts)]
@@ -94,7 +94,7 @@ class StackDataset(Dataset[Any]):
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Datasets one behind the other. cumulative_sizes: where each ends."""
+    """Datasets one after the other. cumulative_sizes: where each one ends."""
 
     datasets: list[Any]
     cumulative_sizes: list[int]
@@ -119,7 +119,7 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """IterableDatasets one behind the other."""
+    """IterableDatasets one after the other."""
 
     datasets: list[Any]
 
@@ -135,7 +135,7 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[T_co]):
-    """The items of a dataset that have these indices."""
+    """The items of a dataset with the given indices."""
 
     dataset: Any
     indices: Sequence[int]
@@ -158,9 +158,10 @@ class Subset(Dataset[T_co]):
 def random_split(
     dataset: Any, lengths: Sequence[float], generator: Any = None
 ) -> list[Subset[Any]]:
-    """Subsets without common items, drawn at random.
+    """Divide a dataset into random subsets without common items.
 
-    lengths: numbers of items, or parts that add up to 1; what rounding leaves goes to the first.
+    lengths: numbers of items, or fractions that add up to 1; the first subsets get items that
+    rounding leaves.
     """
     total = len(dataset)
     counts: list[Any] = list(lengths)

@@ -1,4 +1,4 @@
-"""`DistributedSampler`: each rank's part of the indices."""
+"""`DistributedSampler`: divides the indices among ranks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(Sampler[int]):
-    """The indices of one rank out of `num_replicas`; together the ranks have all.
+    """The indices of one rank of `num_replicas`; together the ranks have all indices.
 
-    shuffle: in another order each time that `set_epoch` is called. drop_last: leave out what would
-    make the parts unequal, instead of repeating the first indices.
+    shuffle: use a new order after each `set_epoch`. drop_last: leave out indices to make the parts
+    equal, instead of repeating the first ones.
     """
 
     dataset: Any
@@ -53,7 +53,7 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices each rank has."""
+        """Number of indices of each rank."""
         count = len(self.dataset)
         if self.drop_last:
             return count // self.num_replicas
@@ -61,7 +61,7 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def total_size(self) -> int:
-        """How many indices all ranks have."""
+        """Number of indices of all ranks."""
         return self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[int]:
@@ -79,7 +79,7 @@ class DistributedSampler(Sampler[int]):
 
     @declares(epoch="int", first=True)
     def set_epoch(self, epoch: int) -> None:
-        """Let the next passes be in the order of this epoch."""
+        """Set the epoch, from which the order of the next passes is drawn."""
         self.epoch = epoch
 
 

@@ -1,4 +1,4 @@
-"""`DataLoader`: batches of a dataset, fetched here or by worker processes.
+"""`DataLoader`: batches of a dataset, fetched in this process or by workers.
 
 Source: torch/utils/data/dataloader.py.
 """
@@ -25,9 +25,9 @@ from .workers import LOOK_AFTER, Ended, Raised, Requests, WorkerInfo, work
 
 
 class _Fetch:
-    """Gives a batch of a dataset: by indices, or the next items of an iterable one.
+    """Fetches a batch of a dataset: by indices, or the next items of an iterable one.
 
-    size: of a batch of an iterable dataset, None for single items.
+    size: batch size of an iterable dataset, None for single items.
     """
 
     def __init__(self, loader: DataLoader) -> None:
@@ -37,7 +37,7 @@ class _Fetch:
         self.collate = loader.collate_fn
 
     def __call__(self, dataset: Any, indices: Any, state: dict[str, Any]) -> Any:
-        """state: what stays from call to call: the iterator of an iterable dataset."""
+        """state: a dict kept between calls, with the iterator of an iterable dataset."""
         if not self.is_iterable:
             return self.collate(self._items(dataset, indices))
         if "items" not in state:
@@ -56,23 +56,23 @@ class _Fetch:
 
 
 class DataLoader:
-    """Batches of a dataset, in an order, as an iterable.
+    """An iterable of batches of a dataset.
 
     Args:
-        batch_size: None for single items, which are then converted and not collated.
-        shuffle: take items in a random order. sampler, batch_sampler: in an order of one's own.
-        num_workers: processes that fetch batches; 0 for none. Batches keep their order.
+        batch_size: None for single items, which are converted and not collated.
+        shuffle: use a random order. sampler, batch_sampler: give the order.
+        num_workers: number of processes that fetch batches; 0 for none. Batches keep their order.
         collate_fn: makes a batch of a list of items.
-        pin_memory: move batches to page-locked memory, where there is a GPU.
-        drop_last: without what remains for a smaller last batch.
-        timeout: seconds to wait for a batch of workers, 0 for ever.
+        pin_memory: move batches to page-locked memory if there is a GPU.
+        drop_last: leave out a last batch that is smaller.
+        timeout: seconds to wait for a worker's batch; 0 means for ever.
         worker_init_fn: called in each worker with its number.
         multiprocessing_context: how workers are started: "fork", "spawn", "forkserver", or a
             context of `multiprocessing`.
-        generator: draws the order, and the workers' seed.
-        prefetch_factor: batches that each worker is asked for in advance, 2 unless given.
-        persistent_workers: keep the workers from pass to pass.
-        in_order: accepted; batches keep their order anyhow.
+        generator: draws the order and the workers' seed.
+        prefetch_factor: number of batches requested from each worker in advance, by default 2.
+        persistent_workers: keep the workers between passes.
+        in_order: accepted; batches always keep their order.
     """
 
     dataset: Any
@@ -164,13 +164,13 @@ class DataLoader:
         return whole + bool(rest and not self.drop_last)
 
     def _requests(self) -> Iterator[Any]:
-        """What is asked of a fetch, batch by batch; without end for an iterable dataset."""
+        """Return an iterator of requests, one for each batch; endless for an iterable dataset."""
         if isinstance(self.dataset, IterableDataset):
             return iter(lambda: None, 0)
         return iter(self.batch_sampler if self.batch_sampler is not None else self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        # Drawn in every pass, so that the order does not depend on the number of workers.
+        # Drawn in every pass, even without workers, so that the order does not depend on them.
         seed = int(functions.randint(0, 2**62, (), generator=self.generator).item())
         if not self.num_workers:
             return self._here()
@@ -181,7 +181,7 @@ class DataLoader:
         if workers is None or not workers.is_alive:
             workers = _Workers(self, seed)
             self._kept = workers if self.persistent_workers else None
-        elif workers.is_busy:  # with another pass, which has not come to its end
+        elif workers.is_busy:  # another pass still uses them
             workers = _Workers(self, seed)
         yield from workers.batches(self)
 
@@ -206,7 +206,7 @@ def _page_locked(x: Tensor) -> Tensor:
 
 
 class _Workers:
-    """The worker processes of a loader. is_busy: with a pass that has not come to its end."""
+    """The worker processes of a loader. is_busy: True during a pass."""
 
     def __init__(self, loader: DataLoader, seed: int) -> None:
         context = loader.multiprocessing_context
@@ -216,7 +216,7 @@ class _Workers:
         self.results = context.Queue()
         fetch = _Fetch(loader)
         self.processes, pipes = [], []
-        self.channels: list[Any] = []  # of segments, a worker each
+        self.channels: list[Any] = []  # one for each worker, for segments
         for n in range(self.count):
             info = WorkerInfo(n, self.count, seed + n, loader.dataset)
             reader, writer = context.Pipe(duplex=False)
@@ -224,13 +224,13 @@ class _Workers:
             args = (info, reader, self.results, theirs, fetch, loader.worker_init_fn)
             process = context.Process(target=work, args=args, daemon=True)
             process.start()
-            reader.close()  # or writing to a worker that has ended would wait for a reader
+            reader.close()  # else a write to a worker that has ended would block
             if theirs is not None:
                 theirs.close()
             self.channels.append(ours)
             self.processes.append(process)
             pipes.append(writer)
-        # Threads begin after the last process: a fork copies none.
+        # Start threads after the last process: a fork does not copy threads.
         self.requests = [Requests(pipe) for pipe in pipes]
         self.is_busy = False
         self.number = self.passes = 0
@@ -240,13 +240,13 @@ class _Workers:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the processes can be asked."""
+        """Return True until `end` is called."""
         return self._end.alive
 
     def batches(self, loader: DataLoader) -> Iterator[Any]:
-        """The batches of one pass, in the order of the requests."""
+        """Return the batches of one pass, in the order of the requests."""
         requests = loader._requests()
-        waiting: dict[int, int] = {}  # number of a request -> its worker
+        waiting: dict[int, int] = {}  # request's number -> worker
         answers: dict[int, Any] = {}
         running = list(range(self.count))
         first = self.number
@@ -283,14 +283,14 @@ class _Workers:
                     yield loader._pinned(answer)
         finally:
             if loader._kept is self and self.is_alive:
-                for number in waiting:  # what was asked for and is not wanted any more
+                for number in waiting:  # discard batches that were requested
                     self._answer(number, answers, loader.timeout)
                 self.is_busy = False
             else:
                 self.end()
 
     def _answer(self, number: int, answers: dict[int, Any], timeout: float) -> Any:
-        """The result of a request; other ones that come first are kept in `answers`."""
+        """Wait for the result of a request; keep results of other requests in `answers`."""
         waited = 0.0
         while number not in answers:
             step = min(LOOK_AFTER, timeout - waited) if timeout else LOOK_AFTER
@@ -321,7 +321,7 @@ def _end(
 ) -> None:
     for x in requests:
         x.put(None)
-    # A worker that waits for room in the pipe would not see the request to end.
+    # A worker that is blocked writing to the queue does not read the request to end.
     for process in processes:
         process.join(0.2)
         if process.is_alive():

@@ -1,4 +1,4 @@
-"""Samplers: in which order items are taken. Source: torch/utils/data/sampler.py."""
+"""Samplers: orders of indices. Source: torch/utils/data/sampler.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """A subclass has `__iter__`, which gives indices, or lists of them."""
+    """Base of samplers. A subclass defines `__iter__` over indices or lists of indices."""
 
     def __init__(self, data_source: Sized | None = None) -> None:
         pass
@@ -26,7 +26,7 @@ class Sampler(Generic[T_co]):
 
 
 def _drawn_generator() -> Generator:
-    """A generator that follows from the global one, so that a pass draws its seed once."""
+    """Return a generator seeded from the global one, which a pass then uses once."""
     seed = int(functions.randint(0, 2**62, ()).item())
     return Generator().manual_seed(seed)
 
@@ -47,9 +47,9 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """Indices at random.
+    """Random indices.
 
-    replacement: an index may come again. num_samples: how many, as there are items unless given.
+    replacement: indices may repeat. num_samples: number of indices, by default that of items.
     """
 
     data_source: Sized
@@ -68,7 +68,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices a pass has."""
+        """Number of indices in a pass."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -89,7 +89,7 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """These indices in a random order."""
+    """The given indices in a random order."""
 
     indices: Sequence[int]
     generator: Any
@@ -106,7 +106,7 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices at random, each as often as its weight says."""
+    """Random indices with probabilities proportional to `weights`."""
 
     weights: Tensor
     num_samples: int
@@ -138,7 +138,7 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of a sampler's indices. drop_last: without what remains for the last one."""
+    """Lists of a sampler's indices. drop_last: leave out a last list that is shorter."""
 
     sampler: Iterable[int]
     batch_size: int

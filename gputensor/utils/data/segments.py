@@ -1,15 +1,14 @@
-"""Memory in which workers hand batches to the main process without a copy.
+"""Shared memory in which workers pass batches to the main process without a copy.
 
 Note [How a batch travels]
-A worker puts each large storage of a batch into a segment: a file in memory without a name, of
-which nothing is left when the processes that hold it have ended, killed or not. `default_collate`
-makes its batches in segments at once; other storages are copied into one. The files' descriptors go
-through a socket of the worker's own, before the pickled batch goes through the queue. The main
-process takes them in that order, maps them and closes them, so that it can keep any number of
-batches. When it has dropped a batch it says so through the socket, and the worker writes a later
-batch into the same pages: new ones would cost more than the copy into them. A segment that two
-processes see after a fork is not used again. On systems without such files the whole batch is
-pickled.
+A worker puts each large storage of a batch into a segment: an unnamed file in memory, which the
+kernel frees when all processes that hold it have ended. `default_collate` makes batches directly
+in segments; other storages are copied into one. The files' descriptors go through the worker's
+socket before the pickled batch goes through the queue. The main process receives them in that
+order, maps and closes them, so that it can keep any number of batches. When it drops a batch, it
+tells the worker through the socket, and the worker reuses the segment: new pages would cost more
+than the copy. A segment that two processes have after a fork is not reused. Systems without
+such files pickle the whole batch.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ from ...tensor.tensor import Tensor
 LEAST_BYTES = 1 << 18
 # The kernel takes at most 253 descriptors in one message.
 _MOST = 128
-# How many segments that nobody uses a worker keeps.
+# Number of unused segments that a worker keeps.
 _MOST_SPARE = 4
 
 is_available = hasattr(os, "memfd_create") and hasattr(socket, "send_fds")
-_forks = [0]  # of this process, and of those that it was forked from
+_forks = [0]  # number of forks by this process and its ancestors
 if is_available:
     os.register_at_fork(before=lambda: _forks.__setitem__(0, _forks[0] + 1))
 
 
 class _Segment:
-    """A mapped segment. users: arrays over it here, and the main process where it was sent there.
+    """A mapped segment. users: number of arrays over it, plus one for each time it was sent.
 
-    told: of the main process, what tells the worker that it is not used any more.
+    told: in the main process, a function that tells the worker that the segment is unused.
     """
 
     __slots__ = ("descriptor", "address", "nbytes", "users", "forks", "told")
@@ -67,15 +66,15 @@ class _Segment:
         self.users, self.forks, self.told = 0, _forks[0], told
 
     def storage(self, nbytes: int) -> Storage:
-        """A storage over its first bytes; it is a user until its last array is gone."""
+        """Return a storage over the first bytes; it counts as a user until it is freed."""
         memory: Any = (ctypes.c_uint8 * nbytes).from_address(self.address)
         self.users += 1
-        # Threads may read arrays until the process has ended.
+        # Do not run at exit: threads may still read arrays.
         weakref.finalize(memory, self.left).atexit = False
         return Storage.over(np.frombuffer(memory, np.uint8), nbytes, CPU)
 
     def left(self) -> None:
-        """One user less; after the last one it is spare, or goes back."""
+        """Remove a user. After the last one the segment is spare, or goes back to the worker."""
         self.users -= 1
         if self.users:
             return
@@ -93,16 +92,16 @@ class _Segment:
             os.close(self.descriptor)
 
 
-# Of a worker: segments without users, those that were sent, and the segment of each storage in one.
+# In a worker: unused segments, segments in the main process, and segments by storage.
 _spare: list[_Segment] = []
-_sent: dict[int, list[_Segment]] = {}  # as often as it was sent and has not come back
+_sent: dict[int, list[_Segment]] = {}  # repeated for each time it was sent and not returned
 _segments: weakref.WeakKeyDictionary[Storage, _Segment] = weakref.WeakKeyDictionary()
-_received = threading.local()  # `.storages`, of the batch that this thread unpickles
+_received = threading.local()  # .storages: those of the batch that this thread unpickles
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The C library: Python's `mmap` would keep a descriptor open for each mapping."""
+    """Return the C library. Python's `mmap` would keep a descriptor open for each mapping."""
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = [
@@ -117,13 +116,13 @@ def _failed(code: int) -> OSError:
 
 
 def _allocate(nbytes: int) -> Storage:
-    """A storage in a segment. Raises: OSError where there is no memory for a new one."""
+    """Return a storage in a spare or new segment. Raises: OSError without memory for a new one."""
     fit = [x for x in _spare if nbytes <= x.nbytes <= 2 * nbytes and x.forks == _forks[0]]
     if fit:
         segment = fit[0]
         _spare.remove(segment)
     else:
-        _close_spare(0)  # they are of other sizes
+        _close_spare(0)  # no spare segment has this size
         segment = _made(nbytes)
     made = segment.storage(nbytes)
     _segments[made] = segment
@@ -138,7 +137,7 @@ def _close_spare(kept: int) -> None:
 def _made(nbytes: int) -> _Segment:
     descriptor = os.memfd_create("gputensor batch")
     try:
-        # Reserved now: a page that is missing later would end the process by a signal.
+        # Reserve all pages now: without memory a later write would be a fatal signal.
         os.posix_fallocate(descriptor, 0, nbytes)
         return _Segment(descriptor, nbytes)
     except BaseException:
@@ -147,7 +146,7 @@ def _made(nbytes: int) -> _Segment:
 
 
 def empty(sizes: Sequence[int], element: dtype) -> Tensor | None:
-    """A dense tensor in a segment, to be filled and sent; None where it is too small for one."""
+    """Return an uninitialised contiguous tensor in a segment, or None if it would be too small."""
     shape = contiguous_geometry(tuple(sizes), element)
     nbytes = shape.numel * element.itemsize
     if not is_available or nbytes < LEAST_BYTES:
@@ -156,9 +155,9 @@ def empty(sizes: Sequence[int], element: dtype) -> Tensor | None:
 
 
 def dumps(batch: Any, channel: Any) -> bytes:
-    """The pickled batch; its segments go through the channel, a connection over a socket.
+    """Pickle a batch; send its segments through `channel`, a connection over a socket.
 
-    channel: None to pickle all of it.
+    channel: None to pickle the whole batch.
     """
     written = BytesIO()
     pickler = ForkingPickler(written, pickle.HIGHEST_PROTOCOL)
@@ -166,7 +165,7 @@ def dumps(batch: Any, channel: Any) -> bytes:
     if channel is not None:
 
         def reduce(storage: Storage) -> tuple[Any, ...]:
-            # An empty storage, and one elsewhere, has nothing to map.
+            # Empty storages and those of other devices cannot be mapped.
             if storage.device is not CPU or storage._nbytes < LEAST_BYTES or len(sent) == _MOST:
                 return reduce_storage(storage)
             if storage not in _segments:
@@ -193,14 +192,14 @@ def dumps(batch: Any, channel: Any) -> bytes:
 
 
 def take_back(channel: Any) -> None:
-    """Hear which segments the main process has dropped."""
+    """Receive the numbers of segments that the main process has dropped."""
     if channel is None or not _sent:
         return
     with _socket(channel) as through:
         while True:
             try:
                 told = through.recv(8 * _MOST, socket.MSG_DONTWAIT)
-            except OSError:  # nothing has come, or nobody is there any more
+            except OSError:  # no message, or the main process has ended
                 return
             if not told:
                 return
@@ -212,14 +211,14 @@ def take_back(channel: Any) -> None:
 
 
 def loads(pickled: bytes, channel: Any) -> Any:
-    """What `dumps` was given. channel: the other end; messages come in the order of `dumps`."""
+    """Inverse of `dumps`. channel: the other end. Call it in the order of `dumps`."""
     storages: list[Storage] = []
-    if pickled[-1:] == b"+":  # a pickle ends with a full stop
+    if pickled[-1:] == b"+":  # `dumps` appends it after a pickle, which ends with a full stop
         with _socket(channel) as through:
             numbers, descriptors, _, _ = socket.recv_fds(through, 16 * _MOST, _MOST)
         try:
             what = np.frombuffer(numbers, np.int64).reshape(-1, 2).tolist()
-            if len(what) != len(descriptors):  # there were none left
+            if len(what) != len(descriptors):  # the process has no free descriptors
                 raise _failed(errno.EMFILE)
             for descriptor, (nbytes, number) in zip(descriptors, what):
                 told = _Told(channel, number)
@@ -240,7 +239,7 @@ def _take(number: int) -> Storage:
 
 
 class _Told:
-    """Tells a worker that one of its segments is not used any more."""
+    """A function that tells a worker that one of its segments is unused."""
 
     __slots__ = ("_channel", "_number")
 
@@ -253,12 +252,12 @@ class _Told:
         try:
             with _socket(self._channel) as through:
                 through.send(self._number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
-        except OSError:  # the worker has ended, or has too much to read: it makes new ones
+        except OSError:  # the worker has ended, or its socket is full: it makes new segments
             pass
 
 
 class _socket:
-    """The socket of a connection, which keeps its descriptor."""
+    """The socket of a connection. The descriptor stays open."""
 
     def __init__(self, channel: Any) -> None:
         self._socket = socket.socket(fileno=channel.fileno())

@@ -1,11 +1,10 @@
 """Processes that fetch batches for a DataLoader.
 
-Each worker has a pipe of its own for requests, and all share a queue for results: (worker, number,
-batch), or what was raised, with its traceback as text. Large storages of a batch travel beside it:
-Note [How a batch travels] in utils/data/segments.py. Requests go to the workers in turn, and
-results are given in the order in which they were asked for, whichever is ready first. Both are
-pickled before they are handed to a thread that writes them, so what cannot be pickled is reported
-where it arose.
+Each worker has a pipe for requests. All share a queue of results: (worker, number, batch), or the
+exception with its traceback as text. Large storages of a batch are sent separately: Note [How a
+batch travels] in utils/data/segments.py. Requests go to the workers in turn; results are returned
+in the order of the requests. Both are pickled before a thread writes them, so that a pickling
+error is raised where the object was given.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ import numpy as np
 from ...structured.generator import manual_seed
 from . import segments
 
-# After how many seconds a process that waits looks whether the others live.
+# Seconds between checks of a waiting process for ended processes.
 LOOK_AFTER = 2.0
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a worker knows of itself. id: its number; seed: of its random numbers."""
+    """A worker's description of itself. id: its number; seed: the seed of its random numbers."""
 
     id: int
     num_workers: int
@@ -43,12 +42,12 @@ _here: list[WorkerInfo] = []
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker that this code runs in; None in the main process."""
+    """Return the WorkerInfo of this process; None in the main process."""
     return _here[0] if _here else None
 
 
 class _Plain(str):
-    """A text that a KeyError shows with its lines."""
+    """A string that a KeyError shows without escaping line breaks."""
 
     __slots__ = ()
 
@@ -58,19 +57,19 @@ class _Plain(str):
 
 @dataclass
 class Raised:
-    """What a worker raised: the exception's class and text, and where."""
+    """An exception in a worker: class, text and traceback."""
 
     kind: type[BaseException]
     text: str
     trace: str
 
     def again(self, worker: int) -> BaseException:
-        """An exception of that class which says which worker raised it, and where."""
+        """Return an exception of this class, with the worker and the traceback in its text."""
         message = f"worker {worker} of the DataLoader raised {self.kind.__name__}: {self.text}"
         message += f"\n{self.trace}"
         try:
             return self.kind(_Plain(message) if self.kind is KeyError else message)
-        except Exception:  # a class that wants other arguments
+        except Exception:  # the class takes other arguments
             return RuntimeError(message)
 
 
@@ -79,8 +78,7 @@ class Ended:
 
 
 class Requests:
-    """Sends requests to one worker. A thread writes them, so the main process never waits for a
-    worker to read, however long a list of indices is."""
+    """Sends requests to one worker. A thread writes them, so the main process does not wait."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe = pipe
@@ -97,13 +95,13 @@ class Requests:
             pickled, ends = self._waiting.get()
             try:
                 self._pipe.send_bytes(pickled)
-            except OSError:  # the worker has ended, which is seen where its results are awaited
+            except OSError:  # the worker has ended; `_Workers._answer` reports it
                 break
         self._pipe.close()
 
 
 def _next_request(requests: Any, parent: int, channel: Any) -> Any:
-    """What the main process asks for; None to end, and when the main process is no more."""
+    """Return the next request; None to end, also if the main process has ended."""
     while not requests.poll(LOOK_AFTER):
         segments.take_back(channel)
         if os.getppid() != parent:
@@ -119,9 +117,9 @@ def work(
     info: WorkerInfo, requests: Any, results: Any, channel: Any, fetch: Callable[..., Any],
     worker_init_fn: Callable[[int], Any] | None,
 ) -> None:  # fmt: skip
-    """What a worker process does until it is told None, or the main process ends.
+    """The main function of a worker process.
 
-    channel: what segments of batches go through; None where there are none.
+    channel: the connection for segments, or None.
     """
     parent = os.getppid()
     _here[:] = [info]
@@ -139,7 +137,7 @@ def work(
     try:
         while (request := _next_request(requests, parent, channel)) is not None:
             number, indices, of_pass = request
-            if of_pass != passed:  # which begins an iterable dataset anew
+            if of_pass != passed:  # a new pass restarts an iterable dataset
                 state, passed = {}, of_pass
             if failure is None:
                 try:
@@ -151,12 +149,12 @@ def work(
             else:
                 answer = failure
             results.put((info.id, number, _pickled(answer, channel)))
-            del answer  # and its segments
+            del answer  # releases its segments
     except KeyboardInterrupt:
-        pass  # the main process has it too, and ends the others
+        pass  # the main process gets it too and ends the workers
     finally:
         if os.getppid() != parent:
-            results.cancel_join_thread()  # nobody reads what is still to be written
+            results.cancel_join_thread()  # no process reads the remaining results
         results.close()
 
 
@@ -165,11 +163,11 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _pickled(answer: Any, channel: Any) -> bytes:
-    """The answer's bytes; those of what was raised where it cannot be pickled."""
+    """Pickle an answer, or the exception if it cannot be pickled."""
     try:
         return segments.dumps(answer, channel)
     except Exception as error:
-        if isinstance(answer, Raised):  # of a class that the main process cannot find
+        if isinstance(answer, Raised):  # the exception's class cannot be pickled
             text = f"{answer.kind.__name__}: {answer.text}"
             told = Raised(RuntimeError, text, answer.trace)
         else:

@@ -98,6 +98,8 @@ typedef void (*Cast)(char* to, const char* from, i64 n);
 // Elements of a strided operand into dense memory, or back: `rows` rows of n elements.
 typedef void (*Move)(char* dense, char* strided, i64 n, i64 step, i64 rows, i64 row_step);
 
+struct Machine;  // machine.h
+
 struct Capability {
   const char* name;
   const Family* const* families;
@@ -105,6 +107,7 @@ struct Capability {
   const Cast (*casts)[N_DTYPES];          // [from][to]
   const Cast* widen;                      // [dtype]: one element to the type that it is computed in
   const Move *pack, *unpack;              // [log2 of the element's size]
+  const Machine* machine;
 };
 
 }  // namespace abi

@@ -5,14 +5,16 @@
 // alone would store it, so a program has the bits of its operators one by one.
 #include <string.h>
 
-#include "operands.h"
+#include "chain.h"
 
 namespace engine {
 namespace {
 
 using abi::Scalar;
 
-constexpr int MOST_NUMBERS = 64, MOST_VALUES = MOST_ARRAYS + MOST_STEPS;
+constexpr int MOST_NUMBERS = 64;
+// A step is at most a load, itself and a store; a run of two or more has an end.
+constexpr int MOST_INSTRUCTIONS = 3 * MOST_STEPS + MOST_STEPS / 2;
 
 // A number of a call, as some step takes it.
 struct Entered {
@@ -27,15 +29,7 @@ struct Chain {
   Entered number[MOST_NUMBERS], scalar[MOST_NUMBERS];
   // Of each output a bit for each input that is read after the output was written.
   unsigned read_later[MOST_ARRAYS];
-};
-
-// A step as Python says it. entry: null for a cast.
-struct Said {
-  const abi::LoopEntry* entry;
-  int out, n_operands, n_params;
-  int operand[MOST_INPUTS], param[abi::MOST_SCALARS];
-  bool rounds;
-  int common;
+  abi::Instruction code[MOST_INSTRUCTIONS];
 };
 
 bool read_ints(PyObject* given, int most, int* to, int* n) {
@@ -63,25 +57,27 @@ bool read_step(PyObject* given, Said* to) {
   if (!to->entry || to->entry->inputs != to->n_operands || to->entry->scalars != to->n_params)
     return false;
   to->rounds = found->rounds_numbers;
+  find_ways(to, family);
   return true;
 }
 
-// Slots of temporaries: each is used again, for the same dtype, after the last step that reads what
-// is in it.
+// Slots of temporaries: each is used again, for the same dtype and size, after the last step that
+// reads what is in it.
 struct Slots {
   Program& program;
   int free[MOST_SLOTS], n_free = 0;
 
-  int take(int dtype) {
+  int take(int dtype, bool is_tile = false) {
     for (int k = 0; k < n_free; k++) {
       const int slot = free[k];
-      if (program.dtype[slot] != dtype) continue;
+      if (program.dtype[slot] != dtype || program.is_tile[slot] != is_tile) continue;
       free[k] = free[--n_free];
       return slot;
     }
     if (program.n_slots == MOST_SLOTS) return -1;
     program.itemsize[program.n_slots] = (byte)ITEMSIZE[dtype];
     program.dtype[program.n_slots] = (byte)dtype;
+    program.is_tile[program.n_slots] = is_tile;
     return program.n_slots++;
   }
   void give(int slot) { free[n_free++] = slot; }
@@ -94,13 +90,16 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   program.capability = capability;
   program.n_outputs = n_outputs, program.n_operands = n_outputs + n_inputs;
   int dtype[MOST_VALUES], last_read[MOST_VALUES] = {}, slot[MOST_VALUES], place[MOST_VALUES];
+  int number[MOST_STEPS][MOST_INPUTS];
+  int first_scalar[MOST_STEPS];
+  bool is_stored[MOST_VALUES] = {};
   for (int v = 0; v < n_inputs + n_steps; v++) {
     dtype[v] = v < n_inputs ? inputs[v] : said[v - n_inputs].out;
     place[v] = -1;
   }
   for (int k = 0; k < n_outputs; k++) {
     if (outputs[k] < n_inputs || outputs[k] >= n_inputs + n_steps) return false;
-    place[outputs[k]] = k;
+    place[outputs[k]] = k, is_stored[outputs[k]] = true;
     program.itemsize[k] = (byte)ITEMSIZE[chain.dtype[k] = dtype[outputs[k]]];
     program.dtype[k] = (byte)chain.dtype[k];
   }
@@ -119,6 +118,8 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
                  program.n_numbers == MOST_NUMBERS) {
         return false;
       } else {
+        number[s][j] = program.n_operands + program.n_numbers;
+        program.dtype[number[s][j]] = (byte)said[s].common;
         chain.number[program.n_numbers++] = {-1 - v, said[s].common, said[s].rounds};
       }
     }
@@ -128,7 +129,8 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   for (int k = program.n_operands; k < program.n_slots; k++)
     program.itemsize[k] = sizeof(Scalar), program.is_wide[k] = true;
   Slots slots = {program};
-  int number = program.n_operands;
+  Registers registers;
+  registers.find(said, n_steps, n_inputs, dtype, is_stored);
   const auto begin = [&](int to) -> Step* {
     if (to < 0 || program.n_steps == MOST_STEPS) return nullptr;
     Step* step = &program.step[program.n_steps++];
@@ -146,7 +148,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
     const int value = n_inputs + s, out = now.out;
-    slot[value] = place[value] >= 0 ? place[value] : slots.take(out);
+    slot[value] = place[value] >= 0 ? place[value] : slots.take(out, registers.is_local(value));
     if (!now.entry) {
       const int from = now.operand[0];
       if (!cast(slot[value], slot[from], out, dtype[from])) return false;
@@ -155,7 +157,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
       for (int j = 0; j < now.n_operands; j++) {
         const int v = now.operand[j], wanted = now.entry->input[j];
         if (v < 0) {
-          given[j] = number++;
+          given[j] = number[s][j];
         } else if (dtype[v] == wanted) {
           given[j] = slot[v];
         } else {
@@ -167,8 +169,10 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
       Step* step = begin(to);
       if (!step) return false;
       step->loop = now.entry->loop;
+      step->in_registers = (byte)registers.begins(s), step->code = (short)s;
+      step->item = (byte)ITEMSIZE[now.common];
       for (int j = 0; j < now.n_operands; j++) step->slot[step->n_slots++] = (byte)given[j];
-      step->first_scalar = (byte)chain.n_scalars;
+      step->first_scalar = (byte)(first_scalar[s] = chain.n_scalars);
       for (int j = 0; j < now.n_params; j++) {
         if (chain.n_scalars == MOST_NUMBERS) return false;
         chain.scalar[chain.n_scalars++] = {-1 - now.param[j], now.common, false};
@@ -186,6 +190,15 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
       for (int j = 0; outputs[k] < value && j < now.n_operands; j++)
         if (now.operand[j] >= 0 && now.operand[j] < n_inputs)
           chain.read_later[k] |= 1u << now.operand[j];
+  }
+  int n_code = 0;
+  for (int k = 0; k < program.n_steps; k++) {
+    Step& step = program.step[k];
+    if (!step.in_registers) continue;
+    const int first = step.code;
+    step.code = (short)n_code;
+    n_code += registers.translate(first, slot, number, first_scalar, chain.code + n_code);
+    program.code = chain.code;
   }
   return true;
 }

@@ -2,7 +2,8 @@
 //
 // A bound loop is a builtin function, which costs a call some 40 ns; what it does not expect (an
 // array of another dtype, byte order or alignment, a number of another kind, operands that overlap
-// in part) it hands to `otherwise`, NumPy's loop of the same operator.
+// in part) it hands to `otherwise`, NumPy's loop of the same operator. Functions of a family that
+// are named as NumPy's, and take the same arguments, do so too: see `serve`.
 #define IMPORTS_NUMPY
 #include "operands.h"
 
@@ -326,75 +327,154 @@ PyObject* bind(PyObject*, PyObject* args) {
 
 constexpr int MOST_ARRAYS = 32, MOST_NUMBERS = 64;
 
-// (*arrays, ints and floats) -> an int: see abi.h
-PyObject* call_function(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  const abi::FunctionEntry* entry = (const abi::FunctionEntry*)PyCapsule_GetPointer(self, nullptr);
+// What Python gives a function of a family, in C.
+struct Given {
   Array array[MOST_ARRAYS];
   i64 integer[MOST_NUMBERS];
   double real[MOST_NUMBERS];
   abi::Call call = {0, 0, 0, array, integer, real, engine::share, engine::threads()};
-  i64 most = 0;
-  for (Py_ssize_t k = 0; k < n; k++) {
-    PyObject* given = args[k];
-    const bool is_array = PyArray_CheckExact(given);
-    if (is_array || given == Py_None) {
-      if (call.n_arrays == MOST_ARRAYS) goto too_many;
-      Array& to = array[call.n_arrays++];
-      to.data = nullptr, to.ndim = 0, to.size = 0, to.dtype = -1;
-      if (!is_array) continue;
-      PyArrayObject* x = (PyArrayObject*)given;
-      to.data = PyArray_BYTES(x), to.ndim = PyArray_NDIM(x), to.size = PyArray_SIZE(x);
-      to.itemsize = (int)PyArray_ITEMSIZE(x);
-      for (int d = 0; d < abi::N_DTYPES && to.dtype < 0; d++)
-        if (PyArray_DESCR(x) == descr[d]) to.dtype = d;
-      for (int d = 0; d < abi::N_DTYPES && to.dtype < 0; d++)
-        if (PyArray_EquivTypes(PyArray_DESCR(x), descr[d])) to.dtype = d;
-      for (int d = 0; d < to.ndim; d++)
-        to.shape[d] = PyArray_DIM(x, d), to.stride[d] = PyArray_STRIDE(x, d);
-      if (to.size > most) most = to.size;
-    } else if (PyFloat_CheckExact(given)) {
-      if (call.n_floats == MOST_NUMBERS) goto too_many;
-      real[call.n_floats++] = PyFloat_AsDouble(given);
-    } else {
-      if (call.n_ints == MOST_NUMBERS) goto too_many;
-      const long long value = PyLong_AsLongLong(given);
-      if (value == -1 && PyErr_Occurred()) return nullptr;
-      integer[call.n_ints++] = value;
-    }
-  }
-  i64 answer;
-  if (most < KEEP_LOCK && !entry->is_long) {
-    answer = entry->function(call);
+  i64 most = 0;  // elements of the largest array
+  bool are_aligned = true;
+
+  // False, with Python's error set, for what is no array or number, and for too many of them.
+  bool read(const char* name, PyObject* const* args, Py_ssize_t n);
+  bool add(PyObject* given);
+  i64 run(const abi::FunctionEntry* entry);
+};
+
+bool Given::add(PyObject* given) {
+  const bool is_array = PyArray_CheckExact(given);
+  if (is_array || given == Py_None) {
+    if (call.n_arrays == MOST_ARRAYS) return false;
+    Array& to = array[call.n_arrays++];
+    to.data = nullptr, to.ndim = 0, to.size = 0, to.dtype = -1;
+    if (!is_array) return true;
+    PyArrayObject* x = (PyArrayObject*)given;
+    to.data = PyArray_BYTES(x), to.ndim = PyArray_NDIM(x), to.size = PyArray_SIZE(x);
+    to.itemsize = (int)PyArray_ITEMSIZE(x);
+    for (int d = 0; d < abi::N_DTYPES && to.dtype < 0; d++)
+      if (PyArray_DESCR(x) == descr[d]) to.dtype = d;
+    for (int d = 0; d < abi::N_DTYPES && to.dtype < 0; d++)
+      if (PyArray_EquivTypes(PyArray_DESCR(x), descr[d])) to.dtype = d;
+    for (int d = 0; d < to.ndim; d++)
+      to.shape[d] = PyArray_DIM(x, d), to.stride[d] = PyArray_STRIDE(x, d);
+    if (to.size > most) most = to.size;
+    if (!PyArray_ISALIGNED(x)) are_aligned = false;
+  } else if (PyFloat_CheckExact(given)) {
+    if (call.n_floats == MOST_NUMBERS) return false;
+    real[call.n_floats++] = PyFloat_AsDouble(given);
   } else {
-    PyThreadState* state = PyEval_SaveThread();
-    answer = entry->function(call);
-    PyEval_RestoreThread(state);
+    if (call.n_ints == MOST_NUMBERS) return false;
+    integer[call.n_ints++] = PyLong_AsLongLong(given);
   }
-  return PyLong_FromLongLong(answer);
-too_many:
-  PyErr_Format(PyExc_TypeError, "%s takes at most %d arrays and %d numbers", entry->name,
-               MOST_ARRAYS, MOST_NUMBERS);
-  return nullptr;
+  return true;
+}
+
+bool Given::read(const char* name, PyObject* const* args, Py_ssize_t n) {
+  for (Py_ssize_t k = 0; k < n; k++) {
+    if (!add(args[k])) {
+      PyErr_Format(PyExc_TypeError, "%s takes at most %d arrays and %d numbers", name, MOST_ARRAYS,
+                   MOST_NUMBERS);
+      return false;
+    }
+    if (call.n_ints && integer[call.n_ints - 1] == -1 && PyErr_Occurred()) return false;
+  }
+  return true;
+}
+
+i64 Given::run(const abi::FunctionEntry* entry) {
+  if (most < KEEP_LOCK && !entry->is_long) return entry->function(call);
+  PyThreadState* state = PyEval_SaveThread();
+  const i64 answer = entry->function(call);
+  PyEval_RestoreThread(state);
+  return answer;
+}
+
+// (*arrays, ints and floats) -> an int: see abi.h
+PyObject* call_function(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  const abi::FunctionEntry* entry = (const abi::FunctionEntry*)PyCapsule_GetPointer(self, nullptr);
+  Given given;
+  if (!given.read(entry->name, args, n)) return nullptr;
+  return PyLong_FromLongLong(given.run(entry));
 }
 
 PyMethodDef function_method = {"function", (PyCFunction)(void (*)(void))call_function,
                                METH_FASTCALL,
                                "(*arrays, numbers) -> 0, or the place of a bad value plus one."};
 
+struct Served {
+  const abi::FunctionEntry* entry;
+  PyObject* otherwise;
+};
+
+PyObject* call_otherwise(PyObject* otherwise, PyObject* const* args, Py_ssize_t n) {
+  PyObject* given = PyTuple_New(n);
+  for (Py_ssize_t k = 0; given && k < n; k++) {
+    Py_INCREF(args[k]);
+    PyTuple_SetItem(given, k, args[k]);
+  }
+  PyObject* made = given ? PyObject_CallObject(otherwise, given) : nullptr;
+  Py_XDECREF(given);
+  return made;
+}
+
+// (*arrays, ints and floats) -> True; what `otherwise` returns, where the function answers anything
+// but 0 or an array is not aligned
+PyObject* call_served(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  const Served* served = (const Served*)PyCapsule_GetPointer(self, nullptr);
+  Given given;
+  if (!given.read(served->entry->name, args, n)) return nullptr;
+  if (!given.are_aligned || given.run(served->entry))
+    return call_otherwise(served->otherwise, args, n);
+  Py_RETURN_TRUE;
+}
+
+PyMethodDef served_method = {"served", (PyCFunction)(void (*)(void))call_served, METH_FASTCALL,
+                             "(*arrays, numbers) -> True, or what NumPy's function returns."};
+
+void forget_served(PyObject* capsule) {
+  Served* served = (Served*)PyCapsule_GetPointer(capsule, nullptr);
+  Py_XDECREF(served->otherwise);
+  PyMem_Free(served);
+}
+
+const abi::FunctionEntry* entry_of(const char* family, const char* name) {
+  const abi::Family* found = family_of(family);
+  for (int k = 0; found && k < found->n_functions; k++)
+    if (!strcmp(found->functions[k].name, name)) return &found->functions[k];
+  return nullptr;
+}
+
+// (family, name, otherwise) -> a function that hands what it does not take to `otherwise`; None
+// where there is none
+PyObject* serve(PyObject*, PyObject* args) {
+  const char *family, *name;
+  PyObject* otherwise;
+  if (!PyArg_ParseTuple(args, "ssO", &family, &name, &otherwise)) return nullptr;
+  const abi::FunctionEntry* entry = entry_of(family, name);
+  if (!entry) Py_RETURN_NONE;
+  Served* served = (Served*)PyMem_Calloc(1, sizeof(Served));
+  if (!served) return PyErr_NoMemory();
+  *served = {entry, otherwise};
+  Py_INCREF(otherwise);
+  PyObject* capsule = PyCapsule_New(served, nullptr, forget_served);
+  if (!capsule) return nullptr;
+  PyObject* made = PyCFunction_NewEx(&served_method, capsule, nullptr);
+  Py_DECREF(capsule);
+  return made;
+}
+
 // (family, name) -> a function; None where there is none
 PyObject* function(PyObject*, PyObject* args) {
   const char *family, *name;
   if (!PyArg_ParseTuple(args, "ss", &family, &name)) return nullptr;
-  const abi::Family* found = family_of(family);
-  for (int k = 0; found && k < found->n_functions; k++) {
-    if (strcmp(found->functions[k].name, name)) continue;
-    PyObject* capsule = PyCapsule_New((void*)&found->functions[k], nullptr, nullptr);
-    if (!capsule) return nullptr;
-    PyObject* made = PyCFunction_NewEx(&function_method, capsule, nullptr);
-    Py_DECREF(capsule);
-    return made;
-  }
-  Py_RETURN_NONE;
+  const abi::FunctionEntry* entry = entry_of(family, name);
+  if (!entry) Py_RETURN_NONE;
+  PyObject* capsule = PyCapsule_New((void*)entry, nullptr, nullptr);
+  if (!capsule) return nullptr;
+  PyObject* made = PyCFunction_NewEx(&function_method, capsule, nullptr);
+  Py_DECREF(capsule);
+  return made;
 }
 
 // --- reductions ---------------------------------------------------------------------------------
@@ -434,16 +514,7 @@ i64 axes_of(PyObject* given, int ndim) {
 // (array, axes, None, out, keepdims=False) -> out
 PyObject* call_reduction(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   const BoundReduction* bound = (const BoundReduction*)PyCapsule_GetPointer(self, nullptr);
-  const auto hand_over = [&] {
-    PyObject* given = PyTuple_New(n);
-    for (Py_ssize_t k = 0; given && k < n; k++) {
-      Py_INCREF(args[k]);
-      PyTuple_SetItem(given, k, args[k]);
-    }
-    PyObject* made = given ? PyObject_CallObject(bound->otherwise, given) : nullptr;
-    Py_XDECREF(given);
-    return made;
-  };
+  const auto hand_over = [&] { return call_otherwise(bound->otherwise, args, n); };
   if (n < 4 || n > 5 || !PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[3]))
     return hand_over();
   PyArrayObject *x = (PyArrayObject*)args[0], *out = (PyArrayObject*)args[3];
@@ -488,20 +559,17 @@ PyObject* reduction(PyObject*, PyObject* args) {
   PyObject* otherwise;
   if (!PyArg_ParseTuple(args, "ssiiOd", &family, &name, &given, &out, &otherwise, &number))
     return nullptr;
-  const abi::Family* found = family_of(family);
-  for (int k = 0; found && k < found->n_functions; k++) {
-    if (strcmp(found->functions[k].name, name)) continue;
-    BoundReduction* bound = (BoundReduction*)PyMem_Calloc(1, sizeof(BoundReduction));
-    if (!bound) return PyErr_NoMemory();
-    *bound = {&found->functions[k], given, out, number, otherwise};
-    Py_INCREF(otherwise);
-    PyObject* capsule = PyCapsule_New(bound, nullptr, forget_reduction);
-    if (!capsule) return nullptr;
-    PyObject* made = PyCFunction_NewEx(&reduction_method, capsule, nullptr);
-    Py_DECREF(capsule);
-    return made;
-  }
-  Py_RETURN_NONE;
+  const abi::FunctionEntry* entry = entry_of(family, name);
+  if (!entry) Py_RETURN_NONE;
+  BoundReduction* bound = (BoundReduction*)PyMem_Calloc(1, sizeof(BoundReduction));
+  if (!bound) return PyErr_NoMemory();
+  *bound = {entry, given, out, number, otherwise};
+  Py_INCREF(otherwise);
+  PyObject* capsule = PyCapsule_New(bound, nullptr, forget_reduction);
+  if (!capsule) return nullptr;
+  PyObject* made = PyCFunction_NewEx(&reduction_method, capsule, nullptr);
+  Py_DECREF(capsule);
+  return made;
 }
 
 // --- the library --------------------------------------------------------------------------------
@@ -581,6 +649,8 @@ PyMethodDef methods[] = {
     {"function", function, METH_VARARGS, "(family, name) -> a function, or None."},
     {"reduction", reduction, METH_VARARGS,
      "(family, name, given, out, otherwise, number) -> a reduction, or None."},
+    {"serve", serve, METH_VARARGS,
+     "(family, name, otherwise) -> a function that hands over what it does not take, or None."},
     {"set_threads", set_threads, METH_O, "Let loops use so many threads."},
     {"use", use, METH_VARARGS, "(capability, dtypes): bind its loops from now on."},
     {nullptr, nullptr, 0, nullptr},

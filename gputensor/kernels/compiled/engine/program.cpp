@@ -53,6 +53,7 @@ struct Plan {
   int outer;                      // the first dimension that no block spans
   bool has_rows;
   i64 capacity;                   // elements of a temporary
+  int stages;                     // loops, casts and runs in registers
   Layout layout[MOST_ARRAYS];
   bool stays[MOST_ARRAYS];      // packed once: the same for every block
 };
@@ -83,7 +84,11 @@ void lay_out(Plan& plan) {
       }
     }
   }
-  for (int k = n + program.n_numbers; k < program.n_slots; k++) temporaries += program.itemsize[k];
+  for (int k = n + program.n_numbers; k < program.n_slots; k++)
+    if (!program.is_tile[k]) temporaries += program.itemsize[k];
+  plan.stages = 0;
+  for (int s = 0; s < program.n_steps; plan.stages++)
+    s += program.step[s].in_registers ? program.step[s].in_registers : 1;
   i64 capacity = temporaries ? TEMPORARY_BYTES / temporaries & ~(i64)63 : BLOCK;
   if (capacity < 64) capacity = 64;
   if (capacity > BLOCK) capacity = BLOCK;
@@ -105,33 +110,139 @@ void lay_out(Plan& plan) {
   for (int d = plan.outer; d < walk.ndim; d++) plan.blocks *= walk.size[d];
 }
 
+// The temporaries of one thread, on the stack: at most some hundred KiB, and nothing can fail.
+i64 rounded(i64 bytes) { return (bytes + LINE - 1) & ~(LINE - 1); }
+
+// What a slot needs there: packed operands and temporaries, and a tile for what is one value.
+i64 bytes_of(const Plan& plan, int k) {
+  const Program& program = *plan.program;
+  const int n = program.n_operands;
+  const bool is_number = k >= n && k < n + program.n_numbers;
+  if (k < n ? plan.layout[k] == PACKED : !is_number) {
+    if (program.is_tile[k]) return program.capability->machine->tile;
+    return rounded(plan.capacity * program.itemsize[k]);
+  }
+  const bool is_one = is_number || plan.layout[k] == ONE;
+  const bool is_of_machine = program.dtype[k] == abi::f32 || program.dtype[k] == abi::f64;
+  return program.code && is_one && is_of_machine ? program.capability->machine->tile : 0;
+}
+
+// The slots of one thread's block. tile: of an operand or number that is one value, a tile of it, or
+// null; shown: the value that is there. step: as of loops.
+struct Block {
+  const Plan& plan;
+  const Program& program;
+  i64 m;  // elements
+  char *slot[MOST_SLOTS], *tile[MOST_SLOTS], *shown[MOST_SLOTS];
+  i64 step[MOST_SLOTS];
+  bool is_nan[MOST_SLOTS];
+  int nans;  // of the tiles
+
+  void repeat(int k) {
+    if (!tile[k] || shown[k] == slot[k]) return;
+    const int item = program.dtype[k] == abi::f64 ? 8 : 4;
+    const double value = item == 8 ? *(const double*)slot[k] : *(const float*)slot[k];
+    nans -= is_nan[k], is_nan[k] = value != value, nans += is_nan[k];
+    const i64 n = program.capability->machine->tile / item;
+    program.capability->pack[log2_of(item)](tile[k], slot[k], n, 0, 1, 0);
+    shown[k] = slot[k];
+  }
+
+  void run_cast(const Step& now) {
+    const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
+    if (step[from] || (to >= program.n_operands && !program.code)) {
+      step[to] = step[from] ? item : 0;
+      now.cast(slot[to], slot[from], step[from] ? m : 1);
+    } else {  // one value for all of an output, or of what the machine may read
+      Scalar one;
+      now.cast((char*)&one, slot[from], 1);
+      step[to] = item;
+      program.capability->pack[log2_of(item)](slot[to], (char*)&one, m, 0, 1, 0);
+    }
+  }
+
+  // Over n elements from `first` on.
+  void run_loop(const Step& now, i64 first, i64 n) {
+    char* data[MOST_OPERANDS];
+    i64 steps[MOST_OPERANDS];
+    Scalar wide[MOST_OPERANDS];
+    step[now.slot[0]] = program.itemsize[now.slot[0]];
+    for (int j = 0; j < now.n_slots; j++) {
+      const int k = now.slot[j];
+      steps[j] = step[k], data[j] = slot[k] + (program.is_tile[k] ? 0 : first * step[k]);
+      if (j && !step[k] && !program.is_wide[k]) {
+        program.capability->widen[program.dtype[k]]((char*)&wide[j], slot[k], 1);
+        data[j] = (char*)&wide[j];
+      }
+    }
+    now.loop(data, steps, n, plan.scalars + now.first_scalar);
+  }
+
+  // Of two NaN, the loops take the one that all elements share, the instructions the second.
+  void run_in_registers(const Step* steps) {
+    if (nans) return run_loops(steps, 0);
+    const abi::Machine& machine = *program.capability->machine;
+    abi::Place places[abi::SCALARS + 1];
+    places[abi::SCALARS] = {(char*)plan.scalars, 0};
+    for (int k = 0; k < program.n_slots; k++) {
+      const bool is_operand = k < program.n_operands + program.n_numbers;
+      places[k] = {slot[k], program.is_tile[k] ? 0 : -1};
+      if (is_operand && tile[k]) places[k] = {tile[k], 0};
+    }
+    const i64 tiles = m * steps->item / machine.tile, first = tiles * machine.tile / steps->item;
+    machine.run(program.code + steps->code, places, tiles);
+    if (first < m) return run_loops(steps, first);
+    for (int s = 0; s < steps->in_registers; s++)
+      step[steps[s].slot[0]] = program.itemsize[steps[s].slot[0]];
+  }
+
+  void run_loops(const Step* steps, i64 first) {
+    const i64 most = program.capability->machine->tile / steps->item;
+    for (; first < m; first += most)
+      for (int s = 0; s < steps->in_registers; s++)
+        run_loop(steps[s], first, m - first < most ? m - first : most);
+  }
+
+  void run_steps(const Ahead& ahead) {
+    int stage = 0;
+    for (int s = 0; s < program.n_steps; stage++) {
+      if (ahead.n) ahead.part(stage);
+      const Step& now = program.step[s];
+      if (now.in_registers) {
+        run_in_registers(&now);
+        s += now.in_registers;
+        continue;
+      }
+      now.loop ? run_loop(now, 0, m) : run_cast(now);
+      s++;
+    }
+  }
+};
+
 void blocks(void* context, i64 first, i64 last) {
   const Plan& plan = *(const Plan*)context;
   const Program& program = *plan.program;
   const Walk& walk = *plan.walk;
-  const int n = program.n_operands;
+  const int n = program.n_operands, first_temporary = n + program.n_numbers;
 
-  char* slot[MOST_SLOTS];
-  i64 step[MOST_SLOTS];
-  i64 bytes = 0;
+  Block block = {plan, program};
+  block.nans = 0;
+  char** const slot = block.slot;
   char* packed[MOST_ARRAYS];
-  for (int k = 0; k < n; k++)
-    if (plan.layout[k] == PACKED) bytes += (plan.capacity * program.itemsize[k] + 63) & ~(i64)63;
-  const int first_temporary = n + program.n_numbers;
-  for (int k = first_temporary; k < program.n_slots; k++)
-    bytes += (plan.capacity * program.itemsize[k] + 63) & ~(i64)63;
-  // On the stack, as it is at most some hundred KiB and nothing can fail.
-  char* free = (char*)(((abi::u64)__builtin_alloca(bytes + 64) + 63) & ~63ull);
-  for (int k = 0; k < n; k++) {
-    if (plan.layout[k] != PACKED) continue;
-    packed[k] = free;
-    free += (plan.capacity * program.itemsize[k] + 63) & ~(i64)63;
+  i64 bytes = 0;
+  for (int k = 0; k < program.n_slots; k++) bytes += bytes_of(plan, k);
+  char* free = (char*)(((abi::u64)__builtin_alloca(bytes + LINE) + LINE - 1) & ~(abi::u64)(LINE - 1));
+  for (int k = 0; k < program.n_slots; k++) {
+    const i64 own = bytes_of(plan, k);
+    block.tile[k] = k < first_temporary && own ? free : nullptr, block.shown[k] = nullptr;
+    block.is_nan[k] = false;
+    if (k < n && plan.layout[k] == PACKED) packed[k] = free, block.tile[k] = nullptr;
+    if (k >= first_temporary) slot[k] = free;
+    free += own;
   }
-  for (int k = n; k < first_temporary; k++)
-    slot[k] = (char*)&plan.numbers[k - n], step[k] = 0;
-  for (int k = first_temporary; k < program.n_slots; k++) {
-    slot[k] = free;
-    free += (plan.capacity * program.itemsize[k] + 63) & ~(i64)63;
+  for (int k = n; k < first_temporary; k++) {
+    slot[k] = (char*)&plan.numbers[k - n], block.step[k] = 0;
+    block.repeat(k);
   }
 
   // Where the first block is.
@@ -146,21 +257,22 @@ void blocks(void* context, i64 first, i64 last) {
   bool is_packed[MOST_ARRAYS] = {};
 
   for (i64 b = first; b < last; b++) {
-    i64 m, rows = 1, columns;
+    i64 rows = 1, columns;
     if (plan.has_rows) {
       const i64 begin = inner * plan.rows, left = walk.size[1] - begin;
       rows = left < plan.rows ? left : plan.rows, columns = plan.columns;
-      m = rows * columns;
       for (int k = 0; k < n; k++) slot[k] = at[k] + begin * walk.stride[k][1];
     } else {
       const i64 begin = inner * plan.columns, left = walk.size[0] - begin;
-      m = columns = left < plan.columns ? left : plan.columns;
+      columns = left < plan.columns ? left : plan.columns;
       for (int k = 0; k < n; k++) slot[k] = at[k] + begin * walk.stride[k][0];
     }
+    const i64 m = block.m = rows * columns;
     char* strided[MOST_ARRAYS];
     for (int k = 0; k < n; k++) {
       const int item = program.itemsize[k];
-      step[k] = plan.layout[k] == ONE ? 0 : item;
+      block.step[k] = plan.layout[k] == ONE ? 0 : item;
+      if (plan.layout[k] == ONE) block.repeat(k);
       if (plan.layout[k] != PACKED) continue;
       strided[k] = slot[k];
       if (k >= program.n_outputs && !is_packed[k]) {
@@ -174,43 +286,15 @@ void blocks(void* context, i64 first, i64 last) {
       slot[k] = packed[k];
     }
     Ahead ahead;
-    ahead.steps = program.n_steps;
-    if (program.n_steps > 1 && b + 1 < last && inner + 1 < plan.blocks_inner) {
+    ahead.steps = plan.stages;
+    if (plan.stages > 1 && b + 1 < last && inner + 1 < plan.blocks_inner) {
       for (int k = 0; k < n; k++) {
         if (plan.layout[k] != DENSE) continue;
         ahead.at[ahead.n] = slot[k] + m * program.itemsize[k];
         ahead.lines[ahead.n++] = (m * program.itemsize[k] + LINE - 1) / LINE;
       }
     }
-    for (int s = 0; s < program.n_steps; s++) {
-      if (ahead.n) ahead.part(s);
-      const Step& now = program.step[s];
-      if (!now.loop) {
-        const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
-        if (step[from] || to >= n) {
-          step[to] = step[from] ? item : 0;
-          now.cast(slot[to], slot[from], step[from] ? m : 1);
-        } else {  // one value for all of an output
-          Scalar one;
-          now.cast((char*)&one, slot[from], 1);
-          program.capability->pack[log2_of(item)](slot[to], (char*)&one, m, 0, 1, 0);
-        }
-        continue;
-      }
-      char* data[MOST_OPERANDS];
-      i64 steps[MOST_OPERANDS];
-      Scalar wide[MOST_OPERANDS];
-      for (int j = 0; j < now.n_slots; j++) {
-        const int k = now.slot[j];
-        data[j] = slot[k], steps[j] = step[k];
-        if (j && !step[k] && !program.is_wide[k]) {
-          program.capability->widen[program.dtype[k]]((char*)&wide[j], slot[k], 1);
-          data[j] = (char*)&wide[j];
-        }
-      }
-      steps[0] = step[now.slot[0]] = program.itemsize[now.slot[0]];
-      now.loop(data, steps, m, plan.scalars + now.first_scalar);
-    }
+    block.run_steps(ahead);
     for (int k = 0; k < program.n_outputs; k++) {
       if (plan.layout[k] != PACKED) continue;
       program.capability->unpack[log2_of(program.itemsize[k])](

@@ -6,7 +6,7 @@
 #ifndef GPUTENSOR_PROGRAM
 #define GPUTENSOR_PROGRAM
 
-#include "abi.h"
+#include "machine.h"
 
 namespace engine {
 
@@ -15,12 +15,15 @@ using abi::i64;
 
 constexpr int MOST_STEPS = 64, MOST_SLOTS = 128, MOST_ARRAYS = 24;
 
-// A loop over slots, or a cast from slot[1] to slot[0] where there is no loop.
+// A loop over slots, or a cast from slot[1] to slot[0] where there is no loop. in_registers: so many
+// steps from this one on are the instructions from `code` on; their loops do what is left of a
+// block behind its last tile.
 struct Step {
   abi::Loop loop;
   abi::Cast cast;
   byte n_slots, slot[abi::MOST_OPERANDS];  // outputs first
-  byte first_scalar;
+  byte first_scalar, in_registers, item;  // item: bytes of an element there
+  short code;
 };
 
 // Slots: the operands, outputs first, then numbers, then temporaries.
@@ -28,7 +31,9 @@ struct Program {
   int n_outputs, n_operands, n_numbers, n_slots, n_steps;
   byte itemsize[MOST_SLOTS], dtype[MOST_SLOTS];
   bool is_wide[MOST_SLOTS];  // a number, in the type that is computed in
+  bool is_tile[MOST_SLOTS];  // a temporary that is one tile of the machine
   Step step[MOST_STEPS];
+  const abi::Instruction* code;  // null: no step runs in registers. Places are slots.
   const abi::Capability* capability;
 };
 

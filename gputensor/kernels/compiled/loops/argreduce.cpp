@@ -282,12 +282,15 @@ void end_blocks(const Plan& plan) {
   }
 }
 
-// Arrays: x, out, values or null. Integers: the dimension.
+// Arrays: x, values where they are asked for, out. Integers: the dimension.
 i64 run(const Call& call, const Search& search) {
-  const Array &x = call.array[0], &out = call.array[1], &values = call.array[2];
+  const bool has_values = call.n_arrays == 3;
+  const Array &x = call.array[0], &out = call.array[has_values ? 2 : 1];
+  const Array& values = call.array[1];  // out again where they are not
   const i64 axis = call.integer[0];
   Plan plan;
-  plan.search = &search, plan.x = x.data, plan.out = out.data, plan.values = values.data;
+  plan.search = &search, plan.x = x.data, plan.out = out.data;
+  plan.values = has_values ? values.data : nullptr;
   plan.item = x.itemsize;
   plan.cast = x.dtype == search.type || x.dtype == abi::b8 ? nullptr : casts[x.dtype][search.type];
   plan.pack = packs[log2_of(plan.item)];
@@ -300,7 +303,7 @@ i64 run(const Call& call, const Search& search) {
     const int at = keeps_dims || d < axis ? d : d - 1;
     if (x.shape[d] == 1) continue;
     plan.kept[plan.n_kept++] = {x.shape[d], x.stride[d], out.stride[at],
-                                values.data ? values.stride[at] : 0};
+                                has_values ? values.stride[at] : 0};
   }
   if (!plan.outputs) return 0;
   if (plan.n == 1) plan.step = plan.item;
@@ -340,16 +343,26 @@ i64 run(const Call& call, const Search& search) {
   return 0;
 }
 
-template <class T, bool IS_MOST> i64 searched(const Call& call) {
+template <class T, bool IS_MOST> i64 search_as(const Call& call) {
   typedef search<T, IS_MOST> of;
   static constexpr Search how = {code_of<T>, sizeof(T), of::row, of::is_better, of::columns};
   return run(call, how);
 }
 
-const abi::FunctionEntry functions[] = {
-#define X(T) {"max " #T, searched<T, true>}, {"min " #T, searched<T, false>},
+template <bool IS_MOST> i64 searched(const Call& call) {
+  switch (call.array[0].dtype) {
+    case abi::b8: return search_as<u8, IS_MOST>(call);
+    case abi::f16: case abi::bf16: return search_as<f32, IS_MOST>(call);
+#define X(T) case code_of<T>: return search_as<T, IS_MOST>(call);
     X(u8) X(i8) X(u16) X(i16) X(u32) X(i32) X(u64) X(i64) X(f32) X(f64)
 #undef X
+  }
+  return -1;
+}
+
+const abi::FunctionEntry functions[] = {
+    {"argmax", searched<true>}, {"argmin", searched<false>},
+    {"max", searched<true>}, {"min", searched<false>},
 };
 
 }  // namespace

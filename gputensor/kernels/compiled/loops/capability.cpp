@@ -1,4 +1,5 @@
 // All that is built for one capability.
+#include "../engine/machine.h"
 #include "capability.h"
 
 namespace CAPABILITY {
@@ -46,6 +47,7 @@ FAMILIES(DECLARE)
 extern const abi::Cast casts[abi::N_DTYPES][abi::N_DTYPES];
 extern const abi::Cast widens[abi::N_DTYPES];
 extern const abi::Move packs[], unpacks[];
+extern const abi::Machine machine;
 
 #define LIST(NAME) &NAME,
 static const abi::Family* const families[] = {FAMILIES(LIST)};
@@ -55,7 +57,7 @@ static const abi::Family* const families[] = {FAMILIES(LIST)};
 #define EXPANDED_NAME_OF(X) NAME_OF(X)
 extern const abi::Capability capability = {
     EXPANDED_NAME_OF(CAPABILITY), families, sizeof families / sizeof *families,
-    casts, widens, packs, unpacks,
+    casts, widens, packs, unpacks, &machine,
 };
 
 }  // namespace CAPABILITY

@@ -26,21 +26,27 @@ struct Weights {
   i64 tap[3];
 };
 
-// to[block][k][ROWS]: the weights of ROWS channels of the result, row by row of the panels.
+// to[k][ROWS]: the weights of a block of ROWS channels of the result, row by row of the panels, for
+// channels [first, last) of the input.
 template <class T>
-void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 inner, i64 block, T* to) {
+void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 block, i64 first, i64 last,
+                  T* to) {
   const Axis* along = of.along;
-  const i64 taps = of.taps();
-  for (i64 ch = 0; ch < inner; ++ch)
-    for (i64 i = 0; i < ROWS<T>; ++i) {
-      const i64 o = block * ROWS<T> + i;
-      const char* from = w.data + o * w.made + ch * w.read;
-      T* next = to + ch * taps * ROWS<T> + i;
-      for (i64 a = 0; a < along[0].taps; ++a)
-        for (i64 b = 0; b < along[1].taps; ++b)
-          for (i64 c = 0; c < along[2].taps; ++c, next += ROWS<T>)
-            *next = o < outer ? *(const T*)(from + weight_of(along, w.tap, a, b, c)) : (T)0;
-    }
+  const i64 rows = smaller(ROWS<T>, outer - block * ROWS<T>);
+  for (i64 ch = first; ch < last; ++ch) {
+    const char* channel = w.data + block * ROWS<T> * w.made + ch * w.read;
+    for (i64 a = 0; a < along[0].taps; ++a)
+      for (i64 b = 0; b < along[1].taps; ++b)
+        for (i64 c = 0; c < along[2].taps; ++c, to += ROWS<T>) {
+          const char* from = channel + weight_of(along, w.tap, a, b, c);
+          if (rows == ROWS<T>) {
+#pragma GCC unroll 8
+            for (i64 i = 0; i < ROWS<T>; ++i) to[i] = *(const T*)(from + i * w.made);
+            continue;
+          }
+          for (i64 i = 0; i < ROWS<T>; ++i) to[i] = i < rows ? *(const T*)(from + i * w.made) : 0;
+        }
+  }
 }
 
 template <class T> struct Products {
@@ -48,36 +54,58 @@ template <class T> struct Products {
   const Array *x, *out;
   const T* weights;  // packed, of all groups
   const char* bias;
-  i64 bias_step, outer, inner;
-  i64 blocks, tiles, parts;  // of ROWS channels; of WIDTH columns; in how many parts blocks are
+  i64 bias_step, outer, inner, groups;
+  i64 blocks, parts;  // of ROWS channels; in how many parts they are
   i64 answer;
 };
 
-// Writes `rows` channels of the result, from `channel` on, of the windows of some runs.
+// Writes `rows` channels of the result, from `channel` on, of the windows of some runs; adds the
+// bias to `sums` before.
 template <class T>
-void write(const Products<T>& p, const T* sums, i64 channel, i64 rows, const Run* runs,
-           i64 n_runs) {
+void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs, i64 n_runs) {
   const Array& out = *p.out;
   const Axis* along = p.of.along;
   const i64 step = along[2].apart * out.stride[4];
+  for (i64 i = 0; p.bias && i < rows; ++i) {
+    const T more = *(const T*)(p.bias + (channel + i) * p.bias_step);
+    for (i64 k = 0; k < WIDTH<T>; ++k) sums[i * WIDTH<T> + k] += more;
+  }
   for (i64 r = 0; r < n_runs; ++r) {
     const Run& run = runs[r];
+    const T* from = sums + run.column;
     char* to = out.data + run.sample * out.stride[0] + channel * out.stride[1];
     for (int d = 0; d < 3; ++d)
       to += (along[d].first + run.at[d] * along[d].apart) * out.stride[d + 2];
-    for (i64 i = 0; i < rows; ++i, to += out.stride[1]) {
-      const T* from = sums + i * WIDTH<T> + run.column;
-      const T more = p.bias ? *(const T*)(p.bias + (channel + i) * p.bias_step) : (T)0;
+    if (out.stride[1] == (i64)sizeof(T) && step != (i64)sizeof(T)) {
+      turn<T>(to, step, (const char*)from, WIDTH<T> * sizeof(T), rows, run.length);
+      continue;
+    }
+    for (i64 i = 0; i < rows; ++i, to += out.stride[1], from += WIDTH<T>) {
       if (step == (i64)sizeof(T)) {
-        for (i64 k = 0; k < run.length; ++k) ((T*)to)[k] = from[k] + more;
+        copy_line((T*)to, from, run.length);
       } else {
-        for (i64 k = 0; k < run.length; ++k) *(T*)(to + k * step) = from[k] + more;
+        for (i64 k = 0; k < run.length; ++k) *(T*)(to + k * step) = from[k];
       }
     }
   }
 }
 
-// A tile of columns of one group, for one part of the blocks of channels.
+// panel[c][t][WIDTH]: what each tap reads of channels [channel, stop).
+template <class T>
+void fill_panel(const Piece* pieces, i64 n_runs, i64 taps, i64 channel, i64 stop, i64 channel_step,
+                i64 step, T* panel) {
+  if (channel_step == (i64)sizeof(T) && step != (i64)sizeof(T) && stop - channel > 1) {
+    for (i64 t = 0; t < taps; ++t)
+      gather_beside(pieces + t * n_runs, n_runs, channel, stop - channel, step, taps * WIDTH<T>,
+                    panel + t * WIDTH<T>);
+    return;
+  }
+  for (i64 c = channel; c < stop; ++c)
+    for (i64 t = 0; t < taps; ++t, panel += WIDTH<T>)
+      gather(pieces + t * n_runs, n_runs, c * channel_step, step, panel);
+}
+
+// A tile of WIDTH columns of one group, for one part of the blocks of channels.
 template <class T> void multiply(void* context, i64 first, i64 last) {
   Products<T>& p = *(Products<T>*)context;
   const i64 taps = p.of.taps(), most = taps ? larger(1, DEPTH / taps) : p.inner;
@@ -94,28 +122,29 @@ template <class T> void multiply(void* context, i64 first, i64 last) {
   T* panel = room.take<T>((smaller(most, p.inner) * taps + 1) * WIDTH<T>);
   T* sums = room.take<T>((is_whole ? 1 : each) * ROWS<T> * WIDTH<T>);
   memset(panel, 0, (smaller(most, p.inner) * taps + 1) * WIDTH<T> * sizeof(T));
+  i64 here = -1, n_runs = 0;
   for (i64 unit = first; unit < last; ++unit) {
-    const i64 part = unit % p.parts, at = unit / p.parts % p.tiles;
-    const i64 group = unit / p.parts / p.tiles;
+    const i64 part = unit % p.parts, group = unit / p.parts % p.groups;
+    const i64 at = unit / p.parts / p.groups;
     const i64 from = at * WIDTH<T>, to = smaller(from + WIDTH<T>, p.of.columns());
-    const i64 n_runs = runs_of(p.of, from, to, runs);
-    const char* data = p.x->data + group * p.inner * p.x->stride[1];
-    pieces_of(p.of, *p.x, data, runs, n_runs, pieces);
+    if (at != here) {
+      n_runs = runs_of(p.of, from, to, runs);
+      pieces_of(p.of, *p.x, p.x->data, runs, n_runs, pieces);
+      here = at;
+    }
     const i64 low = part * each, high = smaller(low + each, p.blocks);
     for (i64 channel = 0; channel < p.inner; channel += most) {
       const i64 stop = smaller(channel + most, p.inner);
-      T* row = panel;
-      for (i64 c = channel; c < stop; ++c)
-        for (i64 t = 0; t < taps; ++t, row += WIDTH<T>)
-          gather(pieces + t * n_runs, n_runs, c * p.x->stride[1], step, 1, row);
+      fill_panel(pieces, n_runs, taps, group * p.inner + channel, group * p.inner + stop,
+                 p.x->stride[1], step, panel);
       for (i64 block = low; block < high; ++block) {
         T* sum = is_whole ? sums : sums + (block - low) * ROWS<T> * WIDTH<T>;
         const i64 row_of_weights = (group * p.blocks + block) * depth + channel * taps;
-        tile_of(to - from, p.weights + row_of_weights * ROWS<T>, panel, (stop - channel) * taps,
-                sum, channel != 0);
+        const i64 rows = smaller(ROWS<T>, p.outer - block * ROWS<T>);
+        tile_of(rows, to - from, p.weights + row_of_weights * ROWS<T>, panel,
+                (stop - channel) * taps, sum, channel != 0);
         if (stop == p.inner)
-          write(p, sum, group * p.outer + block * ROWS<T>,
-                smaller(ROWS<T>, p.outer - block * ROWS<T>), runs, n_runs);
+          write(p, sum, group * p.outer + block * ROWS<T>, rows, runs, n_runs);
       }
     }
   }
@@ -129,11 +158,18 @@ i64 products(const Call& call, const Windows& of, const Array& x, const Weights&
   Room room(Room::bytes_of<T>(groups * blocks * depth * ROWS<T>));
   if (!room) return NO_MEMORY;
   T* packed = room.take<T>(groups * blocks * depth * ROWS<T>);
-  over(call, true, groups * blocks, depth * ROWS<T>, [&](i64 first, i64 last) {
+  // In the order in which they lie: by blocks, or by channels of the input.
+  const bool by_blocks = w.read <= w.made;
+  const i64 shares = by_blocks ? blocks : inner;
+  over(call, true, groups * shares, depth * blocks * ROWS<T> / shares, [&](i64 first, i64 last) {
     for (i64 unit = first; unit < last; ++unit) {
+      const i64 group = unit / shares, share = unit % shares;
+      const i64 low = by_blocks ? 0 : share, high = by_blocks ? inner : share + 1;
       Weights own = w;
-      own.data += unit / blocks * from_group_to_group;
-      pack_weights(own, of, outer, inner, unit % blocks, packed + unit * depth * ROWS<T>);
+      own.data += group * from_group_to_group;
+      for (i64 block = by_blocks ? share : 0; block < (by_blocks ? share + 1 : blocks); ++block)
+        pack_weights(own, of, outer, block, low, high,
+                     packed + ((group * blocks + block) * depth + low * of.taps()) * ROWS<T>);
     }
   });
   const i64 tiles = (of.columns() + WIDTH<T> - 1) / WIDTH<T>, units = tiles * groups;
@@ -141,7 +177,7 @@ i64 products(const Call& call, const Windows& of, const Array& x, const Weights&
   const i64 wanted = 2 * call.threads;
   const i64 parts = units >= wanted ? 1 : smaller(blocks, (wanted - 1) / units + 1);
   Products<T> p = {of, &x, &out, packed, bias.data, bias.data ? bias.stride[0] : 0, outer,
-                   inner, blocks, tiles, parts, 0};
+                   inner, groups, blocks, parts, 0};
   const i64 each = SHARE / larger(1, depth * outer * WIDTH<T> / parts / 8);
   call.share(multiply<T>, &p, units * parts, larger(1, each));
   return p.answer;
@@ -212,7 +248,11 @@ template <class T> struct Gradient {
   Windows of;
   const Array *x, *grad, *out;
   i64 outer, inner, parts;  // in how many parts the rows are
+  bool are_beside;          // x's channels lie side by side: a row's tap counts before its channel
   i64 answer;
+
+  i64 tap(i64 row) const { return are_beside ? row / inner : row % of.taps(); }
+  i64 channel(i64 row) const { return are_beside ? row % inner : row / of.taps(); }
 };
 
 // to[q][WIDTH]: gradients of WIDTH channels at the windows of some runs.
@@ -230,63 +270,105 @@ void pack_gradients(const Gradient<T>& p, i64 channel, i64 count, const Run* run
         memcpy(row + k * WIDTH<T>, from + k * grad.stride[4], count * sizeof(T));
       continue;
     }
+    if (grad.stride[4] == (i64)sizeof(T)) {
+      turn<T>((char*)row, WIDTH<T> * sizeof(T), from, grad.stride[1], count, run.length);
+      continue;
+    }
     for (i64 j = 0; j < count; ++j)
-      spread(row + j, WIDTH<T>, from + j * grad.stride[1], grad.stride[4], run.length);
+      for (i64 k = 0; k < run.length; ++k)
+        row[k * WIDTH<T> + j] = *(const T*)(from + j * grad.stride[1] + k * grad.stride[4]);
   }
 }
 
-// Rows [low, high) of one group's weights, a row being a tap of a channel of x.
+// to[q][ROWS]: what rows [begin, begin + rows) read for the windows of some runs, a row being a tap
+// of a channel of x. lines: room for as many elements.
+template <class T>
+void pack_rows(const Gradient<T>& p, const Piece* pieces, i64 n_runs, i64 first_channel, i64 begin,
+               i64 rows, i64 count, T* lines, T* to) {
+  const Array& x = *p.x;
+  const i64 step = p.of.along[2].step * x.stride[4], tap = p.tap(begin);
+  if (p.are_beside && rows == ROWS<T> && tap == p.tap(begin + rows - 1)) {
+    const i64 channel = (first_channel + p.channel(begin)) * sizeof(T);
+    for (i64 r = 0; r < n_runs; ++r) {
+      const Piece& piece = pieces[tap * n_runs + r];
+      T* row = to + piece.column * ROWS<T>;
+      clear_line(row, piece.low * ROWS<T>);
+      for (i64 k = piece.low; k < piece.high; ++k)
+        memcpy(row + k * ROWS<T>, piece.data + channel + (k - piece.low) * step,
+               ROWS<T> * sizeof(T));
+      clear_line(row + piece.high * ROWS<T>, (piece.length - piece.high) * ROWS<T>);
+    }
+    return;
+  }
+  for (i64 i = 0; i < rows; ++i)
+    gather(pieces + p.tap(begin + i) * n_runs, n_runs,
+           (first_channel + p.channel(begin + i)) * x.stride[1], step, lines + i * LENGTH);
+  turn<T>((char*)to, ROWS<T> * sizeof(T), (const char*)lines, LENGTH * sizeof(T), rows, count);
+}
+
+// Writes the sums of rows [begin, begin + rows) for some channels of the result, from `channel` on.
+template <class T>
+void put_rows(const Gradient<T>& p, i64 begin, i64 rows, i64 channel, i64 channels, const T* sums) {
+  const Axis* along = p.of.along;
+  const Array& out = *p.out;
+  char *to = out.data + channel * out.stride[0], *at[ROWS<T>];
+  bool are_dense = true;
+  for (i64 i = 0; i < rows; ++i) {
+    const i64 tap = p.tap(begin + i), c = tap % along[2].taps, rest = tap / along[2].taps;
+    at[i] = to + p.channel(begin + i) * out.stride[1] + c * out.stride[4] +
+            rest % along[1].taps * out.stride[3] + rest / along[1].taps * out.stride[2];
+    are_dense = are_dense && at[i] == at[0] + i * sizeof(T);
+  }
+  if (are_dense)
+    return turn<T>(at[0], out.stride[0], (const char*)sums, WIDTH<T> * sizeof(T), rows, channels);
+  for (i64 o = 0; o < channels; ++o)
+    for (i64 i = 0; i < rows; ++i) *(T*)(at[i] + o * out.stride[0]) = sums[i * WIDTH<T> + o];
+}
+
+// Rows [low, high) of one group's weights.
 template <class T> void gradients_of(Gradient<T>& p, i64 group, i64 low, i64 high) {
   const i64 taps = p.of.taps(), panels = (p.outer + WIDTH<T> - 1) / WIDTH<T>;
   const i64 blocks = (high - low + ROWS<T> - 1) / ROWS<T>, tile_size = ROWS<T> * WIDTH<T>;
   const i64 n_pieces = taps * most_runs(p.of, LENGTH);
   Room room(Room::bytes_of<Run>(LENGTH) + Room::bytes_of<Piece>(n_pieces) +
-            Room::bytes_of<T>(LENGTH * ROWS<T>) + Room::bytes_of<T>(panels * LENGTH * WIDTH<T>) +
+            2 * Room::bytes_of<T>(LENGTH * ROWS<T>) +
+            Room::bytes_of<T>(panels * LENGTH * WIDTH<T>) +
             Room::bytes_of<T>(tile_size) + Room::bytes_of<T>(blocks * panels * tile_size));
   if (!room) return note(&p.answer, NO_MEMORY);
   Run* runs = room.take<Run>(LENGTH);
   Piece* pieces = room.take<Piece>(n_pieces);
-  T *left = room.take<T>(LENGTH * ROWS<T>), *right = room.take<T>(panels * LENGTH * WIDTH<T>);
+  T *lines = room.take<T>(LENGTH * ROWS<T>), *left = room.take<T>(LENGTH * ROWS<T>);
+  T *right = room.take<T>(panels * LENGTH * WIDTH<T>);
   T *term = room.take<T>(tile_size), *sums = room.take<T>(blocks * panels * tile_size);
   memset(sums, 0, blocks * panels * tile_size * sizeof(T));
   memset(left, 0, LENGTH * ROWS<T> * sizeof(T));
   memset(right, 0, panels * LENGTH * WIDTH<T> * sizeof(T));
-  const char* data = p.x->data + group * p.inner * p.x->stride[1];
-  const i64 columns = p.of.columns(), step = p.of.along[2].step * p.x->stride[4];
+  const i64 columns = p.of.columns();
   for (i64 from = 0; from < columns; from += LENGTH) {
     const i64 count = smaller(LENGTH, columns - from);
     const i64 n_runs = runs_of(p.of, from, from + count, runs);
-    pieces_of(p.of, *p.x, data, runs, n_runs, pieces);
+    pieces_of(p.of, *p.x, p.x->data, runs, n_runs, pieces);
     for (i64 panel = 0; panel < panels; ++panel)
       pack_gradients(p, group * p.outer + panel * WIDTH<T>,
                      smaller(WIDTH<T>, p.outer - panel * WIDTH<T>), runs, n_runs,
                      right + panel * LENGTH * WIDTH<T>);
     for (i64 block = 0; block < blocks; ++block) {
-      for (i64 i = 0; i < ROWS<T>; ++i) {
-        const i64 row = low + block * ROWS<T> + i;
-        if (row >= high) break;
-        gather(pieces + row % taps * n_runs, n_runs, row / taps * p.x->stride[1], step, ROWS<T>,
-               left + i);
-      }
+      const i64 begin = low + block * ROWS<T>, rows = smaller(ROWS<T>, high - begin);
+      pack_rows(p, pieces, n_runs, group * p.inner, begin, rows, count, lines, left);
       for (i64 panel = 0; panel < panels; ++panel) {
-        tile_of(p.outer - panel * WIDTH<T>, left, right + panel * LENGTH * WIDTH<T>, count, term,
-                false);
+        tile_of(rows, p.outer - panel * WIDTH<T>, left, right + panel * LENGTH * WIDTH<T>, count,
+                term, false);
         T* sum = sums + (block * panels + panel) * tile_size;
-        for (i64 k = 0; k < tile_size; ++k) sum[k] += term[k];
+        for (i64 k = 0; k < rows * WIDTH<T>; ++k) sum[k] += term[k];
       }
     }
   }
-  const Axis* along = p.of.along;
-  for (i64 row = low; row < high; ++row) {
-    const i64 tap = row % taps, c = tap % along[2].taps, b = tap / along[2].taps % along[1].taps;
-    const i64 a = tap / along[2].taps / along[1].taps, at = row - low;
-    char* to = p.out->data + group * p.outer * p.out->stride[0] + row / taps * p.out->stride[1] +
-               a * p.out->stride[2] + b * p.out->stride[3] + c * p.out->stride[4];
-    for (i64 o = 0; o < p.outer; ++o) {
-      const T* sum = sums + (at / ROWS<T> * panels + o / WIDTH<T>) * tile_size;
-      *(T*)(to + o * p.out->stride[0]) = sum[at % ROWS<T> * WIDTH<T> + o % WIDTH<T>];
+  for (i64 block = 0; block < blocks; ++block)
+    for (i64 panel = 0; panel < panels; ++panel) {
+      const i64 begin = low + block * ROWS<T>, channel = panel * WIDTH<T>;
+      put_rows(p, begin, smaller(ROWS<T>, high - begin), group * p.outer + channel,
+               smaller(WIDTH<T>, p.outer - channel), sums + (block * panels + panel) * tile_size);
     }
-  }
 }
 
 template <class T> i64 weight_gradient(const Call& call) {
@@ -298,7 +380,8 @@ template <class T> i64 weight_gradient(const Call& call) {
   Room room(Room::bytes_of<i64>(2 * kernels));
   if (!room) return NO_MEMORY;
   i64* list = room.take<i64>(2 * kernels);
-  Gradient<T> p = {{}, &x, &grad, &out, grad.shape[1] / groups, x.shape[1] / groups, 1, 0};
+  Gradient<T> p = {{},  &x,  &grad, &out, grad.shape[1] / groups, x.shape[1] / groups, 1,
+                   are_side_by_side(x), 0};
   p.of.samples = x.shape[0];
   for (int d = 0; d < 3; ++d) {
     axes_of(&p.of.along[d], 0, list, x.shape[d + 2], grad.shape[d + 2], out.shape[d + 2], n[d],

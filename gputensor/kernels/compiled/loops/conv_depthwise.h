@@ -98,7 +98,7 @@ static void fill(const Windows& of, const Strips& s, const Strip& strip, const A
           continue;
         }
         for (i64 k = 0; k < low; ++k) line[k] = 0;
-        spread(line + low, 1, plane + row * x.stride[3] + (begin + low * w.step) * x.stride[4],
+        spread(line + low, plane + row * x.stride[3] + (begin + low * w.step) * x.stride[4],
                w.step * x.stride[4], high - low);
         for (i64 k = high; k < s.pitch; ++k) line[k] = 0;
       }
@@ -290,7 +290,7 @@ void gradient_of_channel(const Windows& of, const Strips& s, const Array& x, con
                         strip.column * grad.stride[4];
     for (i64 j = 0; j < strip.rows; ++j) {
       T* row = line + j * s.pitch;
-      spread(row, 1, grads + j * grad.stride[3], grad.stride[4], strip.columns);
+      spread(row, grads + j * grad.stride[3], grad.stride[4], strip.columns);
       for (i64 k = strip.columns; k < s.pitch; ++k) row[k] = 0;
     }
     const i64 n = (strip.rows - 1) * s.pitch + strip.columns;

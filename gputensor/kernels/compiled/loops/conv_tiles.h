@@ -6,6 +6,7 @@
 #define GPUTENSOR_CONV_TILES
 
 #include "matrices.h"
+#include "turn.h"
 
 namespace CAPABILITY {
 
@@ -57,12 +58,13 @@ template <class T> constexpr int ROWS = wide<T>::ROWS;                      // o
 template <class T> constexpr int WIDTH = wide<T>::LANES * wide<T>::COLUMNS;  // its columns
 
 // out[i, j] = the sum over k of a[k, i] * b[k, j], added to what `out` has if `adds`; a's rows have
-// ROWS elements, b's and out's WIDTH, of which the first COLUMNS registers are used.
-template <class T, int COLUMNS> static void tile(const T* a, const T* b, i64 k, T* out, bool adds) {
+// ROWS elements, b's and out's WIDTH, of which the first R, and COLUMNS registers, are used.
+template <class T, int R, int COLUMNS>
+static void tile(const T* a, const T* b, i64 k, T* out, bool adds) {
   typedef wide<T> V;
-  typename V::type sum[ROWS<T>][COLUMNS];
+  typename V::type sum[R][COLUMNS];
 #pragma GCC unroll 8
-  for (int i = 0; i < ROWS<T>; ++i)
+  for (int i = 0; i < R; ++i)
 #pragma GCC unroll 3
     for (int j = 0; j < COLUMNS; ++j)
       sum[i][j] = adds ? V::load(out + i * WIDTH<T> + j * V::LANES) : V::zero();
@@ -71,24 +73,32 @@ template <class T, int COLUMNS> static void tile(const T* a, const T* b, i64 k, 
 #pragma GCC unroll 3
     for (int j = 0; j < COLUMNS; ++j) right[j] = V::load(b + j * V::LANES);
 #pragma GCC unroll 8
-    for (int i = 0; i < ROWS<T>; ++i) {
+    for (int i = 0; i < R; ++i) {
       const typename V::type left = V::all(a[i]);
 #pragma GCC unroll 3
       for (int j = 0; j < COLUMNS; ++j) sum[i][j] = V::fma(left, right[j], sum[i][j]);
     }
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < ROWS<T>; ++i)
+  for (int i = 0; i < R; ++i)
 #pragma GCC unroll 3
     for (int j = 0; j < COLUMNS; ++j) V::store(out + i * WIDTH<T> + j * V::LANES, sum[i][j]);
 }
 
-template <class T>
+template <class T, int R>
 static inline void tile_of(i64 columns, const T* a, const T* b, i64 k, T* out, bool adds) {
   const i64 registers = (columns + wide<T>::LANES - 1) / wide<T>::LANES;
-  if (registers == 1) return tile<T, 1>(a, b, k, out, adds);
-  if (registers == 2) return tile<T, 2>(a, b, k, out, adds);
-  tile<T, 3>(a, b, k, out, adds);
+  if (registers == 1) return tile<T, R, 1>(a, b, k, out, adds);
+  if (registers == 2) return tile<T, R, 2>(a, b, k, out, adds);
+  tile<T, R, 3>(a, b, k, out, adds);
+}
+
+// Of the first rows and columns alone; of few rows, half a tile is made.
+template <class T>
+static inline void tile_of(i64 rows, i64 columns, const T* a, const T* b, i64 k, T* out,
+                           bool adds) {
+  rows > ROWS<T> / 2 ? tile_of<T, ROWS<T>>(columns, a, b, k, out, adds)
+                     : tile_of<T, ROWS<T> / 2>(columns, a, b, k, out, adds);
 }
 
 // --- windows -------------------------------------------------------------------------------------
@@ -172,36 +182,94 @@ static void pieces_of(const Windows& of, const Array& x, const char* data, const
         }
 }
 
-// to[0], to[apart], … = n elements from `from` on, `step` bytes from one to the next.
-template <class T> static inline void spread(T* to, i64 apart, const char* from, i64 step, i64 n) {
-  if (apart == 1 && step == (i64)sizeof(T)) {
-    i64 k = 0;
-    for (; k + 8 <= n; k += 8) memcpy(to + k, from + k * sizeof(T), 8 * sizeof(T));
-    if (n & 4) memcpy(to + k, from + k * sizeof(T), 4 * sizeof(T)), k += 4;
-    for (; k < n; ++k) to[k] = ((const T*)from)[k];
-    return;
+// --- lines ---------------------------------------------------------------------------------------
+
+template <class T> constexpr T ZEROS[wide<T>::LANES] = {};
+
+// Fewer than 2 * MOST elements: as two vectors that overlap.
+template <class T, i64 MOST> static inline void copy_few(T* to, const T* from, i64 n) {
+  if constexpr (MOST > 0) {
+    if (n < MOST) return copy_few<T, MOST / 2>(to, from, n);
+    memcpy(to, from, MOST * sizeof(T));
+    memcpy(to + n - MOST, from + n - MOST, MOST * sizeof(T));
   }
-  if (apart == 1 && step == 2 * (i64)sizeof(T)) {
-    for (i64 k = 0; k < n; ++k) to[k] = ((const T*)from)[2 * k];
-    return;
-  }
-  if (apart == 1) {
-    for (i64 k = 0; k < n; ++k) to[k] = *(const T*)(from + k * step);
-    return;
-  }
-  for (i64 k = 0; k < n; ++k) to[k * apart] = *(const T*)(from + k * step);
 }
 
-// Writes what one tap reads of one channel, `apart` elements from one column to the next.
+// Lines are short: a call of memcpy or memset, which the compiler makes of a loop without the empty
+// statement, takes longer than its work.
+template <class T> static inline void copy_line(T* to, const T* from, i64 n) {
+  typedef wide<T> V;
+  if (n < V::LANES) return copy_few<T, V::LANES / 2>(to, from, n);
+  for (i64 k = 0; k + V::LANES <= n; k += V::LANES) {
+    V::store(to + k, V::load(from + k));
+    __asm__ volatile("");
+  }
+  V::store(to + n - V::LANES, V::load(from + n - V::LANES));
+}
+
+template <class T> static inline void clear_line(T* to, i64 n) {
+  typedef wide<T> V;
+  if (n < V::LANES) return copy_few<T, V::LANES / 2>(to, ZEROS<T>, n);
+  for (i64 k = 0; k + V::LANES <= n; k += V::LANES) {
+    V::store(to + k, V::zero());
+    __asm__ volatile("");
+  }
+  V::store(to + n - V::LANES, V::zero());
+}
+
+// Every second element of two vectors.
+static inline void take_second(f32* to, const f32* from) {
+  typedef f32 V __attribute__((vector_size(32), aligned(4), may_alias));
+  typedef i32 places __attribute__((vector_size(32)));
+  const V *x = (const V*)from, *y = (const V*)(from + 8);
+  *(V*)to = __builtin_shuffle(*x, *y, places{0, 2, 4, 6, 8, 10, 12, 14});
+}
+static inline void take_second(f64* to, const f64* from) {
+  typedef f64 V __attribute__((vector_size(32), aligned(8), may_alias));
+  typedef i64 places __attribute__((vector_size(32)));
+  const V *x = (const V*)from, *y = (const V*)(from + 4);
+  *(V*)to = __builtin_shuffle(*x, *y, places{0, 2, 4, 6});
+}
+
+// to[k] = from[2 * k]; nothing behind from[2 * n - 2] is read.
+template <class T> static inline void spread_by_two(T* to, const T* from, i64 n) {
+  constexpr i64 W = 32 / sizeof(T);
+  i64 k = 0;
+  for (; k + W < n; k += W) take_second(to + k, from + 2 * k);
+  for (; k < n; ++k) to[k] = from[2 * k];
+}
+
+// to[0], …, to[n - 1] = the elements from `from` on, `step` bytes from one to the next.
+template <class T> static inline void spread(T* to, const char* from, i64 step, i64 n) {
+  if (step == (i64)sizeof(T)) return copy_line(to, (const T*)from, n);
+  if (step == 2 * (i64)sizeof(T)) return spread_by_two(to, (const T*)from, n);
+  for (i64 k = 0; k < n; ++k) to[k] = *(const T*)(from + k * step);
+}
+
+// Writes what one tap reads of one channel.
 template <class T>
-static inline void gather(const Piece* pieces, i64 n_pieces, i64 channel, i64 step, i64 apart,
-                          T* to) {
+static inline void gather(const Piece* pieces, i64 n_pieces, i64 channel, i64 step, T* to) {
   for (i64 r = 0; r < n_pieces; ++r) {
     const Piece& piece = pieces[r];
-    T* row = to + piece.column * apart;
-    for (i64 k = 0; k < piece.low; ++k) row[k * apart] = 0;
-    spread(row + piece.low * apart, apart, piece.data + channel, step, piece.high - piece.low);
-    for (i64 k = piece.high; k < piece.length; ++k) row[k * apart] = 0;
+    T* row = to + piece.column;
+    if (piece.low) clear_line(row, piece.low);
+    spread(row + piece.low, piece.data + channel, step, piece.high - piece.low);
+    if (piece.high < piece.length) clear_line(row + piece.high, piece.length - piece.high);
+  }
+}
+
+// What one tap reads of `count` channels that lie side by side, `apart` elements from the line of
+// one to the next.
+template <class T>
+static inline void gather_beside(const Piece* pieces, i64 n_pieces, i64 channel, i64 count,
+                                 i64 step, i64 apart, T* to) {
+  for (i64 r = 0; r < n_pieces; ++r) {
+    const Piece& piece = pieces[r];
+    T* row = to + piece.column;
+    if (piece.high - piece.low < piece.length)
+      for (i64 c = 0; c < count; ++c) clear_line(row + c * apart, piece.length);
+    turn<T>((char*)(row + piece.low), apart * sizeof(T), piece.data + channel * sizeof(T), step,
+            piece.high - piece.low, count);
   }
 }
 

@@ -10,7 +10,10 @@
 namespace CAPABILITY {
 
 constexpr i64 PARTS = 16, MOST_BUCKETS = 1 << 12;  // the counts' sizes: kernels/compiled/random.py
-constexpr i64 IN_BUCKET = 1 << 11, MOST_SLOTS = 1 << 12;
+constexpr i64 IN_BUCKET = 1 << 11;
+// Of a digit of a bucket's words; words that are sorted by insertion alone.
+constexpr int DIGIT_BITS = 8;
+constexpr i64 SLOTS = 1 << DIGIT_BITS, FEW = 24;
 
 struct Permutation {
   i64 n, part;  // words in all, and in a part, which is a multiple of four
@@ -20,10 +23,8 @@ struct Permutation {
   u32* counts;  // [PARTS][buckets]: how many words, then where the next one comes
 };
 
-static inline u64 first_bits(u64 word, int bits) { return bits ? word >> (64 - bits) : 0; }
-
-static inline u64 with_place(const Permutation& p, i64 place) {
-  return p.words[place] >> p.place_bits << p.place_bits | (u64)place;
+static inline u64 with_place(u64 word, i64 place, int place_bits) {
+  return word >> place_bits << place_bits | (u64)place;
 }
 
 static void count_words(void* context, i64 first, i64 last) {
@@ -34,7 +35,9 @@ static void count_words(void* context, i64 first, i64 last) {
     const i64 begin = part * p.part, end = begin + p.part < p.n ? begin + p.part : p.n;
     if (begin >= end) continue;
     draw_words(p.words + begin, p.seed, p.base + begin / 4, (end - begin + 3) / 4);
-    for (i64 i = begin; i < end; ++i) ++counts[first_bits(p.words[i], p.bits)];
+    const u64* words = p.words;
+    const int bits = p.bits;
+    for (i64 i = begin; i < end; ++i) ++counts[words[i] >> (64 - bits)];
   }
 }
 
@@ -43,50 +46,75 @@ static void move_words(void* context, i64 first, i64 last) {
   for (i64 part = first; part < last; ++part) {
     u32* next = p.counts + (part << p.bits);
     const i64 begin = part * p.part, end = begin + p.part < p.n ? begin + p.part : p.n;
-    for (i64 i = begin; i < end; ++i)
-      p.moved[next[first_bits(p.words[i], p.bits)]++] = with_place(p, i);
+    const u64* words = p.words;
+    u64* moved = p.moved;
+    const int bits = p.bits, place_bits = p.place_bits;
+    for (i64 i = begin; i < end; ++i) {
+      const u64 word = words[i];
+      moved[next[word >> (64 - bits)]++] = with_place(word, i, place_bits);
+    }
   }
 }
 
 static void insert_downwards(u64* sorted, i64 n) {
+  u64 last = n ? sorted[0] : 0;
   for (i64 i = 1; i < n; ++i) {
     const u64 one = sorted[i];
+    if (last <= one) {
+      last = one;
+      continue;
+    }
     i64 to = i;
     for (; to && sorted[to - 1] > one; --to) sorted[to] = sorted[to - 1];
     sorted[to] = one;
   }
 }
 
+// Sorts x[0], …, x[n - 1] by two digits behind their first `bits` bits, from the lower digit on;
+// `room` has n more.
+static void sort_by_two_digits(u64* x, u64* room, i64 n, int bits) {
+  u32 low[SLOTS] = {}, high[SLOTS] = {};
+  const int up = 64 - DIGIT_BITS;
+  for (i64 i = 0; i < n; ++i) {
+    const u64 digits = x[i] << bits;
+    ++high[digits >> up];
+    ++low[digits << DIGIT_BITS >> up];
+  }
+  u32 before[2] = {};
+  for (i64 slot = 0; slot < SLOTS; ++slot) {
+    const u32 counts[2] = {low[slot], high[slot]};
+    low[slot] = before[0], before[0] += counts[0];
+    high[slot] = before[1], before[1] += counts[1];
+  }
+  for (i64 i = 0; i < n; ++i) {
+    const u64 one = x[i];
+    room[low[one << bits << DIGIT_BITS >> up]++] = one;
+  }
+  for (i64 i = 0; i < n; ++i) {
+    const u64 one = room[i];
+    x[high[one << bits >> up]++] = one;
+  }
+}
+
 // From p.moved to p.out.
 static void sort_bucket(const Permutation& p, i64 begin, i64 end) {
   const i64 n = end - begin;
-  const u64* from = p.moved + begin;
-  u64* out = p.out + begin;
-  int bits = 1;
-  while ((1 << bits) < n && (1 << bits) < MOST_SLOTS) ++bits;
-  u32 next[MOST_SLOTS];
-  memset(next, 0, sizeof(u32) << bits);
-  for (i64 i = 0; i < n; ++i) ++next[first_bits(from[i] << p.bits, bits)];
-  u32 sum = 0;
-  for (i64 slot = 0; slot < 1 << bits; ++slot) {
-    const u32 count = next[slot];
-    next[slot] = sum, sum += count;
-  }
-  for (i64 i = 0; i < n; ++i) out[next[first_bits(from[i] << p.bits, bits)]++] = from[i];
-  insert_downwards(out, n);
-  const u64 places = ((u64)1 << p.place_bits) - 1;
+  u64 *moved = p.moved + begin, *out = p.out + begin;
+  const u64 *words = p.words, places = ((u64)1 << p.place_bits) - 1;
+  if (n > FEW) sort_by_two_digits(moved, out, n, p.bits);
+  insert_downwards(moved, n);  // few are still out of their order
   bool has_alike = false;
-  for (i64 i = 1; i < n; ++i) has_alike |= (out[i] ^ out[i - 1]) <= places;
+  for (i64 i = 1; i < n; ++i) has_alike |= (moved[i] ^ moved[i - 1]) <= places;
   if (has_alike) {
     for (i64 i = 1; i < n; ++i) {
-      const u64 one = out[i], word = p.words[one & places];
+      const u64 one = moved[i], word = words[one & places];
       i64 to = i;
-      for (; to && (out[to - 1] ^ one) <= places && p.words[out[to - 1] & places] > word; --to)
-        out[to] = out[to - 1];
-      out[to] = one;
+      for (; to && (moved[to - 1] ^ one) <= places && words[moved[to - 1] & places] > word; --to)
+        moved[to] = moved[to - 1];
+      moved[to] = one;
     }
   }
-  for (i64 i = 0; i < n; ++i) out[i] &= places;
+  for (i64 i = 0; i < n; ++i) out[i] = moved[i] & places;
 }
 
 static void sort_buckets(void* context, i64 first, i64 last) {
@@ -108,7 +136,7 @@ static i64 permute(const Call& call) {
   p.part = (p.n + 4 * PARTS - 1) / (4 * PARTS) * 4;
   if (!p.bits) {
     draw_words(p.words, p.seed, p.base, (p.n + 3) / 4);
-    for (i64 i = 0; i < p.n; ++i) p.moved[i] = with_place(p, i);
+    for (i64 i = 0; i < p.n; ++i) p.moved[i] = with_place(p.words[i], i, p.place_bits);
     sort_bucket(p, 0, p.n);
     return 0;
   }

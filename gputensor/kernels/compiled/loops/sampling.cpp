@@ -2,14 +2,12 @@
 //
 // Calls    grid_sample(x (N, C, H, W), grid (N, h, w, 2), out (N, C, h, w), mode, padding, whether
 //          corners are aligned): 0; -1 where NumPy has to do it.
-//          grid_sample_backward(grad (N, C, h, w), x, grid, of_x or None, of_grid or None, …)
 //          Modes: 0 bilinear, 1 nearest. Paddings: 0 zeros, 1 border, 2 reflection.
-// Shapes   x, grid and grad of any strides; out, of_x and of_grid row-major.
+// Shapes   x and grid of any strides; out row-major.
 // Types    f32 and f64.
-// Order    of a sum: y before x, the lower element before the upper one; of a gradient: places in
-//          turn, or channels in turn.
+// Order    of a sum: y before x, the lower element before the upper one.
 // Numbers  those of native/sampling.py, to the bit: outside, an element counts as 0.
-// Threads  some places of a sample, or for the gradient of x some channels of one.
+// Threads  some places of a sample.
 #include "capability.h"
 
 namespace CAPABILITY {
@@ -95,10 +93,10 @@ template <class T> struct Spots {
 };
 
 template <class T> struct Work {
-  const T *x, *grid, *grad;
-  T *out, *of_grid;
+  const T *x, *grid;
+  T* out;
   i64 samples, channels, places, width;  // places: all of a sample; width: of its rows
-  i64 x_step[2], grid_step[4], grad_step[4];  // sample, channel; …: elements
+  i64 x_step[2], grid_step[4];  // sample, channel; …: elements
   Axis y_axis, x_axis;
   i64 blocks;
 };
@@ -243,7 +241,7 @@ static bool begin(Work<T>& work, const Call& call, const abi::Array& x, const ab
   return call.integer[0] == 0 || is_nearest;
 }
 
-template <class T> static i64 grid_sample(const Call& call) {
+template <class T> static i64 sample(const Call& call) {
   Work<T> work = {};
   if (!begin(work, call, call.array[0], call.array[1])) return -1;
   work.out = (T*)call.array[2].data;
@@ -253,10 +251,11 @@ template <class T> static i64 grid_sample(const Call& call) {
   return 0;
 }
 
-const abi::FunctionEntry functions[] = {
-    {"grid_sample f32", grid_sample<f32>},
-    {"grid_sample f64", grid_sample<f64>},
-};
+static i64 grid_sample(const Call& call) {
+  return call.array[0].dtype == abi::f64 ? sample<f64>(call) : sample<f32>(call);
+}
+
+const abi::FunctionEntry functions[] = {{"grid_sample", grid_sample}};
 
 }  // namespace
 

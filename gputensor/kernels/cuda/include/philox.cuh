@@ -25,6 +25,9 @@ DEVICE u64 multiply_wide(u64 a, u64 b, u64& low) {
 #endif
 }
 
+constexpr u64 PHILOX_M0 = 0xD2E7470EE14C6C93ull, PHILOX_M1 = 0xCA5A826395121157ull;
+constexpr u64 PHILOX_W0 = 0x9E3779B97F4A7C15ull, PHILOX_W1 = 0xBB67AE8584CAA73Bull;
+
 struct philox_block { u64 at[4]; };
 
 DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
@@ -36,11 +39,11 @@ DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
 #endif
   for (int round = 0; round < 10; ++round) {
     u64 low0, low1;
-    const u64 high0 = multiply_wide(0xD2E7470EE14C6C93ull, a, low0);
-    const u64 high1 = multiply_wide(0xCA5A826395121157ull, c, low1);
+    const u64 high0 = multiply_wide(PHILOX_M0, a, low0);
+    const u64 high1 = multiply_wide(PHILOX_M1, c, low1);
     a = high1 ^ b ^ key0, b = low1, c = high0 ^ d ^ key1, d = low0;
-    key0 += 0x9E3779B97F4A7C15ull;
-    key1 += 0xBB67AE8584CAA73Bull;
+    key0 += PHILOX_W0;
+    key1 += PHILOX_W1;
   }
   return philox_block{{a, b, c, d}};
 }

@@ -1,15 +1,15 @@
-"""What NCCL is told of a reduction, so that results are those of distributed/transport.py.
+"""Translate reductions for NCCL, so that results equal those of distributed/transport.py.
 
-| | NCCL reduces |
+| dtype | NCCL reduces |
 |---|---|
-| f32, f64, integers of 32 and 64 bits, i8, u8 | them |
-| f16, bf16 | f32, rounded once at the end; alone it would round at every rank |
-| MIN, MAX of floats | integers in the order of the floats, NaN beyond them: NCCL's own drops it |
-| i16, u16 | i32, of which the lower bits are kept |
-| bool | u8: MAX is any, MIN is all, and of XOR the lowest bit of the sum counts |
-| complex | pairs of floats, in SUM and AVG |
+| f32, f64, integers of 32 and 64 bits, i8, u8 | the same dtype |
+| f16, bf16 | f32, rounded once at the end; NCCL would round at every rank |
+| MIN, MAX of floats | integers in the floats' order, NaN outermost; NCCL would drop NaN |
+| i16, u16 | i32; the lower bits are kept |
+| bool | u8: MAX for any, MIN for all; XOR is the lowest bit of SUM |
+| complex | pairs of floats, for SUM and AVG |
 
-It has no bitwise operators of integers, and no product of complex numbers: those are refused.
+NCCL has no bitwise operators for integers and no product of complex numbers: these raise.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from .._generated import calls
-from ..autograd.modes import no_grad
-from ..core import dtype as dtypes, errors, memory_format as formats
-from ..dispatch.tls import AutoDispatchBelowADInplaceOrView
-from ..tensor.tensor import Tensor
-from . import transport
+from ..._generated import calls
+from ...autograd.modes import no_grad
+from ...core import dtype as dtypes, errors, memory_format as formats
+from ...dispatch.tls import AutoDispatchBelowADInplaceOrView
+from ...tensor.tensor import Tensor
+from .. import transport
 
 _CODES = {
     "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "uint32": "NCCL_UINT32",
@@ -44,8 +44,8 @@ Recode = Callable[[Tensor], Tensor]
 
 
 class Reduction(NamedTuple):
-    """code, op: names in CuPy's module. parts: elements of NCCL's in one of the tensor's. encode:
-    what makes a dense tensor that is reduced instead; decode: what is put back of it."""
+    """How NCCL reduces a dtype. code, op: names in CuPy's module. parts: NCCL's elements per
+    element. encode: makes the contiguous tensor that NCCL reduces; decode: converts its result."""
 
     code: str
     op: str
@@ -64,7 +64,10 @@ class Reduction(NamedTuple):
 
 @cache
 def reduction(op: str, how: str, dtype: Any) -> Reduction:
-    """Raises: what transport.reduction raises; DtypeError for what NCCL cannot reduce."""
+    """Return NCCL's reduction of a dtype.
+
+    Raises: as transport.reduction; DtypeError if NCCL cannot reduce the dtype.
+    """
     transport.reduction(op, how, dtype)
     name, kind = dtype.name, dtype.kind
     if kind == "b":
@@ -91,7 +94,10 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
 
 
 def put(out: Tensor, made: Tensor) -> None:
-    """Into a tensor of any strides and dtype, on the current stream; the write was counted."""
+    """Copy a result to `out`, of any strides and dtype, on the current stream.
+
+    `out`'s version has been increased before.
+    """
     with AutoDispatchBelowADInplaceOrView():
         out.copy_(made.view(out.shape))
 
@@ -113,8 +119,11 @@ def _lowest_bit(x: Tensor) -> Tensor:
 
 
 def _as_ordered(is_wide: bool, how: str) -> Recode:
-    """Of the bits of a float that is negative all but the sign are turned: integers in the floats'
-    order. NaN becomes the first or the last of them, so that it wins."""
+    """Return a function that maps floats to integers of the same order.
+
+    Of negative floats all bits but the sign are flipped. NaN becomes the smallest or the largest
+    integer, so that the reduction returns it.
+    """
     floats, integers, bits = _kinds(is_wide)
     last = (1 << bits - 1) - 1
     nan = last if how == "max" else -last - 1
@@ -130,7 +139,7 @@ def _as_ordered(is_wide: bool, how: str) -> Recode:
 
 
 def _from_ordered(is_wide: bool, how: str) -> Recode:
-    """All bits but the sign set are a NaN, and so is what they become where it is set."""
+    """Return the inverse of `_as_ordered`: it maps the smallest and largest integer to NaN."""
     floats, _, bits = _kinds(is_wide)
     last = (1 << bits - 1) - 1
 

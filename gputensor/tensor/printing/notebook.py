@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .base import materialised
-from ..core.dtype import FLOATING, bool_, uint8
-from ..core.device import META
+from ..base import materialised
+from ...core.dtype import FLOATING, bool_, uint8
+from ...core.device import META
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    from ..tensor import Tensor
 
 # Pixels of a side: smaller tensors are no image, and of larger ones every n-th pixel is shown.
 _LEAST, _MOST = 8, 160

@@ -13,18 +13,18 @@ import threading
 from operator import attrgetter
 from typing import Any
 
-from .._generated import calls
-from ..dispatch.tls import AUTOCAST, BELOW, PLAIN, same, state as _state
-from ..runtime import current
-from ..tensor.tensor import Tensor
-from . import anomaly
+from ..._generated import calls
+from ...dispatch.tls import AUTOCAST, BELOW, PLAIN, same, state as _state
+from ...runtime import current
+from ...tensor.tensor import Tensor
+from .. import anomaly
 from .accumulate import accumulate
-from .engine_node import Careful, Grads, all_none
-from .formulas.fitting import fit
-from .history import AutogradMeta
-from .modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
-from .node import AccumulateGrad, Edge, Node
-from .streams import on_stream, wait
+from .node import Careful, Grads, all_none
+from ..formulas.fitting import fit
+from ..history import AutogradMeta
+from ..modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_mode
+from ..node import AccumulateGrad, Edge, Node
+from ..streams import on_stream, wait
 
 # After this many nested backwards the next one runs in a new thread with an empty stack: each takes
 # a dozen frames plus those of user code, and Python's limit is 1000.

@@ -12,11 +12,11 @@ import threading
 from sys import getrefcount
 from typing import Any
 
-from .._generated import calls
-from ..core.geometry import Geometry
-from ..core.memory_format import contiguous_format
-from ..tensor.tensor import Tensor
-from .inplace_or_view import bump_version
+from ..._generated import calls
+from ...core.geometry import Geometry
+from ...core.memory_format import contiguous_format
+from ...tensor.tensor import Tensor
+from ..inplace_or_view import bump_version
 
 Grads = list[Tensor | Any]  # None where none arrived
 

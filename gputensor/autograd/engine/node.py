@@ -1,7 +1,7 @@
 """Running one node or leaf in the engine, with hooks and other attachments.
 
 This module handles hooks, requested inputs, users' functions, anomaly mode and streams; most nodes
-have none of these, and engine_run.py runs them itself.
+have none of these, and run.py runs them itself.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from copyreg import _slotnames  # type: ignore[attr-defined]
 from typing import Any
 
-from .._generated import calls
-from ..core import errors
-from ..dispatch.tls import state as _state
-from ..tensor.tensor import Tensor
-from . import anomaly
+from ..._generated import calls
+from ...core import errors
+from ...dispatch.tls import state as _state
+from ...tensor.tensor import Tensor
+from .. import anomaly
 from .accumulate import accumulate
-from .history import history, own_of
-from .node import AccumulateGrad, Node
-from .streams import current_stream, device_of, identity, on_stream
+from ..history import history, own_of
+from ..node import AccumulateGrad, Node
+from ..streams import current_stream, device_of, identity, on_stream
 
 Grads = list[Tensor | Any]  # None where none arrived
 

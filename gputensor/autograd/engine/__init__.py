@@ -1,6 +1,6 @@
 """The engine's public functions: `backward` and `grad`.
 
-engine_run.py walks the graph, engine_node.py runs nodes with hooks and other attachments.
+run.py walks the graph, node.py runs nodes with hooks and other attachments.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._generated import calls
-from ..core import errors
-from ..core.dtype import COMPLEX
-from ..core.geometry import Geometry
-from ..dispatch.refusal import declares
-from ..tensor.tensor import Tensor
-from . import variable
-from .engine_node import Grads
-from .engine_run import Run
-from .history import gradient_edge, is_leaf, requires_grad
-from .node import Edge, GradientEdge, zeros_of
+from ..._generated import calls
+from ...core import errors
+from ...core.dtype import COMPLEX
+from ...core.geometry import Geometry
+from ...dispatch.refusal import declares
+from ...tensor.tensor import Tensor
+from .. import variable
+from .node import Grads
+from .run import Run
+from ..history import gradient_edge, is_leaf, requires_grad
+from ..node import Edge, GradientEdge, zeros_of
 
 
 # --- what users call ------------------------------------------------------------------------------

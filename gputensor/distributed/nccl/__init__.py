@@ -1,16 +1,16 @@
-"""Collectives between GPUs by NCCL, through CuPy's `NcclCommunicator`; they take tensors.
+"""Collectives of tensors between GPUs by NCCL, through CuPy's `NcclCommunicator`.
 
-The functions are those of distributed/transport.py. What NCCL reads is packed on the current stream
-by our kernels; then it works on a stream of its own, which waits for that one by an event; and
-`Work.wait` makes the stream that is current then wait for another event, and unpacks there. The
-host has waited for the other hosts, which all agree on the call before (distributed/records.py),
-and waits for no GPU: distributed/watchdog.py sees to it that what never ends is told of. Elements
-that are moved are bytes; how they are reduced is in distributed/nccl_reductions.py.
+The functions are those of distributed/transport.py. Our kernels pack the operands on the current
+stream. NCCL works on a stream of its own, which waits for the current one by an event. `Work.wait`
+makes the stream that is current then wait for NCCL's, and unpacks there. Before a launch the hosts
+agree on the call (distributed/records.py); no host waits for a GPU. distributed/watchdog.py
+reports collectives that never end. Data is moved as bytes; distributed/nccl/reductions.py
+prepares reductions.
 
 Note [One seam to NCCL]
-`runtime.cuda().nccl()` is CuPy's module of NCCL, None on emulated devices; nothing else here knows
-who carries the calls out. Tests put a stand-in there, with the signatures of CuPy's class, which
-does so by MPI on emulated memory, in the order of the emulator's streams.
+`runtime.cuda().nccl()` returns CuPy's module of NCCL, or None on emulated devices. All calls go
+through it. Tests replace it by a stand-in with the signatures of CuPy's class, which uses MPI on
+emulated memory, in the order of the emulator's streams.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from .. import runtime
-from .._generated import calls
-from ..core import errors, memory_format as formats
-from ..runtime import capture
-from ..tensor.tensor import Tensor
-from . import nccl_reductions, records
-from .groups import ProcessGroup
-from .nccl_reductions import reduction as reduction
-from .watchdog import OnStream, watching
-from .work import Work, _broken, wait_until
+from ... import runtime
+from ..._generated import calls
+from ...core import errors, memory_format as formats
+from ...runtime import capture
+from ...tensor.tensor import Tensor
+from .. import records
+from . import reductions
+from ..groups import ProcessGroup
+from .reductions import reduction as reduction
+from ..watchdog import OnStream, watching
+from ..work import Work, _broken, wait_until
 
 _UNIQUE_ID_BYTES = 128  # nccl.h, NCCL_UNIQUE_ID_BYTES
-_local = threading.local()  # batch: the calls of a block of `coalesced`
+_local = threading.local()  # batch: the calls within a block of `coalesced`
 
 
 def unavailable_reason() -> str | None:
-    """Why there is no NCCL for this process's GPUs; None where there is."""
+    """Return why NCCL is not available for this process's GPUs, or None if it is."""
     device_runtime = runtime.cuda()
     if not device_runtime.is_available():
         return str(device_runtime.unavailable_reason())
@@ -48,8 +49,8 @@ def unavailable_reason() -> str | None:
 
 
 def is_nccl_available() -> bool:
-    """Whether backend "nccl" can be had: GPUs and NCCL, or emulated devices, where MPI takes its
-    place."""
+    """Return True if backend "nccl" is available: with GPUs and NCCL, or on emulated devices, where
+    MPI is used instead."""
     device_runtime = runtime.cuda()
     is_emulated = device_runtime.is_available() and device_runtime.is_emulated
     return bool(is_emulated or unavailable_reason() is None)
@@ -61,7 +62,7 @@ def _found() -> Any:
 
 
 def library(op: str) -> Any:
-    """The module of NCCL. Raises: DistributedError without one."""
+    """Return CuPy's module of NCCL, None for emulated devices. Raises: DistributedError."""
     try:
         return _found()
     except ImportError as reason:
@@ -69,14 +70,14 @@ def library(op: str) -> Any:
 
 
 class Communicator:
-    """NCCL's of one group on one device, and the stream that it works on."""
+    """NCCL's communicator of a group on one device, and its stream."""
 
     __slots__ = ("nccl", "stream", "index", "library")
 
     def __init__(self, op: str, group: ProcessGroup, index: int) -> None:
         self.library: Any = library(op)
         self.index: int = index
-        # As bytes by MPI, and a wait that ends when a rank is lost; NCCL's own would not.
+        # MPI sends the id: this wait ends when a rank is lost, NCCL's own would not.
         records.settle()
         name = bytearray(_UNIQUE_ID_BYTES)
         if group.rank() == 0:
@@ -96,7 +97,7 @@ class Communicator:
 
 
 def communicator(op: str, group: ProcessGroup, x: Tensor) -> Communicator:
-    """The group's, made with its first collective, which all of its ranks make."""
+    """Return the group's communicator; all ranks make it in their first collective."""
     index = x._device.index or 0
     found: Communicator | None = group.nccl
     if found is None:
@@ -107,22 +108,22 @@ def communicator(op: str, group: ProcessGroup, x: Tensor) -> Communicator:
 
 
 def close(group: ProcessGroup) -> None:
-    """Give back NCCL's communicator; what it was given has ended."""
+    """Destroy the group's NCCL communicator. All work queued on it must have ended."""
     found, group.nccl = group.nccl, None
     if found is not None:
         found.nccl.destroy()
 
 
-# --- how one is started ---------------------------------------------------------------------------
+# --- starting -------------------------------------------------------------------------------------
 
-Call = Callable[[Any, int], None]  # of a communicator of NCCL's and a stream's handle
+Call = Callable[[Any, int], None]  # (NCCL's communicator, handle of a stream)
 
 
 def _start(
     op: str, group: ProcessGroup, x: Tensor, call: Call | None, finish: Callable[[], None] | None,
     held: tuple[Any, ...],
 ) -> Work:  # fmt: skip
-    """call: None where there is nothing to be moved."""
+    """Launch a call, or add it to the batch. call: None if there is nothing to move."""
     by = communicator(op, group, x)
     current = runtime.cuda().current_stream(by.index)
     if capture.of(current) is not None:
@@ -159,7 +160,7 @@ def _launch(
 
 @contextmanager
 def coalesced(op: str, group: ProcessGroup) -> Iterator[None]:
-    """What is started in the block is one launch of NCCL's; nothing is, where it raises."""
+    """Launch all calls of the block together, at its end. If the block raises, launch nothing."""
     batch: list[tuple[Call | None, OnStream]] = []
     _local.batch = batch
     try:
@@ -174,7 +175,7 @@ def coalesced(op: str, group: ProcessGroup) -> Iterator[None]:
 
 
 def _dense(x: Tensor) -> Tensor:
-    """Packed by the layout kernels where it is not."""
+    """Return x, or a contiguous copy of it."""
     if x._geometry.is_contiguous:
         return x
     made: Tensor = calls.clone(x, memory_format=formats.contiguous_format)
@@ -182,7 +183,7 @@ def _dense(x: Tensor) -> Tensor:
 
 
 def _room(x: Tensor) -> Tensor:
-    """Dense memory for what will be put into a tensor: its own where that is dense."""
+    """Return contiguous memory for a result: x itself, or a new tensor that `_put` copies to x."""
     if x._geometry.is_contiguous:
         return x
     made: Tensor = calls.empty_like(x, memory_format=formats.contiguous_format)
@@ -192,11 +193,11 @@ def _room(x: Tensor) -> Tensor:
 def _put(out: Tensor, room: Tensor) -> Callable[[], None] | None:
     if room is out:
         return None
-    return lambda: nccl_reductions.put(out, room)
+    return lambda: reductions.put(out, room)
 
 
 def _of(x: Tensor, element: int = 0) -> int:
-    """The address of an element of a dense tensor."""
+    """Return the address of an element of a contiguous tensor."""
     return x._address() + element * x._geometry.dtype.itemsize
 
 
@@ -204,7 +205,7 @@ def _of(x: Tensor, element: int = 0) -> int:
 
 
 def all_reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor, how: str) -> Work:
-    """out may be x."""
+    """Reduce x over all ranks into out, which may be x."""
     r = reduction(op, how, x._geometry.dtype.np)
     lib = library(op)
     if r.encode is not None:
@@ -218,12 +219,12 @@ def all_reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor, how: str) -
     return _start(op, group, x, call, finish, (sent, room, out))
 
 
-def _decoded(r: nccl_reductions.Reduction, out: Tensor, room: Tensor) -> Callable[[], None]:
-    return lambda: nccl_reductions.put(out, r.decode(room))  # type: ignore[misc]
+def _decoded(r: reductions.Reduction, out: Tensor, room: Tensor) -> Callable[[], None]:
+    return lambda: reductions.put(out, r.decode(room))  # type: ignore[misc]
 
 
 def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str, dst: int) -> Work:
-    """out: None where this is not rank dst of the group."""
+    """Reduce x over all ranks into rank dst's out; out is None on other ranks."""
     r = reduction(op, how, x._geometry.dtype.np)
     lib = library(op)
     sent = _dense(x) if r.encode is None else r.encode(x)
@@ -238,15 +239,18 @@ def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str
 
 
 def _apart(sent: Tensor, room: Tensor, place: int) -> Tensor:
-    """What NCCL may read while it writes `room`: another's memory, or what begins at `place`, the
-    rank's own part. Source: NCCL's User Guide, In-place Operations."""
+    """Return `sent`, or a copy if NCCL must not read it while it writes `room`.
+
+    In one memory NCCL allows only `sent` at `place`, the rank's own part. Source: NCCL's User
+    Guide, In-place Operations.
+    """
     if sent._storage is not room._storage or _of(sent) == place:
         return sent
     return calls.clone(sent)
 
 
 def reduce_scatter(op: str, group: ProcessGroup, x: Tensor, out: Tensor, how: str) -> Work:
-    """Part n of x, reduced, into rank n's out."""
+    """Reduce x over all ranks; part n goes to rank n's out."""
     r = reduction(op, how, x._geometry.dtype.np)
     lib = library(op)
     sent = _dense(x) if r.encode is None else r.encode(x)
@@ -304,7 +308,7 @@ def all_to_all(
     op: str, group: ProcessGroup, x: Tensor, out: Tensor, given: Sequence[int],
     wanted: Sequence[int],
 ) -> Work:  # fmt: skip
-    """Part n of x to rank n; given, wanted: how many elements go to, and come from, each."""
+    """Send part n of x to rank n. given, wanted: elements sent to, and received from, each rank."""
     size, sent, room = x._geometry.dtype.itemsize, _dense(x), _room(out)
     to, by = [n * size for n in given], [n * size for n in wanted]
     return _start(
@@ -315,7 +319,7 @@ def all_to_all(
 def _exchange(
     op: str, sent: Tensor, given: Sequence[int], room: Tensor, wanted: Sequence[int]
 ) -> Call:
-    """Parts of so many bytes to each rank, and from each."""
+    """Return a call that sends `given` bytes to each rank and receives `wanted` bytes from each."""
     byte, at, into = library(op).NCCL_UINT8, _of(sent), _of(room)
 
     def call(nccl: Any, stream: int) -> None:
@@ -341,7 +345,7 @@ def send(op: str, group: ProcessGroup, x: Tensor, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Tensor, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """came_from: gets the sender's rank in the group."""
+    """Receive from rank src. came_from: the sender's rank in the group is appended."""
     _check_tag(op, tag)
     if src is None:
         raise errors.must(op, "src", "be given between GPUs, where NCCL takes from one rank", src)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._generated import calls
-from ..core import errors
-from ..core.device import META
-from ..core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float32, float64, int64
-from ..dispatch import defaults
-from ..dispatch.refusal import declares
-from .base import materialised
+from ..._generated import calls
+from ...core import errors
+from ...core.device import META
+from ...core.dtype import COMPLEX, FLOATING, bool_, complex64, complex128, float32, float64, int64
+from ...dispatch import defaults
+from ...dispatch.refusal import declares
+from ..base import materialised
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    from ..tensor import Tensor
 
 _PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},

@@ -1,0 +1,158 @@
+"""Conversion to another dtype or device by `to`, and of one element to a Python number.
+
+Source of the semantics: aten/src/ATen/native/TensorConversions.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls, operators
+from ..core import errors, memory_format as formats
+from ..core.device import CPU, device
+from ..core.dtype import dtype
+from ..core.memory_format import memory_format
+from ..dispatch import shortcuts
+from ..dispatch.backend_select import resolve
+from ..dispatch.operator import Table
+from ..kernels.cpu.cast import readable
+from ..structured import float8
+from ..structured.shortcuts import factories as short_make
+from ..structured.view_kernel import seen
+from ..tensor.base import suggest_memory_format
+from ..tensor.make import CPU_KEYS
+from ..tensor.tensor import Tensor
+from .copy import copy_fresh, cpu_copy, over_copy
+
+
+def _to(
+    self: Tensor, element: Any, place: Any, non_blocking: bool, copy: bool,
+    form: memory_format | None,
+) -> Tensor:  # fmt: skip
+    """self if it matches the request and `copy` is False, otherwise a copy.
+
+    Note [to and the suggested format]: `form` is compared with the format that the strides suggest,
+    not with the flag, as in PyTorch; so x.to(memory_format=contiguous_format) is x itself for a
+    transposed or gapped x that does not look channels_last, and `contiguous` is the operator that
+    promises a layout.
+    """
+    shape = self._geometry
+    if element is None:
+        element = shape.dtype
+    elif not isinstance(element, dtype):
+        raise errors.wrong_type("to", "dtype", "be a gputensor dtype", element)
+    if place is None:
+        place = self._device
+    elif place is not self._device:
+        place = resolve(device(place))
+    if form is not None and not isinstance(form, memory_format):
+        raise errors.wrong_type("to", "memory_format", "be a memory format", form)
+    stays = (
+        not copy and element is shape.dtype and place is self._device
+        and (form is None or form is formats.preserve_format or form is suggest_memory_format(self))
+    )  # fmt: skip
+    if stays:
+        return self
+    return calls._to_copy(self, element, None, place, None, non_blocking, form)
+
+
+def to_dtype_layout(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    if pin_memory:
+        raise errors.must("to", "pin_memory", "be False", pin_memory)
+    return _to(self, dtype, device, non_blocking, copy, memory_format)
+
+
+def to_device(
+    key_set: int, self: Tensor, device: Any, dtype: Any, non_blocking: bool = False,
+    copy: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _to(self, dtype, device, non_blocking, copy, memory_format)
+
+
+def to_dtype(
+    key_set: int, self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    table, key = operators.to_dtype.table, (self._geometry, dtype)
+    made = _to(self, dtype, None, non_blocking, copy, memory_format)
+    is_plain = non_blocking is False and copy is False and memory_format is None
+    if made is not self and is_plain and key not in table.short:
+        found = shortcuts.left(operators._to_copy.table, (*key, CPU))
+        if found is not None:
+            shortcuts.learn(table, to_dtype, key, found)
+    return made
+
+
+def type_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
+    return calls.to_other(self, other, False, False, None)
+
+
+def to_other(
+    key_set: int, self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _to(self, other._geometry.dtype, other._device, non_blocking, copy, memory_format)
+
+
+def _to_copy(
+    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, non_blocking: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    table = operators._to_copy.table
+    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    made = copy_fresh(key_set | made._keys, made, self, non_blocking)
+    if (
+        self._keys is CPU_KEYS and layout is None and pin_memory is None
+        and non_blocking is False and memory_format is None and type(made) is Tensor
+    ):  # fmt: skip
+        _learn_cast(table, self, made)
+    return made
+
+
+# From here on what a cast costs beside its loop is nothing.
+_LARGE_BYTES = 1 << 20
+
+
+def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
+    """Leave the short cut of a cast on the CPU whose result is row-major, as what it reads is."""
+    shape, wanted = self._geometry, made._geometry
+    known = seen(shape, (table.operator.name, wanted.dtype))
+    if made._device is not CPU or not shortcuts.is_due(known, table):
+        return
+    is_plain = not (shape.dtype.is_opaque or wanted.dtype.is_opaque)
+    is_dense = shape.is_row_major and wanted.is_row_major
+    if is_dense and 0 < wanted.nbytes < _LARGE_BYTES and is_plain:
+        behind = (wanted.dtype, None, CPU, None, False, None)
+        key = (shape, wanted.dtype, CPU)
+        short_make.learn_cast(table, _to_copy, key, cpu_copy, wanted, behind)
+    known.short = table.short
+
+
+shortcuts.jumps(_to_copy, over_copy)
+shortcuts.jumps(to_dtype, lambda: ((operators._to_copy, shortcuts.CPU, _to_copy),))
+
+
+# --- one element to Python ------------------------------------------------------------------------
+
+
+def item(key_set: int, self: Tensor) -> Any:
+    if self._geometry.numel != 1:
+        raise errors.must("item", "self", "hold one element", self)
+    return calls._local_scalar_dense(self)
+
+
+def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
+    """Waits for the device."""
+    if self._device is not CPU:
+        self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
+    if self._geometry.dtype.is_float8:
+        self = float8.decoded(self)
+    try:
+        found = self._get_array().item()
+    except ValueError:
+        raise errors.must("_local_scalar_dense", "self", "hold one element", self) from None
+    return found if type(found) is not bytes else readable(self._get_array()).item()

@@ -1,0 +1,263 @@
+"""Short cuts of calls on the CPU with arguments beside the operands. See Note [Short cuts] in
+dispatch.
+
+They serve operators that compute a new tensor by one loop: products, reductions, scans, softmax,
+pointwise operators with params. Params repeat from call to call: a short cut is for the objects it
+was made with. As programs use several sets of params, it calls the previously made short cut for
+other params.
+
+A maker, make(number of operands, params, otherwise, around), returns the short cut for these
+params, or None. otherwise: the short cut that other params get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import is_
+from typing import Any
+
+from numpy import empty
+
+from ..._generated import short_forms as forms
+from ...core.arguments import NUMBERS
+from ...core.device import CPU
+from ...core.dtype import dtype
+from ...core.geometry import Geometry
+from ...dispatch import shortcuts
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import LONG, Seen, ShortCut
+from ...dispatch.tls import PLAIN, state
+from ...kernels.cpu.quiet import run
+from ...tensor.make import CPU_KEYS, is_plain
+
+# begin(*operands): None to record nothing, LONG for the full dispatch, or a node; finish(result,
+# node) attaches it to the result.
+Around = tuple[Callable[..., Any], Callable[..., Any] | Any]
+Maker = Callable[[int, tuple[Any, ...], ShortCut, Around], ShortCut | None]
+_now = state.get
+
+# Types allowed in a short cut: immutable ones.
+_KEPT = NUMBERS | {type(None), str, dtype}
+# For one, two and three operands: the form, and its number of params.
+_FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
+_LONGEST = 4  # the maximum length of a sequence of short cuts; the next one starts a new sequence
+
+
+def around(table: Table, behind: tuple[Any, ...]) -> Around:
+    """What a short cut does for operands that require grad: it records, as Autograd's kernel does.
+    Below autograd, within a recorded call or a derivative, it records nothing (`tls.BELOW`).
+
+    behind: the arguments after the operands.
+    """
+    return shortcuts.recording(table, behind) or (_only_plain, None)
+
+
+def _only_plain(*operands: Any) -> Any:
+    return None if all([type(x) in NUMBERS or is_plain(x) for x in operands]) else LONG
+
+
+def is_kept(x: Any) -> bool:
+    """True if a short cut may keep a param, because it is immutable."""
+    return type(x) in _KEPT or type(x) is tuple and all([type(n) is int for n in x])
+
+
+def fits(entry: Any) -> bool:
+    """True if NumPy allocates a plan's result in the planned layout."""
+    geometry = entry.geometry
+    return entry.numpy_allocates or not (
+        entry.block or not geometry.numel or not geometry.in_numpy
+    )  # fmt: skip
+
+
+# --- to store one ---------------------------------------------------------------------------------
+
+
+def learn(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
+    unsaid: tuple[Any, ...] = (),
+) -> None:  # fmt: skip
+    """Store a maker's short cut for calls with these arguments: first tensors, then numbers and
+    params. unsaid: arguments after these, which short cuts never get."""
+    count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
+    params = args[count:]
+    is_here = count and table.learners.get("cpu") is kernel and args[0]._device is CPU
+    if make is None or not is_here:
+        return
+    places = [a.type.has_tensor for a in table.operator.schema.arguments]
+    if not all(places[:count]) or not all(map(is_kept, params)):  # a 0-d tensor replaces a number
+        return
+    shapes = [
+        x._geometry if hasattr(x, "_keys") else type(x)
+        for x, has_tensor in zip(args, places) if has_tensor
+    ]  # fmt: skip
+    key = shapes[0] if len(shapes) == 1 else tuple(shapes)
+    before: Any = shortcuts.left(table, key)
+    depth = 0 if before is None else getattr(before, "depth", 1)
+    if depth == _LONGEST:
+        before, depth = None, 0
+    found: Any = make(count, params, before or long_way, around(table, (*params, *unsaid)))
+    if found is not None:
+        if depth:
+            found.depth = depth + 1
+        shortcuts.learn(table, kernel, key, found)
+
+
+def long_way(*args: Any) -> None:
+    """Behind the last short cut."""
+
+
+def learn_again(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
+    unsaid: tuple[Any, ...] = (),
+) -> None:  # fmt: skip
+    """`learn`, for a kernel that has no plans, if a call with these arguments came before. table:
+    as in `shortcuts.learn`."""
+    if make is not None and _comes_again(table, kernel, args):
+        learn(table, kernel, args, make, unsaid)
+
+
+def learn_forward(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], to: Table,
+    behind: tuple[Any, ...],
+) -> None:  # fmt: skip
+    """Store a short cut for a composite that calls one operator with its operand and `behind`,
+    using that operator's short cut. `kernel` declares the jump with `jumps`."""
+    inner = shortcuts.left(to, args[0]._geometry)
+    if inner is not None and all(map(is_kept, behind)):
+        learn_again(table, kernel, args, _forwarding(inner, behind))
+
+
+def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
+    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
+        a0, b0, c0 = (*params, None, None, None)[:3]
+
+        def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
+            if a is not a0 or b is not b0 or c is not c0:
+                return otherwise(self, a, b, c)
+            return inner(self, *behind)
+
+        return short
+
+    return make
+
+
+def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """True if an equal call of plain tensors and kept params came before and stored no short
+    cut."""
+    if table.learners.get("cpu") is not kernel:
+        return False
+    parts = [x._geometry if hasattr(x, "_keys") else x for x in args]
+    if not all([type(x) is Geometry or is_kept(x) for x in parts]):
+        return False
+    key = (_comes_again, *parts, *map(type, parts))  # 1, 1.0 and True are equal
+    known: Seen | None = table.plans.get(key)
+    if known is None:
+        table.remember(key, Seen(None))
+    elif known.short is not table.short:
+        known.short = table.short
+        return True
+    return False
+
+
+# --- makers ---------------------------------------------------------------------------------------
+# None where NumPy would not allocate the result in this layout.
+
+
+def made_of(
+    loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...] = ()
+) -> Maker | None:
+    """loop(*arrays, *behind) returns the result's array."""
+    is_numpys = geometry.nbytes and geometry.in_numpy
+    return _made_of(loop, geometry, behind) if is_numpys else None
+
+
+def _made_of(loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...]) -> Maker:
+    def make(
+        count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around
+    ) -> ShortCut | None:
+        form, most = _FORMS[count - 1] if count <= len(_FORMS) else (None, 0)
+        if form is None or len(params) > most:
+            return None
+        return form(loop, behind, geometry, params, otherwise, around)
+
+    return make
+
+
+def made_by(
+    loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...] = ()
+) -> Maker | None:
+    """loop(*arrays, *behind, out) writes to a new array."""
+    return made_of(into(loop, geometry), geometry, behind)
+
+
+def reduction(loop: Any, behind: tuple[Any, ...], geometry: Geometry) -> Maker | None:
+    """loop(x, *behind[:2], out, *behind[2:]) writes to a new array."""
+
+    def make(count: int, *rest: Any) -> ShortCut:
+        return forms.reduction(loop, behind, geometry, *rest)
+
+    return make if geometry.nbytes and geometry.in_numpy else None
+
+
+def into(loop: Any, geometry: Geometry) -> Callable[..., Any]:
+    """(*values) -> a new array that loop(*values, array) has written to."""
+    sizes, element = geometry.sizes, geometry.dtype.np
+
+    def into(*values: Any) -> Any:
+        array = empty(sizes, element)
+        loop(*values, array)
+        return array
+
+    return into
+
+
+def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
+    """The loop of a pointwise plan, with its arguments other than arrays."""
+    loop, numbers = entry.loop, tuple([x for x in inputs if type(x) in NUMBERS])
+    behind = (*numbers, *beside)
+    bare = getattr(loop, "bare", None)
+    if not fits(entry):
+        return None
+    if not entry.numpy_allocates:
+        return made_by(loop, entry.geometry, behind)
+    loop, behind = bare(len(inputs) - len(numbers), behind) if bare else (loop, (*behind, None))
+    return _made_of(loop, entry.geometry, behind)
+
+
+def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
+    """The same, of an in-place form, which writes to the first operand."""
+    loop, behind = entry.loop, (*[x for x in inputs if type(x) in NUMBERS], *beside)
+
+    def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
+        # Not written out for each number of operands, which would save only a tenth of what this
+        # saves.
+        def short(self: Any, *rest: Any) -> Any:
+            others = rest[: count - 1]
+            if not all(map(is_, rest[count - 1 :], params)):
+                return otherwise(self, *rest)
+            if self._keys is not CPU_KEYS or _now() is not PLAIN:
+                return None
+            if self._autograd is not None and not forms.may_write(self):
+                return None
+            storage = self._storage
+            if storage is None:
+                storage = self._get_storage()
+            if others and (storage.may_alias or not all([_is_beside(storage, x) for x in others])):
+                return None
+            x = self._get_array()
+            run(loop, x, *[other._get_array() for other in others], *behind, x)
+            storage.version += 1
+            return self
+
+        return short
+
+    return None if entry.block or not entry.geometry.numel else make
+
+
+def _is_beside(storage: Any, x: Any) -> bool:
+    """True if a plain operand shares no memory with a storage that is written to."""
+    theirs = x._storage
+    return (
+        x._keys is CPU_KEYS and (x._autograd is None or is_plain(x))
+        and theirs is not storage and (theirs is None or not theirs.may_alias)
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+"""Short cuts of pointwise operators on the CPU. See Note [Short cuts] in dispatch.
+
+codegen/emit_short.py writes the forms, the hottest functions of the project: each is bound to one
+entry and does in one frame the work of the public function, the kernels in between and the
+backend's kernel, for plain tensors of these geometries. Operators with arguments other than
+operands: computed.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy import floating, ufunc
+
+from ..._generated import short_forms as forms
+from ...core import number_range
+from ...core.arguments import NUMBERS, ONE
+from ...core.dtype import FLOATING
+from ...dispatch import shortcuts
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import ShortCut
+from .computed import around, fits
+
+
+def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
+    """Leave the functional form's short cut for the operands that an entry was made of."""
+    entry.is_fresh = False
+    if not fits(entry):
+        return
+    loop, geometry, values = entry.loop, entry.geometry, len(key) if type(key) is tuple else 1
+    make: Callable[..., ShortCut]
+    if values == 1:
+        make = forms.unary
+    elif isinstance(key[0], type):
+        return
+    else:
+        make = forms.with_number if isinstance(key[1], type) else forms.binary
+    if not entry.numpy_allocates:
+        loop = (forms.into_1, forms.into_2)[values - 1](loop, geometry)
+    behind = (ONE,) * (len(table.operator.schema.arguments) - values)
+    recorded = (*around(table, behind), table, bool(behind))
+    if make is forms.with_number and (element := _element(entry.loop, key)) is not None:
+        found = forms.with_element(loop, geometry, recorded, element)
+    else:
+        found = make(loop, geometry, recorded)
+    shortcuts.learn(table, kernel, key, found)
+
+
+def _element(loop: Any, key: tuple[Any, type]) -> Any:
+    """NumPy's dtype that a loop takes a number of this type in; None if that depends on more.
+
+    key: the geometry of the first operand, and the type of the number.
+    """
+    element = key[0].dtype.np
+    if type(loop) is not ufunc or key[1] is bool or not issubclass(element.type, floating):
+        return None
+    found = loop.resolve_dtypes((element, key[1], None))
+    return element if found[:2] == (element, element) else None
+
+
+def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
+    """Leave the in-place form's."""
+    entry.is_fresh = False
+    if entry.block or not entry.geometry.numel:
+        return
+    if type(key) is not tuple:
+        found = forms.unary_inplace(entry.loop)
+    elif not isinstance(key[1], type):
+        found = forms.inplace(entry.loop)
+    elif (element := _element(entry.loop, key)) is not None:
+        found = forms.inplace_element(entry.loop, element)
+    else:
+        found = forms.inplace_number(entry.loop)
+    shortcuts.learn(table, kernel, key, found)
+
+
+def learn_out(
+    table: Table, kernel: Callable[..., Any], entry: Any, inputs: tuple[Any, ...], out: Any
+) -> None:
+    """Leave the out form's, where `out` keeps its sizes and is none of the inputs."""
+    if entry.seen is None:  # no call has found it yet
+        entry.seen = True
+        return
+    entry.is_fresh = False
+    kinds = [type(x) if type(x) in NUMBERS else x._geometry for x in inputs]
+    if entry.block or not entry.geometry.numel or any([x is out for x in inputs]):
+        return
+    if isinstance(kinds[0], type):
+        return
+    make = forms.out_1 if len(kinds) == 1 else forms.out_2
+    if isinstance(kinds[-1], type):
+        make = forms.out_number
+    shortcuts.learn(table, kernel, (*kinds, out._geometry), make(entry.loop))
+
+
+def learn_scaled(
+    table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any,
+    is_inplace: bool = False,
+) -> None:  # fmt: skip
+    """Leave that of `add(other, alpha=x)` or of `add_`, for any float x. loop: the name that the
+    plan has."""
+    shapes = (self._geometry, other._geometry)
+    place = (shapes[0], True, shapes[1]) if is_inplace else (None, *shapes)
+    entry = table.plans.get((loop, *place))
+    if entry is None or entry.block or not entry.geometry.numel:
+        return
+    common = entry.plan.common_dtype
+    if entry.is_fresh:
+        entry.is_fresh = False
+    elif common.category == FLOATING and (*shapes, float) not in table.short:
+        largest = number_range.largest_float(common)
+        if is_inplace:
+            made = forms.scaled_inplace(entry.loop, largest)
+        elif entry.numpy_allocates:
+            made = forms.scaled(entry.loop, entry.geometry, largest)
+        else:
+            return
+        shortcuts.learn(table, kernel, (*shapes, float), made)

@@ -1,0 +1,86 @@
+"""Methods whose arguments choose among operators or results: `x.norm()`, `x.unique()`.
+
+Source of the forms: torch/functional.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._generated import calls
+from ..core.arguments import flag, sequence
+from ..dispatch.refusal import declares
+
+
+@declares(
+    self="Tensor", p="float?|str", dim="int?|int[]", keepdim="bool", dtype="ScalarType?",
+    out="Tensor?",
+)  # fmt: skip
+def norm(
+    self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """The p-norm of all elements as one vector, or along dimensions.
+
+    Args:
+        p: a number; "fro", the root of the sum of squares; "nuc", the sum of singular values of
+            the matrices in two dimensions.
+    """
+    if isinstance(p, str):
+        dims = sequence(dim)
+        if p != "fro" or dims is not None and len(dims) > 2:
+            dims = tuple(range(self.ndim)) if dims is None else tuple(dims)
+            if out is None:
+                return calls.linalg_matrix_norm_str_ord(self, p, dims, keepdim, dtype)
+            return calls.linalg_matrix_norm_str_ord_out(self, p, dims, keepdim, dtype, out)
+        p = 2
+    to = () if out is None else (out,)
+    if dim is not None or keepdim:
+        dim = () if dim is None else dim
+        if dtype is None:
+            return (calls.norm_out if to else calls.norm_ScalarOpt_dim)(self, p, dim, keepdim, *to)
+        along = calls.norm_dtype_out if to else calls.norm_ScalarOpt_dim_dtype
+        return along(self, p, dim, keepdim, dtype, *to)
+    if dtype is None:
+        return (calls.norm_Scalar_out if to else calls.norm_Scalar)(
+            self, 2 if p is None else p, *to
+        )
+    of_all = calls.norm_ScalarOpt_dtype_out if to else calls.norm_ScalarOpt_dtype
+    return of_all(self, p, dtype, *to)
+
+
+# --- as many results as are asked for; the operators always give three ----------------------------
+
+
+@declares(self="Tensor", dim="int?")
+def unique(
+    self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The different elements in order, or the different slices of dim.
+
+    Args:
+        return_inverse: also where each element is among them.
+        return_counts: also how often each is there.
+    """
+    flags = [flag("unique", name, value) for name, value in (
+        ("sorted", sorted), ("return_inverse", return_inverse), ("return_counts", return_counts)
+    )]  # fmt: skip
+    found = calls._unique2(self, *flags) if dim is None else calls.unique_dim(self, dim, *flags)
+    return _asked(found, flags[1], flags[2])
+
+
+@declares(self="Tensor", dim="int?")
+def unique_consecutive(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Elements without those that equal the one before them, or slices of dim; the other results
+    as of `unique`."""
+    inverse = flag("unique_consecutive", "return_inverse", return_inverse)
+    counts = flag("unique_consecutive", "return_counts", return_counts)
+    return _asked(calls.unique_consecutive(self, inverse, counts, dim), inverse, counts)
+
+
+def _asked(found: Any, inverse: bool, counts: bool) -> Any:
+    results = (found[0], *found[1 : 1 + inverse], *found[2 : 2 + counts])
+    return results if len(results) > 1 else found[0]
