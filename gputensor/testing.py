@@ -15,11 +15,12 @@ import numpy as np
 
 from ._generated import functions
 from .core import dtype as dtypes, errors, lazy
-from .core.arguments import flag, real
+from .core.arguments import element_type, flag, real
 from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
 from .exchange import numpy_bridge
 from .kernels.cpu import quiet
+from .structured.arguments import ints
 from .tensor.base import materialised
 from .tensor.tensor import Tensor
 from .tensor.type_info import finfo, iinfo
@@ -90,12 +91,16 @@ def make_tensor(
     Raises: ArgumentValueError if no number is in the interval.
     """
     op = "make_tensor"
-    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-    if noncontiguous and memory_format is not None:
+    listed = shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape
+    sizes, dtype = ints(op, "shape", tuple(listed)), element_type(op, dtype)
+    low = None if low is None else real(op, "low", low)
+    high = None if high is None else real(op, "high", high)
+    flag(op, "requires_grad", requires_grad)
+    if flag(op, "noncontiguous", noncontiguous) and memory_format is not None:
         raise errors.must(op, "memory_format", "not be given with noncontiguous", memory_format)
     if requires_grad and dtype.category < FLOATING:
         raise errors.must(op, "requires_grad", "be False for integers and bool", True)
-    is_spread = flag(op, "noncontiguous", noncontiguous) and prod(sizes) > 1
+    is_spread = noncontiguous and prod(sizes) > 1
     drawn = (*sizes[:-1], 2 * sizes[-1]) if is_spread else sizes
     made = _uniform(op, drawn, dtype, "cpu" if device is None else device, low, high)
     if is_spread:
