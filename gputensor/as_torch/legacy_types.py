@@ -128,6 +128,13 @@ class _StorageType(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, gt.Storage)
 
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
+        """A storage of a number of bytes, or of the bytes in a sequence."""
+        given = args[0] if args else 0
+        if isinstance(given, int):
+            return gt.empty(given, dtype=gt.uint8, device=device).untyped_storage()
+        return gt.tensor(given, dtype=gt.uint8, device=device).untyped_storage()
+
 
 class UntypedStorage(metaclass=_StorageType):
     """A class for isinstance of storages, and `from_file` for safetensors."""
