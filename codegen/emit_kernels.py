@@ -22,7 +22,7 @@ IMPORTED = {
     "_save": "from ...autograd.saved import save as _save",
     "_save_or_recompute": "from ...autograd.saved import save_or_recompute as _save_or_recompute",
     "_save_copy": "from ...autograd.saved import save_copy as _save_copy",
-    "_save_number": "from ...autograd.saved import save_number as _save_number",
+    "_kept": "from ...autograd.saved import save_number as _kept",
     "_NUMBERS": "from ...core.arguments import NUMBERS as _NUMBERS",
 }
 

@@ -207,7 +207,7 @@ def _held(name: str, kind: Type) -> str:
     if kind.required.is_list:
         return f"tuple({name}) if type({name}) is list else {name}"
     if kind.required.base in _NUMERIC:
-        return f"{name} if type({name}) in _NUMBERS else _save_number({name})"
+        return f"{name} if type({name}) in _NUMBERS else _kept({name})"
     return name
 
 

@@ -63,7 +63,9 @@ def _integer(op: str, arg: str, value: Any) -> int:
     if type(value) is int:
         return value
     try:
-        if not isinstance(value, bool):
+        # A tensor is refused, so that the number in it is read and the call repeated
+        # (dispatch/refusal.py): what is behind this check would still see the tensor.
+        if not isinstance(value, bool) and not hasattr(value, "_keys"):
             return index(value)
     except Exception:  # a foreign class's __index__ may raise anything
         pass

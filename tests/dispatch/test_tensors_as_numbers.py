@@ -66,6 +66,23 @@ def test_an_error_of_anything_else_goes_on_as_it_was() -> None:
         gt.add(gt.ones(2), gt.ones(3), alpha=gt.tensor(2))
 
 
+def test_a_tensor_is_a_number_to_functions_that_are_no_operators() -> None:
+    functional, two = gt.nn.functional, gt.tensor(2)
+    image, classes = gt.arange(16.0).reshape(1, 4, 2, 2), gt.tensor([0, 2, 1])
+    scores = gt.arange(12.0).reshape(3, 4).log_softmax(1)
+    for call in (
+        lambda n: functional.pixel_shuffle(image, n),
+        lambda n: functional.pixel_unshuffle(image, n),
+        lambda n: functional.channel_shuffle(image, n),
+        lambda n: functional.nll_loss(scores, classes, ignore_index=n),
+        lambda n: functional.cross_entropy(scores, classes, ignore_index=n),
+        lambda n: functional.huber_loss(image, -image, delta=n),
+        lambda n: functional.smooth_l1_loss(image, -image, beta=n),
+        lambda n: gt.kthvalue(image, n).indices,
+    ):
+        assert gt.equal(call(two), call(2))
+
+
 NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 

@@ -7,7 +7,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _save_number
+from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import bind, counts, impl, passes, refuses_out
 from ...native import argreduce as native
@@ -81,7 +81,7 @@ class MaxBackward1(_Node):
 
     def keep(node, self, dim, keepdim):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _save_number(dim)
+        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
         node.saved_keepdim = keepdim
 
     def backward(node, grad):
@@ -114,7 +114,7 @@ class AminmaxBackward0(_Node):
 
     def keep(node, self, dim, keepdim):
         node.saved_self = _save(self)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _save_number(dim)
+        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
         node.saved_keepdim = keepdim
 
     def backward(node, *grads):

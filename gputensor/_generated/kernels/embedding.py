@@ -9,7 +9,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _save_number
+from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import counts, impl, passes, refuses_out
 from ...native import embedding as native
@@ -64,7 +64,7 @@ class EmbeddingBackward0(_Node):
         node.saved_indices = _save(indices)
         node.saved_weight_shape = weight.shape
         node.saved_padding_idx = (
-            padding_idx if type(padding_idx) in _NUMBERS else _save_number(padding_idx)
+            padding_idx if type(padding_idx) in _NUMBERS else _kept(padding_idx)
         )
         node.saved_scale_grad_by_freq = scale_grad_by_freq
         node.saved_sparse = sparse
@@ -92,7 +92,7 @@ class EmbeddingDenseBackwardBackward0(_Node):
     def keep(node, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
         node.saved_indices = _save(indices)
         node.saved_padding_idx = (
-            padding_idx if type(padding_idx) in _NUMBERS else _save_number(padding_idx)
+            padding_idx if type(padding_idx) in _NUMBERS else _kept(padding_idx)
         )
         node.saved_scale_grad_by_freq = scale_grad_by_freq
 
@@ -126,10 +126,10 @@ class EmbeddingBagBackward0(_Node):
         if node.edges[0] is not None:
             node.saved_per_sample_weights = _save(per_sample_weights)
         node.saved_scale_grad_by_freq = scale_grad_by_freq
-        node.saved_mode = mode if type(mode) in _NUMBERS else _save_number(mode)
+        node.saved_mode = mode if type(mode) in _NUMBERS else _kept(mode)
         node.saved_include_last_offset = include_last_offset
         node.saved_padding_idx = (
-            padding_idx if type(padding_idx) in _NUMBERS else _save_number(padding_idx)
+            padding_idx if type(padding_idx) in _NUMBERS else _kept(padding_idx)
         )
 
     def backward(node, grad):

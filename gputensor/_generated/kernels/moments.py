@@ -8,7 +8,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _save_number
+from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _NUMBERS
 from ...makers.rows import counts, impl, refuses_out
 from ...native import moments as native
@@ -79,9 +79,7 @@ class StdBackward0(_Node):
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_correction = (
-            correction if type(correction) in _NUMBERS else _save_number(correction)
-        )
+        node.saved_correction = correction if type(correction) in _NUMBERS else _kept(correction)
         node.saved_keepdim = keepdim
 
     def backward(node, grad):
@@ -105,9 +103,7 @@ class StdMeanBackward0(_Node):
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_correction = (
-            correction if type(correction) in _NUMBERS else _save_number(correction)
-        )
+        node.saved_correction = correction if type(correction) in _NUMBERS else _kept(correction)
         node.saved_keepdim = keepdim
 
     def backward(node, *grads):
@@ -129,9 +125,7 @@ class VarBackward0(_Node):
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_correction = (
-            correction if type(correction) in _NUMBERS else _save_number(correction)
-        )
+        node.saved_correction = correction if type(correction) in _NUMBERS else _kept(correction)
         node.saved_keepdim = keepdim
 
     def backward(node, grad):
@@ -154,9 +148,7 @@ class VarMeanBackward0(_Node):
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_correction = (
-            correction if type(correction) in _NUMBERS else _save_number(correction)
-        )
+        node.saved_correction = correction if type(correction) in _NUMBERS else _kept(correction)
         node.saved_keepdim = keepdim
 
     def backward(node, *grads):

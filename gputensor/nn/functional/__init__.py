@@ -165,18 +165,21 @@ def fold(
     return calls.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 
+@declares()
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels rearranged into the plane: (*, C r r, H, W) to (*, C, H r, W r)."""
     _tensors("pixel_shuffle", input=input)
     return calls.pixel_shuffle(input, upscale_factor)
 
 
+@declares()
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The plane rearranged into channels: (*, C, H r, W r) to (*, C r r, H, W)."""
     _tensors("pixel_unshuffle", input=input)
     return calls.pixel_unshuffle(input, downscale_factor)
 
 
+@declares()
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels interleaved, one channel of each group in turn."""
     _tensors("channel_shuffle", input=input)

@@ -34,6 +34,7 @@ _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 # --- of classes -----------------------------------------------------------------------------------
 
 
+@declares()
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
@@ -54,6 +55,7 @@ def nll_loss(
     return calls.nll_loss_nd(input, target, weight, number, ignore_index)
 
 
+@declares()
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
@@ -123,6 +125,7 @@ def mse_loss(
     return _weighed(calls.mse_loss(x, y, 0), weight, number)
 
 
+@declares()
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None,
@@ -139,6 +142,7 @@ def huber_loss(
     return _reduced(calls.huber_loss(x, y, 0, delta) * weight, number)
 
 
+@declares()
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0,
