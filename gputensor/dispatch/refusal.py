@@ -72,8 +72,8 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
     """The number in a 0-d tensor, where all these types are of numbers; else None."""
-    bases = {kind.base for kind in types}
-    if not hasattr(x, "_keys") or not bases <= _NUMERIC:
+    bases = {kind.base for kind in types} - {"str"}  # in place of which no tensor stands
+    if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
     found = number_in(x)
     return None if bases <= _INTEGRAL and type(found) is not int else found
