@@ -65,7 +65,7 @@ def tensor(
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
-    """`data` as a tensor that shares its memory where it can; PyTorch's name for `asarray`."""
+    """Return `data` as a tensor, sharing memory if possible; PyTorch's name for `asarray`."""
     return asarray(data, dtype=dtype, device=device)
 
 

@@ -23,7 +23,7 @@ class Described(NamedTuple):
     sizes: Sizes
     stride_bytes: Sizes
     dtype: np.dtype[Any]
-    stream: int | None  # on which its elements are made; None where nothing is to be waited for
+    stream: int | None  # the stream to wait for, or None
 
 
 def read(op: str, arg: str, x: Any) -> Described:

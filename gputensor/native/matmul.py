@@ -253,7 +253,7 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
 
 def _batched(self: Tensor, other: Tensor) -> Tensor:
     a, b = self._geometry.sizes, other._geometry.sizes
-    if len(a) == len(b) == 3 and a[0] != b[0]:  # folded, where a gradient would be expanded
+    if len(a) == len(b) == 3 and a[0] != b[0]:  # fold: an expanded gradient is large
         if a[0] == 1 and self.requires_grad:
             return matmul(0, calls.squeeze_dim(self, 0), other)
         if b[0] == 1 and other.requires_grad:

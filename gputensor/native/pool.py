@@ -172,7 +172,7 @@ def avg_pool3d_backward(key_set: int, *args: Any) -> Tensor:
     return _avg_pool_backward(3, *args)
 
 
-# --- as many windows as are asked for -------------------------------------------------------------
+# --- adaptive windows -----------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)

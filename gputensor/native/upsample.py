@@ -205,7 +205,7 @@ def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
 
 
 def _run(places: Any) -> Any:
-    """Sorted places as a slice, where they follow each other."""
+    """Return consecutive sorted indices as a slice."""
     if len(places) and places[-1] - places[0] == len(places) - 1:
         return slice(int(places[0]), int(places[-1]) + 1)
     return places

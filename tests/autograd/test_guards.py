@@ -1,5 +1,4 @@
-"""Every guard alike: as a block, as a decorator of each kind of function, left out of order,
-interrupted."""
+"""All guards: as blocks, as decorators of all kinds, left out of order, interrupted."""
 
 from __future__ import annotations
 

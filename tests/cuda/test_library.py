@@ -1,5 +1,4 @@
-"""structured/library.py: operators that are one function over arrays, on the CPU and the emulator,
-in every order of its queues."""
+"""structured/library.py: operators by one function over arrays, on the CPU and the emulator."""
 
 from __future__ import annotations
 

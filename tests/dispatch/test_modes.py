@@ -1,5 +1,4 @@
-"""DispatchMode: what a mode sees, in which order, and that it costs and changes nothing
-afterwards."""
+"""DispatchMode: the calls that a mode gets, their order, and that it has no effect afterwards."""
 
 from __future__ import annotations
 

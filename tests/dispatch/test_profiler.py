@@ -1,5 +1,4 @@
-"""The profiler: which hops it counts, what the times add up to, devices, NVTX, nothing left
-behind."""
+"""The profiler: counted steps, sums of times, devices, NVTX, and no effect afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's protocols: each row of numpy/table.py against NumPy itself, and the rule around them."""
+"""NumPy's protocols: each row of numpy/table.py against NumPy, and calls outside of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies to another layout within a chain: the strides and bits of the operators one by one."""
+"""Layout copies in a chain: strides and bits equal those of eager operators."""
 
 from __future__ import annotations
 

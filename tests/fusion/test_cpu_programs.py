@@ -1,5 +1,5 @@
-"""Chains on the CPU that are one program of the compiled library: the operators' bits, whatever the
-operands, and what a program leaves to the steps one by one."""
+"""CPU chains as one program of the compiled library: the eager bits for any operands, and steps
+that run outside of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: the coalesced walk equals brute force; what a plan says of devices, dtypes and outputs."""
+"""Plans: the coalesced walk equals brute force; devices, dtypes and outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled pools against the array functions that serve where there is no library."""
+"""The compiled pooling loops against the array functions used without the library."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Walks every import of the package against the list of floors: an import goes down, never up, and
-never in a circle.
+"""All imports of the package go to lower floors of the list, without cycles.
 
-Imports inside functions count. Imports under `if TYPE_CHECKING:` are free: they do not run.
+Imports inside functions count. Imports under `if TYPE_CHECKING:` do not, because they never run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""native_functions.yaml is the only list of operators: the code that serves them holds no other.
+"""native_functions.yaml is the only list of operators: the package has no other.
 
-A list here is a tuple, list, set or dict with two or more operators' names in it. The file of a
-family, `native/reduce.py` or `kernels/cuda/reduce_launch.py`, may name that family's.
+A list is a tuple, list, set or dict with names of two or more operators. The file of a family,
+`native/reduce.py` or `kernels/cuda/reduce_launch.py`, may name operators of the family.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def operand(x: Any) -> Any:
 
 
 def as_tensors(given: list[Any]) -> list[Tensor]:
-    """Numbers as 0-d tensors, of a dtype that leaves the tensors theirs where it can."""
+    """Convert numbers to 0-d tensors, of a dtype that does not promote the tensors if possible."""
     like = next(x for x in given if isinstance(x, Tensor))
     result_type = import_module("gputensor").result_type
     return [
@@ -60,7 +60,7 @@ def as_tensors(given: list[Any]) -> list[Tensor]:
 
 
 def taken(name: str, x: Any) -> Any:
-    """An argument of ours, once it has been looked at. Raises: KeyError where it is none."""
+    """Check an argument and return it for our function. Raises: KeyError if that ignores it."""
     anywhere = get_numpy_on_devices()
     if type(x) is tuple or type(x) is list:
         kinds = {*map(type, x)}

@@ -182,7 +182,7 @@ def _at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
-    """A ufunc by our operator, in a dtype if one is named. Raises: KeyError where there is none."""
+    """Return our operator for a ufunc, in a dtype if given. Raises: KeyError if there is none."""
     known = _operation(ufunc)
     if known is None:
         raise KeyError(ufunc)

@@ -164,10 +164,10 @@ class RNNBase(_Kind):
         """Does nothing: the weights need not be contiguous."""
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """The last layer's hidden state of each step, and the last states of all layers.
+        """Return the last layer's hidden state of each step, and the last states of all layers.
 
-        Args: input: (L, N, H), (N, L, H) with batch_first, (L, H), or a PackedSequence, of which
-            the result is one too. hx: (layers, N, hidden), zeros unless given; of an LSTM a pair.
+        Args: input: (L, N, H), (N, L, H) with batch_first, (L, H), or a PackedSequence, which
+            gives a PackedSequence. hx: (layers, N, hidden), by default zeros; a pair for an LSTM.
         """
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
