@@ -1,4 +1,4 @@
-"""gt.testing.assert_close: are tensors, or structures of them, as equal as their dtypes allow?
+"""gt.testing: are tensors, or structures of them, as equal as their dtypes allow? And random ones.
 
 Tolerances, checks and messages are PyTorch's, so that a test suite moves over unchanged. Values are
 compared on the host. Source: torch/testing/_comparison.py.
@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from cmath import isfinite, isnan
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .core import dtype as dtypes, lazy
-from .core.arguments import flag, real
+from ._generated import functions
+from .core import dtype as dtypes, errors, lazy
+from .core.arguments import element_type, flag, real
 from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
 from .exchange.numpy.bridge import from_numpy
 from .kernels.cpu import quiet
+from .structured.arguments import ints
 from .tensor.base import materialised
 from .tensor.tensor import Tensor
+from .tensor.type_info import finfo, iinfo
 
-__all__ = ["assert_close"]
+__all__ = ["assert_close", "make_tensor"]
 
 # dtype -> (rtol, atol); all others compare for equality
 _TOLERANCES = {
@@ -67,6 +71,77 @@ def assert_close(
             if where:
                 found += f"\n\nThe failure occurred for item {''.join(f'[{w!r}]' for w in where)}"
             raise AssertionError(msg(found) if callable(msg) else msg or found)
+
+
+def make_tensor(
+    *shape: Any, dtype: dtype, device: Any = None, low: float | None = None,
+    high: float | None = None, requires_grad: bool = False, noncontiguous: bool = False,
+    exclude_zero: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor of uniform random numbers in [low, high), for tests.
+
+    Args:
+        shape: sizes, or one sequence of them.
+        device: None means the CPU.
+        low, high: -9 and 9 by default, for integers 10, cut to what the dtype holds; for bool 0
+            and 2.
+        noncontiguous: every second column of a wider tensor, where there is more than one element.
+        exclude_zero: 1 in place of zeros; of floating numbers the smallest normal one.
+        memory_format: of the result; not with noncontiguous.
+    Raises: ArgumentValueError if no number is in the interval.
+    """
+    op = "make_tensor"
+    listed = shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape
+    sizes, dtype = ints(op, "shape", tuple(listed)), element_type(op, dtype)
+    low = None if low is None else real(op, "low", low)
+    high = None if high is None else real(op, "high", high)
+    flag(op, "requires_grad", requires_grad)
+    if flag(op, "noncontiguous", noncontiguous) and memory_format is not None:
+        raise errors.must(op, "memory_format", "not be given with noncontiguous", memory_format)
+    if requires_grad and dtype.category < FLOATING:
+        raise errors.must(op, "requires_grad", "be False for integers and bool", True)
+    is_spread = noncontiguous and prod(sizes) > 1
+    drawn = (*sizes[:-1], 2 * sizes[-1]) if is_spread else sizes
+    made = _uniform(op, drawn, dtype, "cpu" if device is None else device, low, high)
+    if is_spread:
+        made = made[..., 1::2]
+    elif memory_format is not None:
+        made = made.clone(memory_format=memory_format)
+    if flag(op, "exclude_zero", exclude_zero):
+        least = 1 if dtype.category < FLOATING else finfo(dtype).tiny
+        made.masked_fill_(made == 0, complex(least, least) if dtype.is_complex else least)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _uniform(
+    op: str, sizes: tuple[int, ...], of: dtype, device: Any, low: float | None, high: float | None
+) -> Tensor:
+    if of is dtypes.bool_:
+        begin, end = _interval(op, of, low, high, (0, 2), (0, 2))
+    elif of.category < FLOATING:
+        info = iinfo(of)
+        beyond = info.max + (info.bits < 63)  # randint counts in int64
+        begin, end = _interval(op, of, low, high, (info.min, beyond), (-9, 10))
+    else:
+        limits = finfo(of.to_real)
+        begin, end = _interval(op, of, low, high, (limits.min, limits.max), (-9, 9))
+        wide = functions.empty(sizes, dtype=dtypes.float32 if of.is_float8 else of, device=device)
+        (functions.view_as_real(wide) if of.is_complex else wide).uniform_(begin, end)
+        return wide.to(of)
+    return functions.randint(ceil(begin), ceil(end), sizes, dtype=of, device=device)
+
+
+def _interval(
+    op: str, of: dtype, low: float | None, high: float | None, limits: tuple[float, float],
+    default: tuple[float, float],
+) -> tuple[float, float]:  # fmt: skip
+    """The interval, cut to the numbers that the dtype holds."""
+    begin, end = default[0] if low is None else low, default[1] if high is None else high
+    is_one = begin == end and of.category >= FLOATING
+    if not (begin < end or is_one) or end < limits[0] or begin >= limits[1]:
+        rule = f"be less than 'high', in [{limits[0]}, {limits[1]})"
+        raise errors.must(op, "low", rule, errors.Got(f"[{begin}, {end})"))
+    return max(begin, limits[0]), min(end, limits[1])
 
 
 def _pairs(actual: Any, expected: Any, where: tuple[Any, ...]) -> list[tuple[Any, Any, Any]]:

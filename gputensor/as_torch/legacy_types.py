@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
 import numpy as np
@@ -129,6 +128,13 @@ class _StorageType(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, gt.Storage)
 
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
+        """A storage of a number of bytes, or of the bytes in a sequence."""
+        given = args[0] if args else 0
+        if isinstance(given, int):
+            return gt.empty(given, dtype=gt.uint8, device=device).untyped_storage()
+        return gt.tensor(given, dtype=gt.uint8, device=device).untyped_storage()
+
 
 class UntypedStorage(metaclass=_StorageType):
     """A class for isinstance of storages, and `from_file` for safetensors."""
@@ -137,12 +143,6 @@ class UntypedStorage(metaclass=_StorageType):
     def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
         """Map the first bytes of a file into memory; with `shared`, writes reach the file."""
         return _FileBytes(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
-
-
-class ProfilerActivity(enum.Enum):
-    """The activities that PyTorch's profiler can record."""
-
-    CPU, XPU, CUDA, HPU, MTIA, PrivateUse1 = range(6)
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:

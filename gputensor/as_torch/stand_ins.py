@@ -20,7 +20,7 @@ from gputensor.dispatch import keys, tls
 from gputensor.nn.modules import conv, functional, loss, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
-from . import functions, legacy_types
+from . import functions, groups, legacy_types, profiles, small
 
 # The version of PyTorch whose names and behaviour gputensor has; programs compare with it.
 VERSION = "2.13.0"
@@ -127,6 +127,8 @@ jit: dict[str, Any] = {
 }  # fmt: skip
 compiler: dict[str, Any] = {
     "is_compiling": never, "is_dynamo_compiling": never, "is_exporting": never,
+    "compile": compiled, "list_backends": lambda *args: [], "wrap_numpy": as_it_is,
+    "nested_compile_region": as_it_is, "substitute_in_graph": lambda *args, **kwargs: as_it_is,
     "disable": as_it_is, "allow_in_graph": as_it_is, "assume_constant_result": as_it_is,
     "reset": nothing, "cudagraph_mark_step_begin": nothing, "set_stance": block,
 }  # fmt: skip
@@ -163,6 +165,10 @@ absent: dict[str, Any] = {
     "device_count": lambda: 0,
 }  # fmt: skip
 overrides: dict[str, Any] = {
+    "get_ignored_functions": set, "get_testing_overrides": dict, "resolve_name": nothing,
+    "get_overridable_functions": dict, "is_tensor_method_or_property": never,
+    "wrap_torch_function": lambda dispatcher: as_it_is,
+    "get_default_nowrap_functions": set,
     "has_torch_function": never, "has_torch_function_unary": never,
     "has_torch_function_variadic": never, "is_tensor_like": never,
     "TorchFunctionMode": type("TorchFunctionMode", (), {}),
@@ -178,6 +184,7 @@ core: dict[str, Any] = {
 nn_utils_of_modules: dict[str, Any] = {
     "_single": _pair_of(1), "_pair": _pair_of(2), "_triple": _pair_of(3), "_quadruple": _pair_of(4),
     "_ntuple": lambda n, name="parse": _pair_of(n),
+    "consume_prefix_in_state_dict_if_present": small.consume_prefix,
     "_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n)),
 }  # fmt: skip
 
@@ -229,10 +236,13 @@ STAND_INS: dict[str, dict[str, Any]] = {
     },
     "torch.utils.checkpoint": {
         "get_device_states": legacy_types.get_device_states,
-        "set_device_states": legacy_types.set_device_states,
+        "set_device_states": legacy_types.set_device_states, **small.OF_CHECKPOINT,
     },
+    "torch.library": small.OF_LIBRARY, "torch.utils.hooks": small.OF_HOOKS,
+    "torch.func": small.OF_FUNC,
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
-    "torch.profiler": {"ProfilerActivity": legacy_types.ProfilerActivity},
+    "torch.profiler": profiles.OF_PROFILER, "torch.autograd.profiler": profiles.OF_AUTOGRAD,
+    "torch.autograd.grad_mode": {"set_multithreading_enabled": block},
     "torch.autograd.function": {"FunctionCtx": function.Context},
     "torch.optim.optimizer": {"required": required},
     "torch._C._nn": {}, "torch.nn.modules.utils": nn_utils_of_modules,
@@ -249,10 +259,10 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "CUDA_HOME": None,
     },
     "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage},
-    "torch.types": {"Number": int | float | bool, "Device": Any, "_dtype": Any, "_size": Any,
-                    "_device": Any, "_int": int, "_float": float, "_bool": bool},
-    "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "git_version": "unknown",
-                      "debug": False, "xpu": None},
+    "torch.types": {**small.OF_TYPES, "Number": int | float | bool, "Device": Any, "_dtype": Any,
+                    "_size": Any, "_device": Any, "_int": int, "_float": float, "_bool": bool},
+    "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "rocm": None, "xpu": None,
+                      "git_version": "unknown", "debug": False},
     "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
     "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},
@@ -270,18 +280,35 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "Stream": legacy_types.Stream, "Event": legacy_types.Event,
         "StreamContext": legacy_types.made_by("StreamContext", gt.cuda.stream),
     },
-    "torch.accelerator": {"current_accelerator": legacy_types.current_accelerator},
-    "torch.cuda.nvtx": {"range_push": nothing, "range_pop": nothing, "mark": nothing,
-                        "range": block},
-    "torch.cpu": {"is_available": lambda: True, "device_count": lambda: 1, "synchronize": nothing,
+    "torch.accelerator": {
+        "current_accelerator": legacy_types.current_accelerator, "Graph": gt.cuda.CUDAGraph,
+        "current_device_index": gt.cuda.current_device, "set_device_index": gt.cuda.set_device,
+        "current_device_idx": gt.cuda.current_device, "set_device_idx": gt.cuda.set_device,
+        "device_index": gt.cuda.device, "get_memory_info": gt.cuda.mem_get_info,
+        "reset_accumulated_memory_stats": gt.cuda.reset_peak_memory_stats,
+        "empty_host_cache": nothing,
+    },
+    "torch.functional": {
+        "lu": functions.OF_TORCH["lu"], "svd_lowrank": functions.svd_lowrank,
+        "pca_lowrank": functions.pca_lowrank,
+    },
+    "torch.cuda.graphs": {"make_graphed_callables": gt.cuda.make_graphed_callables},
+    "torch.cuda.nvtx": {"range_start": lambda msg: 0, "range_end": nothing, "range_push": nothing,
+                        "range_pop": nothing, "mark": nothing, "range": block},
+    "torch.cpu": {"is_initialized": lambda: True, "get_capabilities": dict, "set_device": nothing,
+                  "Stream": legacy_types.Stream, "Event": legacy_types.Event, "stream": block,
+                  "current_stream": nothing, "StreamContext": block,
+                  "is_available": lambda: True, "device_count": lambda: 1, "synchronize": nothing,
                   "current_device": lambda: "cpu"},
+    "torch.distributed": groups.OF_DISTRIBUTED,
+    "torch.distributed.distributed_c10d": groups.OF_DISTRIBUTED,
     "torch.distributed.tensor": {
         "Replicate": Placement, "Shard": Placement,
         "Partial": Placement,
     },
     "torch.utils._pytree": {"_dict_flatten_with_keys": nothing},
     "torch._utils": {}, "torch._jit_internal": jit,
-    "torch.futures": {}, "torch.return_types": {},
+    "torch.futures": {},
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
     "torch.nn.modules.batchnorm": {"_NormBase": norm._Affine},
     "torch.nn.modules.dropout": {"_DropoutNd": functional._Dropout},

@@ -72,8 +72,8 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
     """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
-    bases = {kind.base for kind in types}
-    if not hasattr(x, "_keys") or not bases <= _NUMERIC:
+    bases = {kind.base for kind in types} - {"str"}  # in place of which no tensor stands
+    if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
     found = number_in(x)
     return None if bases <= _INTEGRAL and type(found) is not int else found

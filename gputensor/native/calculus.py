@@ -9,6 +9,7 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
+from ..core.arguments import number
 from ..core.dtype import BOOL
 from ..structured import arguments
 from ..tensor.tensor import Tensor
@@ -35,7 +36,7 @@ def diff(
     if ndim == 0:
         raise errors.wrong_shape("diff", "self", "have at least one dimension", self)
     axis = arguments.dim("diff", dim, ndim)
-    if arguments.integer("diff", "n", n) < 0:
+    if (n := arguments.integer("diff", "n", n)) < 0:
         raise errors.must("diff", "n", "not be negative", n)
     for arg, x in (("prepend", prepend), ("append", append)):
         if x is not None and x._geometry.ndim != ndim:
@@ -90,8 +91,16 @@ def trapezoid_x(key_set: int, y: Tensor, x: Tensor, dim: int = -1) -> Tensor:
     return calls.sum_dim_IntList(areas, (axis,), False)
 
 
+def _step(op: str, dx: Any) -> Any:
+    """The number; a tensor would take part in promotion."""
+    found = number(dx)
+    if found is None:
+        raise errors.wrong_type(op, "dx", "be a number", dx)
+    return found
+
+
 def trapezoid_dx(key_set: int, y: Tensor, dx: Any = 1, dim: int = -1) -> Tensor:
-    areas, axis = _trapezoid("trapezoid", y, dx, dim)
+    areas, axis = _trapezoid("trapezoid", y, _step("trapezoid", dx), dim)
     return calls.sum_dim_IntList(areas, (axis,), False)
 
 
@@ -101,7 +110,8 @@ def cumulative_trapezoid_x(key_set: int, y: Tensor, x: Tensor, dim: int = -1) ->
 
 
 def cumulative_trapezoid_dx(key_set: int, y: Tensor, dx: Any = 1, dim: int = -1) -> Tensor:
-    areas, axis = _trapezoid("cumulative_trapezoid", y, dx, dim)
+    op = "cumulative_trapezoid"
+    areas, axis = _trapezoid(op, y, _step(op, dx), dim)
     return calls.cumsum(areas, axis, dtype=None)
 
 

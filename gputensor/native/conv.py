@@ -133,7 +133,7 @@ def _check(
     if input._geometry.dtype.category == BOOL:
         raise errors.wrong_dtype(op, "input", "not be bool", input)
     channels, (outer, inner) = input._geometry.sizes[1], weight._geometry.sizes[:2]
-    if arguments.integer(op, "groups", groups) < 1 or outer % groups:
+    if (groups := arguments.integer(op, "groups", groups)) < 1 or outer % groups:
         raise errors.must(op, "groups", f"be positive and divide weight's {outer}", groups)
     wanted, made = (outer, inner * groups) if transposed else (inner * groups, outer)
     if channels != wanted:

@@ -93,7 +93,7 @@ def _transform(
 
 
 def _norm(op: str, forward: bool, normalization: int) -> str:
-    if arguments.integer(op, "normalization", normalization) not in (0, 1, 2):
+    if (normalization := arguments.integer(op, "normalization", normalization)) not in (0, 1, 2):
         raise errors.must(op, "normalization", "be 0, 1 or 2", normalization)
     return _NORMS[forward][normalization]
 
@@ -146,7 +146,7 @@ def _fft_c2r(
     dims = _check("_fft_c2r", self, dim, _REAL_OF)
     if not dims:
         raise errors.must("_fft_c2r", "dim", "name a dimension at least", dims)
-    if arguments.integer("_fft_c2r", "last_dim_size", last_dim_size) < 1:
+    if (last_dim_size := arguments.integer("_fft_c2r", "last_dim_size", last_dim_size)) < 1:
         raise errors.must("_fft_c2r", "last_dim_size", "be positive", last_dim_size)
     if len(dims) > 1:
         self = calls._fft_c2c(self, dims[:-1], normalization, False)

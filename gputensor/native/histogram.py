@@ -37,7 +37,7 @@ def bincount(
         raise errors.wrong_dtype("bincount", "self", "be whole numbers", self)
     if given.ndim != 1:
         raise errors.wrong_shape("bincount", "self", "have one dimension", self)
-    if arguments.integer("bincount", "minlength", minlength) < 0:
+    if (minlength := arguments.integer("bincount", "minlength", minlength)) < 0:
         raise errors.must("bincount", "minlength", "not be negative", minlength)
     if weights is None:
         return library.waiting("bincount", _count, self, None, minlength)[0]
@@ -85,7 +85,7 @@ def histc(key_set: int, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 
     given = self._geometry
     if given.dtype.category != FLOATING:
         raise errors.wrong_dtype("histc", "self", "be floating", self)
-    if arguments.integer("histc", "bins", bins) < 1:
+    if (bins := arguments.integer("histc", "bins", bins)) < 1:
         raise errors.must("histc", "bins", "be positive", bins)
     ends = real("histc", "min", min), real("histc", "max", max)
     if ends[0] == ends[1] and self._device.type != "meta":
@@ -152,7 +152,7 @@ def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
         raise errors.must(op, "range", f"hold {2 * len(bins)} numbers", range)
     found = []
     for d, count in enumerate(bins):
-        if arguments.integer(op, "bins", count) < 1:
+        if (count := arguments.integer(op, "bins", count)) < 1:
             raise errors.must(op, "bins", "be positive", count)
         along = calls.select_int(self, -1, d)
         pair = _range_of(along) if ends is None else (ends[2 * d], ends[2 * d + 1])

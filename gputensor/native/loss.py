@@ -75,7 +75,7 @@ def nll_loss_forward(
     ignore_index: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     _check("nll_loss", self, target, weight, reduction)
-    arguments.integer("nll_loss", "ignore_index", ignore_index)
+    ignore_index = arguments.integer("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
     if reduction == NONE and given.ndim == 1:
         reduction = SUM  # of one row; the total weight is that row's
@@ -115,7 +115,7 @@ def nll_loss_backward(
 ) -> Tensor:  # fmt: skip
     op = "nll_loss_backward"
     _check(op, self, target, weight, reduction)
-    arguments.integer(op, "ignore_index", ignore_index)
+    ignore_index = arguments.integer(op, "ignore_index", ignore_index)
     given = self._geometry
     each = (given.sizes[0],) if reduction == NONE and given.ndim == 2 else ()
     _check_total(op, self, each, grad_output=grad_output, total_weight=total_weight)
@@ -269,7 +269,7 @@ def nll_loss2d_forward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     op, sizes = "nll_loss2d", target._geometry.sizes
     _check_planes(op, self, target, weight, reduction)
-    arguments.integer(op, "ignore_index", ignore_index)
+    ignore_index = arguments.integer(op, "ignore_index", ignore_index)
     if self._device is CPU:
         each = sizes if reduction == NONE else ()
         return _on_the_cpu(self, target, weight, reduction, ignore_index, each)
@@ -284,7 +284,7 @@ def nll_loss2d_backward(
 ) -> Tensor:  # fmt: skip
     op, sizes, count = "nll_loss2d_backward", target._geometry.sizes, target._geometry.numel
     _check_planes(op, self, target, weight, reduction)
-    arguments.integer(op, "ignore_index", ignore_index)
+    ignore_index = arguments.integer(op, "ignore_index", ignore_index)
     if reduction == NONE and grad_output._geometry.sizes != sizes:
         raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)
     each = sizes if reduction == NONE else ()

@@ -97,7 +97,7 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
 def kthvalue(key_set: int, self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
     x, axis = _checked("kthvalue", self, dim, keepdim)
     n = x._geometry.sizes[axis]
-    if not 1 <= arguments.integer("kthvalue", "k", k) <= n:
+    if not 1 <= (k := arguments.integer("kthvalue", "k", k)) <= n:
         raise errors.must("kthvalue", "k", f"be in [1, {n}]", k)
     return _finished(self, _select("kthvalue", _kth, x, axis, k - 1), keepdim, axis)
 

@@ -355,7 +355,8 @@ def logspace(
     if is_complex and dtype.category != COMPLEX:
         raise errors.must("logspace", "start", f"be real for {dtype.name}, and end", (start, end))
     if dtype.category < dtypes.FLOATING:
-        if arguments.integer("logspace", "steps", steps) == 1:  # a fraction is cut after the power
+        steps = arguments.integer("logspace", "steps", steps)
+        if steps == 1:  # a fraction is cut after the power
             value = run(np.power, float(base), float(start)).item()
             number_range.check("logspace", "start", value, dtype)
             made = calls.empty_memory_format((1,), dtype, layout, device, pin_memory, None)

@@ -87,7 +87,7 @@ def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool 
     """The indices are computed on the host, since they depend only on sizes."""
     if self._geometry.ndim != 1:
         raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
-    if not 0 <= arguments.integer("combinations", "r", r) < 1 << 31:
+    if not 0 <= (r := arguments.integer("combinations", "r", r)) < 1 << 31:
         raise errors.must("combinations", "r", "be in [0, 2**31)", r)
     if r == 0:
         return calls.new_empty(self, (0,), None, None, None, None)

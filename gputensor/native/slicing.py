@@ -101,7 +101,7 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
     d = arguments.dim("narrow", dim, shape.ndim)
     size = shape.sizes[d]
     first = arguments.integer("narrow", "start", start)
-    if arguments.integer("narrow", "length", length) < 0:
+    if (length := arguments.integer("narrow", "length", length)) < 0:
         raise errors.must("narrow", "length", "not be negative", length)
     if not -size <= first <= size:
         raise errors.wrong_index("narrow", "start", f"be in [{-size}, {size}]", start)
@@ -237,7 +237,7 @@ def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor
 
 def _chunk_size(op: str, self: Tensor, chunks: int, dim: int) -> int:
     size = _size(op, self, dim)
-    if arguments.integer(op, "chunks", chunks) <= 0:
+    if (chunks := arguments.integer(op, "chunks", chunks)) <= 0:
         raise errors.must(op, "chunks", "be positive", chunks)
     return -(-size // chunks)
 
@@ -309,7 +309,7 @@ def _split_along(op: str, least: int) -> tuple[Kernel, Kernel]:
     def of_sections(key_set: int, self: Tensor, sections: int) -> tuple[Tensor, ...]:
         dim = place(self)
         size = self._geometry.sizes[dim]
-        if arguments.integer(op, "sections", sections) <= 0 or size % sections:
+        if (sections := arguments.integer(op, "sections", sections)) <= 0 or size % sections:
             raise errors.must(op, "sections", f"divide size {size} of dimension {dim}", sections)
         return tensor_split_sections(key_set, self, sections, dim)
 

@@ -32,7 +32,7 @@ functional, inplace, out = elementwise.forms(
 
 def mvlgamma(key_set: int, self: Tensor, p: int) -> Tensor:
     """Source: mvlgamma of ATen/native/UnaryOps.cpp."""
-    if arguments.integer("mvlgamma", "p", p) < 1:
+    if (p := arguments.integer("mvlgamma", "p", p)) < 1:
         raise errors.must("mvlgamma", "p", "be at least 1", p)
     of = self.dtype if self.dtype.category >= FLOATING else None
     halves = calls.div_Tensor(calls.arange(float(p), of, None, self.device, None), 2)

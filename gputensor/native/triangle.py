@@ -118,7 +118,7 @@ def _indices(
 ) -> Tensor:  # fmt: skip
     """Made on the host, as `tensor(...)` is."""
     for arg, value in (("row", row), ("col", col)):
-        if arguments.integer(op, arg, value) < 0:
+        if (value := arguments.integer(op, arg, value)) < 0:
             raise errors.must(op, arg, "not be negative", value)
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:

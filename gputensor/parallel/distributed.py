@@ -147,6 +147,13 @@ class DistributedDataParallel(Module):
         finally:
             self.require_backward_grad_sync = before
 
+    def register_comm_hook(self, state: Any, hook: Any) -> None:
+        """Raise: gradients are reduced to their means, in their own dtype, and by nothing else."""
+        rule = "be left out: gradients are reduced to their means, in their dtype"
+        remedy = "average other values with gputensor.distributed.all_reduce"
+        raise errors.must(_NAME, "register_comm_hook", rule, hook, kind=errors.AbsentError,
+                          remedy=remedy)  # fmt: skip
+
     def join(self, *args: Any, **kwargs: Any) -> Any:
         """Raise: uneven numbers of steps on the ranks are not supported."""
         rule, remedy = "be the same number of batches on all ranks", "use DistributedSampler"

@@ -264,6 +264,10 @@ def data_parallel_refusals(device: str) -> None:
         (lambda: DDP(net(device, 0), bucket_cap_mb=0), "'bucket_cap_mb' must be positive"),
         (lambda: DDP(net(device, 0), mixed_precision=1), "'mixed_precision' must be None"),
         (lambda: DDP(net(device, 0)).join(), "'join' must be the same number of batches"),
+        (
+            lambda: DDP(net(device, 0)).register_comm_hook(None, print),
+            "must be left out: gradients",
+        ),
     ]
     refused += [
         (lambda: DDP(nn.LazyLinear(2)), "'module' must have sizes of all parameters"),

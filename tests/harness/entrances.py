@@ -192,6 +192,7 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "set_autocast_enabled": _of(gt.set_autocast_enabled, "cpu", False),
     "is_autocast_enabled": _of(gt.is_autocast_enabled, "cpu"),
     "GradScaler": _of(gt.amp.GradScaler, "cpu", 2.0),
+    "testing.make_tensor": _of(gt.testing.make_tensor, 2, 3, dtype=gt.float32, low=-1.0, high=1.0),
     "testing.assert_close": _of(gt.testing.assert_close, _x, _x, rtol=0.1, atol=0.1),
     "gradcheck": _of(
         gt.autograd.gradcheck,

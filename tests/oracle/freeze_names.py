@@ -2,6 +2,7 @@
 
 Errors about names that gputensor lacks read `gputensor/core/errors/names.txt`: a line for each of
 their modules with a counterpart here, and for their tensor classes.
+`tests/as_torch/names.txt` has PyTorch's further modules that programs may import.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 
 import gputensor
 
+PROGRAMS = Path(__file__).parents[1] / "as_torch" / "names.txt"
 NAMES = Path(gputensor.__file__).parent / "core" / "errors" / "names.txt"
 MODULES = {
     "torch": [
@@ -25,6 +27,16 @@ MODULES = {
     ],
     "numpy": ["", ".ndarray", ".fft", ".linalg", ".random", ".testing"],
 }  # fmt: skip
+
+OF_PROGRAMS = """
+    accelerator autograd.anomaly_mode autograd.forward_ad autograd.function autograd.functional
+    autograd.grad_mode autograd.profiler compiler cpu cuda.amp cuda.graphs cuda.nvtx cuda.random
+    cuda.streams distributed distributions.constraints distributions.kl distributions.utils func
+    functional futures jit multiprocessing nn.attention nn.common_types nn.modules.module
+    nn.modules.utils nn.parallel nn.parameter nn.utils.parametrizations nn.utils.parametrize
+    nn.utils.prune nn.utils.rnn nn.utils.stateless optim.optimizer overrides return_types
+    serialization storage types utils utils.checkpoint utils.dlpack utils.hooks version
+""".split()
 
 
 def public(module: str) -> list[str]:
@@ -62,5 +74,12 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
+def of_programs() -> str:
+    """The second file."""
+    names = [f"torch.{place}" for place in OF_PROGRAMS]
+    return "".join([f"{name}: {' '.join(public(name))}\n" for name in names])
+
+
 if __name__ == "__main__":
     NAMES.write_text(text(), encoding="utf-8")
+    PROGRAMS.write_text(of_programs(), encoding="utf-8")

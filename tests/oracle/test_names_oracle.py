@@ -26,3 +26,10 @@ def test_the_frozen_names_are_theirs() -> None:
         pytest.skip(f"other versions are installed: {found[0]}")
     for ours, theirs in zip(frozen, found, strict=True):
         assert ours == theirs
+    program = program.replace("text()", "of_programs()")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    frozen = (ROOT / "tests" / "as_torch" / "names.txt").read_text(encoding="utf-8").splitlines()
+    for ours, theirs in zip(frozen, done.stdout.splitlines(), strict=True):
+        assert ours == theirs

@@ -92,3 +92,11 @@ def test_meta_has_sizes_alone() -> None:
 def test_memory_shared_with_processes() -> None:
     x = gt.arange(3)
     assert x.untyped_storage().share_memory_().is_shared() and x.is_shared() and x.sum() == 3
+
+
+def test_programs_make_storages() -> None:
+    from gputensor.as_torch.legacy_types import UntypedStorage
+
+    assert len(UntypedStorage(4)) == 4 and UntypedStorage([1, 2, 3]).tolist() == [1, 2, 3]
+    assert UntypedStorage().nbytes() == 0 and UntypedStorage(8, device="meta").nbytes() == 8
+    assert isinstance(UntypedStorage(2), UntypedStorage)

@@ -62,12 +62,23 @@ _FAMILIES = (
             "Use Value DeepCopyMemoTable import_ir_module* parse_* merge_type_from_type_comment "
             "unify_type_list fork wait get_file_path Capsule",
             "torch.nn.functional": "BroadcastingList* assert_int_or_pair",
-            "torch.jit": "trace* load save fork wait",
+            "torch.jit": "trace* load save fork wait Attribute CompilationUnit Error Future "
+            "ONNXTracedModule RecursiveScriptClass ScriptWarning TopLevelTracedModule Traced* "
+            "Trac* enable_onednn_fusion export_opnames fuser isinstance jit_module_from_flatbuffer "
+            "last_executed_optimized_graph onednn_fusion_enabled optimized_execution "
+            "run_frozen_optimizations save_jit_module_to_flatbuffer script_method "
+            "set_fusion_strategy strict_fusion",
         },
     ),
     _Family(
         "programs are not traced into graphs; call the function as it is, or give it to gt.fuse",
-        {"torch": "sym_fresh_size sym_constrain_range*"},
+        {
+            "torch": "sym_fresh_size sym_constrain_range*",
+            "torch.compiler": "CacheInfo config *_backend keep_*_unsafe skip_*_unsafe "
+            "load_cache_artifacts save_cache_artifacts load_compiled_function "
+            "set_enable_guard_collectives",
+            "torch.library": "triton_op wrap_triton",
+        },
         "torch._dynamo torch._inductor torch.fx torch.export torch._export "
         "torch._higher_order_ops torch._prims_common torch._functorch",
     ),
@@ -101,7 +112,24 @@ _FAMILIES = (
             "torch.cuda": "CudaError DeferredCudaCallError check_error cudaStatus cudart "
             "current_*_handle get_gencode_flags",
             "torch.autograd.graph": "set_*stream* region_activation_memory_budget",
+            "torch.autograd.function": "BackwardCFunction FunctionMeta InplaceFunction "
+            "NestedIOFunction",
+            "torch.autograd.grad_mode": "enforce_grad_layout_policy",
+            "torch.func": "debug_unwrap",
+            "torch.library": "get_ctx get_kernel",
+            "torch.nn.parameter": "UninitializedTensorMixin",
+            "torch.nn.utils.rnn": "PackedSequence_ bind",
+            "torch.overrides": "BaseTorchFunctionMode enable_reentrant_dispatch "
+            "redispatch_function",
+            "torch.utils": "ThroughputBenchmark get_cpp_backtrace swap_tensors",
+            "torch.utils.checkpoint": "CheckpointFunction DefaultDeviceType GraphExecGroup "
+            "SavedTensor",
+            "torch.utils.hooks": "BackwardHook",
             "torch.fft": "Tensor",
+            "torch.functional": "has_torch_function*",
+            "torch.return_types": "all_return_types pytree_register_structseq",
+            "torch.cuda.amp": "amp_definitely_not_available",
+            "torch.utils.dlpack": "DLDeviceType",
             "torch.nn": "factory_kwargs",
             "torch.nn.functional": "has_torch_function*",
             "torch.random": "thread_safe_generator",
@@ -110,7 +138,70 @@ _FAMILIES = (
     ),
     _Family(
         "the profiler of gputensor is gt.profiler.profile",
-        {"torch.autograd": "Profiler* kineto_available", "torch.cuda": "profiler"},
+        {
+            "torch.autograd": "Profiler* kineto_available", "torch.cuda": "profiler",
+            "torch.profiler": "DeviceType ExecutionTraceObserver RecordScope",
+            "torch.autograd.profiler": "DeviceType EnforceUnique FunctionEvent KinetoStepTracker "
+            "MemRecordsAcc ProfilerConfig ProfilerState emit_itt load_nvprof parse_nvprof_trace",
+        },
+        "torch.monitor",
+    ),
+    _Family(
+        "operators are cast by their row in native_functions.yaml, those of users by "
+        "gt.amp.custom_fwd",
+        {"torch.library": "register_autocast"},
+    ),
+    _Family(
+        "a device has a package of its own; see docs/new_device.md",
+        {"torch.utils": "*_privateuse1_backend"},
+    ),
+    _Family(
+        "everything in the block is computed again; no part of it can be chosen",
+        {
+            "torch.utils.checkpoint": "CheckpointPolicy SAC_IGNORED_OPS "
+            "SelectiveCheckpointContext create_selective_checkpoint_contexts",
+        },
+    ),
+    _Family(
+        "one process for each device trains with DistributedDataParallel",
+        {"torch.nn.parallel": "gather parallel_apply replicate scatter DistributedDataParallelCPU"},
+    ),
+    _Family("einops has rearrange; it takes gputensor's tensors", {"torch.func": "rearrange"}),
+    _Family("it is removed from PyTorch; use assert_close", {"torch.testing": "assert_allclose"}),
+    _Family(
+        "files name tensors and containers alone, and none of their code runs; store plain values",
+        {
+            "torch.serialization": "add_safe_globals clear_safe_globals get_safe_globals "
+            "safe_globals get_unsafe_globals_in_checkpoint register_package skip_data "
+            "LoadEndianness SourceChangeWarning StorageType check_module_version* "
+            "default_restore_location *_options *_default_load_endianness location_tag mkdtemp "
+            "normalize_storage_type storage_to_tensor_type validate_*_device",
+        },
+    ),
+    _Family(
+        "processes are started by mpiexec; multiprocessing.Process starts others",
+        {
+            "torch.multiprocessing": "ProcessContext ProcessExitedException "
+            "ProcessRaisedException SpawnContext *sharing_strateg* init_reductions spawn "
+            "start_processes",
+        },
+    ),
+    _Family(
+        "ranks meet by MPI, whose launcher knows them; collectives are all_reduce, broadcast and "
+        "their like",
+        {
+            "torch.distributed": "*Options BackendConfig BuiltinCommHookType DebugLevel DeviceMesh "
+            "FileStore GradBucket GroupName HashStore Logger PrefixStore ProcessGroupGloo "
+            "QueueEmptyError Reducer Store TCPStore all_gather_coalesced all_gather_single "
+            "all_reduce_coalesced all_to_all breakpoint get_backend_config *debug_level* "
+            "get_pg_count group init_device_mesh monitored_barrier new_subgroups* record_comm "
+            "*_object_list reduce_op reduce_scatter_single register_rendezvous_handler rendezvous "
+            "shrink_group split_group supports_complex",
+        },
+    ),
+    _Family(
+        "nothing waits in the background; call the function, or use concurrent.futures",
+        {"torch.futures": "*"},
     ),
     _Family(
         "storages have no classes by dtype; ask the tensor for its dtype",
@@ -162,7 +253,10 @@ _FAMILIES = (
     ),
     _Family(
         "it belongs to PyTorch's own kernels; gt.cuda.Kernel runs yours",
-        {"torch.cuda": "jiterator tunable GreenContext nccl"},
+        {
+            "torch.cuda": "jiterator tunable GreenContext nccl",
+            "torch.nn.attention": "WARN_FOR_UNFUSED_KERNELS *flash_attention_impl*",
+        },
         "torch.cuda.jiterator torch.cuda.tunable torch.cuda.gds torch.cuda.green_contexts "
         "torch.cuda.nccl torch.utils.cpp_extension",
     ),
@@ -203,7 +297,9 @@ _FAMILIES = (
     ),
     _Family(
         "no class takes over functions of tensors; override __gputensor_dispatch__",
-        {"torch.overrides": "handle_torch_function"},
+        {
+            "torch.overrides": "handle_torch_function", "torch.library": "register_torch_dispatch",
+        },
     ),
 )  # fmt: skip
 _MODULES = {name: family.why for family in _FAMILIES for name in family.modules.split()}

@@ -1,0 +1,322 @@
+"""`torch.profiler` and `torch.autograd.profiler` of programs, over gt.profiler.profile.
+
+A program gets sums by operator; there is no timeline. Source: torch/profiler/profiler.py,
+torch/autograd/profiler_util.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.profiling import profiler
+
+_running: list[profile] = []
+
+
+class ProfilerAction(enum.Enum):
+    """What a profile does in one step of a schedule."""
+
+    NONE, WARMUP, RECORD, RECORD_AND_SAVE = range(4)
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
+    skip_first_wait: int = 0,
+) -> Callable[[int], ProfilerAction]:  # fmt: skip
+    """A function from a step's number to what is done in it: cycles of steps that are left out,
+    steps to warm up, and steps that are measured.
+
+    repeat: number of cycles, 0 for no end. skip_first: steps before the first cycle.
+    skip_first_wait: whether the first cycle leaves no step out.
+    """
+    for name, value in {"wait": wait, "warmup": warmup, "repeat": repeat}.items():
+        if value < 0:
+            raise errors.must("schedule", name, "not be negative", value)
+    if active < 1:
+        raise errors.must("schedule", "active", "be at least 1", active)
+    length = wait + warmup + active
+
+    def action(step: int) -> ProfilerAction:
+        step -= skip_first
+        if step < 0:
+            return ProfilerAction.NONE
+        step += wait if skip_first_wait else 0
+        if repeat and step // length >= repeat:
+            return ProfilerAction.NONE
+        place = step % length
+        if place < wait:
+            return ProfilerAction.NONE
+        if place < wait + warmup:
+            return ProfilerAction.WARMUP
+        is_last = place == length - 1
+        return ProfilerAction.RECORD_AND_SAVE if is_last else ProfilerAction.RECORD
+
+    return action
+
+
+class Average:
+    """The sums of one operator, or of one `record_function`. Times are in microseconds."""
+
+    key: str
+    count: int
+    cpu_time_total: float
+    self_cpu_time_total: float
+    device_time_total: float
+    self_device_time_total: float
+
+    def __init__(self, key: str) -> None:
+        self.key, self.count = key, 0
+        self.cpu_time_total = self.self_cpu_time_total = 0.0
+        self.device_time_total = self.self_device_time_total = 0.0
+
+    @property
+    def cpu_time(self) -> float:
+        """Time of one call."""
+        return self.cpu_time_total / max(self.count, 1)
+
+    @property
+    def device_time(self) -> float:
+        """Time of one call on the device."""
+        return self.device_time_total / max(self.count, 1)
+
+    def add(self, row: profiler.Row) -> None:
+        """One key's row; the calls of an operator at several keys lie within each other."""
+        self.count = max(self.count, row.calls)
+        self.cpu_time_total = max(self.cpu_time_total, row.host_us)
+        self.self_cpu_time_total += row.host_self_us
+        self.device_time_total = max(self.device_time_total, row.device_us)
+        self.self_device_time_total += row.device_self_us
+
+    def __repr__(self) -> str:
+        return f"<Average {self.key}: {self.count} calls, {self.cpu_time_total:.1f} us>"
+
+
+class Averages(list[Average]):
+    """What `key_averages` gives."""
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Time of all operators."""
+        return sum(x.self_cpu_time_total for x in self)
+
+    def total_average(self) -> Average:
+        """The sums of all."""
+        found = Average("Total")
+        for x in self:
+            found.count += x.count
+            found.cpu_time_total += x.cpu_time_total
+            found.self_cpu_time_total += x.self_cpu_time_total
+            found.device_time_total += x.device_time_total
+            found.self_device_time_total += x.self_device_time_total
+        return found
+
+    def table(
+        self, sort_by: str | None = None, row_limit: int = 100, *args: Any, **options: Any
+    ) -> str:
+        """The rows as a table. sort_by: an attribute of them, also by its name with `cuda`."""
+        rows = list(self)
+        if sort_by is not None:
+            name = sort_by.replace("cuda", "device")
+            if not hasattr(Average(""), name):
+                raise errors.wrong_value("table", "sort_by", "be an attribute of rows", sort_by)
+            rows.sort(key=lambda x: getattr(x, name), reverse=True)
+        has_device = any(x.device_time_total for x in rows)
+        lines = [["Name", "Self CPU us", "CPU total us", "CPU time avg us", "# of Calls"]]
+        lines[0] += ["Self CUDA us", "CUDA total us"] if has_device else []
+        for x in rows[: None if row_limit < 0 else row_limit]:
+            times = [x.self_cpu_time_total, x.cpu_time_total, x.cpu_time]
+            line = [x.key, *[f"{t:.1f}" for t in times], str(x.count)]
+            if has_device:
+                line += [f"{x.self_device_time_total:.1f}", f"{x.device_time_total:.1f}"]
+            lines.append(line)
+        text = profiler.columns(lines, left=1)
+        return f"{text}\nSelf CPU time total: {self.self_cpu_time_total:.1f}us"
+
+
+class profile:
+    """Measure operators in the block, or from `start` to `stop`, in the steps of a schedule.
+
+    Args:
+        activities: those among CPU and CUDA; all unless given.
+        schedule: see `schedule`; every step unless given. `step()` ends a step.
+        on_trace_ready: called with the profile whenever measured steps end.
+        record_shapes, profile_memory, with_stack, with_flops, with_modules, ...: accepted; sums by
+            operator have none of these.
+    """
+
+    step_num: int
+
+    def __init__(
+        self, activities: Any = None, schedule: Any = None, on_trace_ready: Any = None,
+        record_shapes: bool = False, profile_memory: bool = False, with_stack: bool = False,
+        with_flops: bool = False, with_modules: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
+        self._action = schedule or (lambda step: ProfilerAction.RECORD)
+        self._ready, self.step_num = on_trace_ready, 0
+        names = None if activities is None else [x.name for x in activities]
+        self._device_time: bool = names is None or "CUDA" in names
+        self._measured: profiler.profile | None = None
+        self._found: list[profiler.Row] = []
+        self._marked: dict[str, Average] = {}
+
+    def _is_recording(self) -> bool:
+        return self._measured is not None
+
+    def _begin(self) -> None:
+        wanted = self._action(self.step_num)
+        records = wanted in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        if records and self._measured is None:
+            self._found, self._marked = [], {}
+            self._measured = profiler.profile(device_time=self._device_time)
+            self._measured.__enter__()
+
+    def _end(self) -> None:
+        if self._measured is not None:
+            self._measured.__exit__(None, None, None)
+            self._found, self._measured = self._measured.rows(), None
+            if self._ready is not None:
+                self._ready(self)
+
+    def start(self) -> None:
+        """Begin."""
+        _running.append(self)
+        self._begin()
+
+    def stop(self) -> None:
+        """End; what is measured is ready."""
+        self._end()
+        if self in _running:
+            _running.remove(self)
+
+    def step(self) -> None:
+        """End a step of the schedule."""
+        is_last = self._action(self.step_num) is ProfilerAction.RECORD_AND_SAVE
+        self.step_num += 1
+        if is_last:
+            self._end()
+        self._begin()
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def key_averages(self, *args: Any, **options: Any) -> Averages:
+        """The sums by operator and by `record_function`."""
+        found = dict(self._marked)
+        rows = self._found if self._measured is None else self._measured.rows()
+        for row in rows:
+            found.setdefault(row.op, Average(row.op)).add(row)
+        return Averages(found.values())
+
+    # Each call by itself is not kept.
+    events = key_averages
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Accepted: it would be in the timeline."""
+
+    add_metadata_json = add_metadata
+
+    def export_chrome_trace(self, path: Any) -> None:
+        """Refused: there is no timeline."""
+        raise errors.must(
+            "profile", "export_chrome_trace", "not be called, as there is no timeline", path,
+            remedy="key_averages().table() has the sums", kind=errors.AbsentError,
+        )  # fmt: skip
+
+    export_stacks = export_memory_timeline = export_chrome_trace
+
+
+class autograd_profile(profile):
+    """`torch.autograd.profiler.profile`: without steps; switched off by enabled=False."""
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._is_enabled, self._device_time = enabled, use_cuda or use_device is not None
+
+    def __enter__(self) -> autograd_profile:
+        if self._is_enabled:
+            self.start()
+        return self
+
+    def table(self, *args: Any, **options: Any) -> str:
+        """`key_averages().table(...)`."""
+        return self.key_averages().table(*args, **options)
+
+    def total_average(self) -> Average:
+        """The sums of all operators."""
+        return self.key_averages().total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Time of all operators."""
+        return self.key_averages().self_cpu_time_total
+
+
+class record_function(contextlib.ContextDecorator):
+    """Measure a block, or a function, under a name of its own in the profiles that are running."""
+
+    name: str
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self._began: list[int] = []
+
+    def __enter__(self) -> record_function:
+        self._began.append(perf_counter_ns())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        took = (perf_counter_ns() - self._began.pop()) / 1000
+        for running in _running:
+            if running._is_recording():
+                found = running._marked.setdefault(self.name, Average(self.name))
+                found.count += 1
+                found.cpu_time_total += took
+
+
+class ProfilerActivity(enum.Enum):
+    """What PyTorch's profiler looks at."""
+
+    CPU, XPU, CUDA, HPU, MTIA, PrivateUse1 = range(6)
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """The CPU, and CUDA where there is a device."""
+    cuda = {ProfilerActivity.CUDA} if gt.cuda.is_available() else set()
+    return {ProfilerActivity.CPU, *cuda}
+
+
+def tensorboard_trace_handler(dir_name: Any, *args: Any, **options: Any) -> Callable[[Any], None]:
+    """Refused when a trace is ready: there is no timeline."""
+    return lambda running: running.export_chrome_trace(dir_name)
+
+
+OF_PROFILER: dict[str, Any] = {
+    "profile": profile, "record_function": record_function, "schedule": schedule,
+    "ProfilerAction": ProfilerAction, "ProfilerActivity": ProfilerActivity,
+    "supported_activities": supported_activities, "kineto_available": lambda: False,
+    "tensorboard_trace_handler": tensorboard_trace_handler,
+}  # fmt: skip
+OF_AUTOGRAD: dict[str, Any] = {
+    "profile": autograd_profile, "record_function": record_function,
+    "ProfilerActivity": ProfilerActivity, "kineto_available": lambda: False,
+    "EventList": Averages, "emit_nvtx": lambda enabled=True, record_shapes=False: (
+        profiler.profile(nvtx=True) if enabled else contextlib.nullcontext()
+    ),
+}  # fmt: skip

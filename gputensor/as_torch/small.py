@@ -1,0 +1,119 @@
+"""Small functions of PyTorch's modules of utilities."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import gputensor as gt
+from gputensor import library
+from gputensor.core import errors
+
+# --- torch.library --------------------------------------------------------------------------------
+
+_kept: list[library.Library] = []  # what programs define without a library of their own
+
+
+def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:
+    """Define an operator `namespace::name` by the rest of its schema."""
+    namespace, separator, name = str(qualname).partition("::")
+    if not (namespace and separator and name):
+        raise errors.wrong_value("define", "qualname", "be 'namespace::name'", qualname)
+    if lib is None:
+        lib = library.Library(namespace, "FRAGMENT")
+        _kept.append(lib)
+    lib.define(f"{name}{schema}", tags=tags)
+
+
+def impl(qualname: str, types: Any, func: Any = None, *, lib: Any = None) -> Any:
+    """Register a kernel of an operator for device types, or for all by "default"."""
+    listed = (types,) if isinstance(types, str) else tuple(types)
+    devices = None if "default" in listed else listed
+    if func is None:
+        return lambda given: impl(qualname, types, given, lib=lib) or given
+    library.register_kernel(qualname, devices, func, lib=lib)
+    return None
+
+
+# --- torch.utils ----------------------------------------------------------------------------------
+
+
+def unserializable_hook(f: Any) -> Any:
+    """The hook, marked as one that is not saved with its tensor."""
+    f.__torch_unserializable__ = True
+    return f
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two blocks that change nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs, tensors without their history."""
+    return tuple([
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, gt.Tensor) else x
+        for x in inputs
+    ])  # fmt: skip
+
+
+def check_backward_validity(inputs: Any) -> None:
+    """Warn where no input requires grad."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, gt.Tensor)):
+        warnings.warn("none of the inputs requires grad, so gradients will be None", stacklevel=2)
+
+
+@contextlib.contextmanager
+def same(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """A block that changes nothing."""
+    yield
+
+
+def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
+    """Drop a prefix, as `module.` of data parallel training, from the names of a state, in
+    place."""
+    for name in [*state_dict]:
+        if name.startswith(prefix):
+            state_dict[name[len(prefix) :]] = state_dict.pop(name)
+
+
+# --- torch.func -----------------------------------------------------------------------------------
+
+
+def functionalize(func: Any, *, remove: str = "mutations") -> Any:
+    """The function itself: transforms of gt.func take functions that write in place."""
+    return func
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Let batch norms of a module keep no running statistics, in place; returns the module."""
+    from gputensor.nn.modules.norm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
+
+
+OF_LIBRARY: dict[str, Any] = {
+    "define": define, "impl": impl, "impl_abstract": library.register_fake,
+}  # fmt: skip
+OF_HOOKS: dict[str, Any] = {
+    "unserializable_hook": unserializable_hook, "warn_if_has_hooks": lambda tensor: None,
+}  # fmt: skip
+OF_CHECKPOINT: dict[str, Any] = {
+    "noop_context_fn": noop_context_fn, "detach_variable": detach_variable,
+    "check_backward_validity": check_backward_validity,
+    "set_checkpoint_early_stop": same, "set_checkpoint_debug_enabled": same,
+}  # fmt: skip
+OF_FUNC: dict[str, Any] = {
+    "functionalize": functionalize,
+    "replace_all_batch_norm_modules_": replace_all_batch_norm_modules_,
+}  # fmt: skip
+OF_TYPES: dict[str, Any] = {
+    "FileLike": str | os.PathLike[str] | Any, "Storage": gt.Storage,
+}  # fmt: skip
