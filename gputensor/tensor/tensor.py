@@ -274,13 +274,20 @@ class Tensor(
         def norm(
             self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
         ) -> Tensor: ...
+
+        def unique(
+            self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+            dim: int | None = None,
+        ) -> Any: ...  # fmt: skip
+
+        def unique_consecutive(
+            self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+        ) -> Any: ...
     else:
         # without a frame of its own: q[1] is timed (bench/overhead.py)
         __getitem__, __setitem__ = indexing.get, indexing.put
         norm = overloads.norm
-
-    unique = overloads.unique
-    unique_consecutive = overloads.unique_consecutive
+        unique, unique_consecutive = overloads.unique, overloads.unique_consecutive
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
         """The indices of the elements that are not zero. See gt.nonzero."""
