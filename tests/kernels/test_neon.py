@@ -26,6 +26,10 @@ HARNESS = Path(__file__).with_name("loops_alone.cpp")
 BY_CODE = {d.code: d for d in STORED}
 
 
+# Objects of the engine that are nothing without Python.
+_OF_PYTHON = ("engine_module", "engine_chain", "engine_operands", "engine_registers")
+
+
 def missing() -> str:
     """Why the loops cannot be run here; "" where they can."""
     if platform.machine() != "x86_64":
@@ -45,7 +49,7 @@ def built(capability: str, machine: str, folder: Path, to: Path) -> Path:
     units = [
         unit._replace(places=()) if unit.name.startswith("engine") else unit
         for unit in build_library.units({capability: flags}, folder)
-        if unit.name not in ("engine_module", "engine_chain", "engine_operands")  # Python's
+        if unit.name not in _OF_PYTHON
     ]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objects = list(pool.map(lambda u: build_library.compiled(u, folder, lambda _: None), units))
