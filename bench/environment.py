@@ -18,8 +18,7 @@ from . import checkout, gpu_state, peers
 
 
 def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
-    """Return the environment as plain data. Call it before a run, whose load would count as busy
-    CPUs.
+    """Return the environment as plain data. Call it before a run: a run keeps CPUs busy.
 
     argv: arguments of `python -m bench`.
     """

@@ -47,7 +47,7 @@ def _wrapped(summary: str, tail: list[str]) -> list[str]:
 
 
 def _broken(line: str) -> list[str]:
-    """The line, on several where it is long; quotes may follow."""
+    """Wrap a line, with room for quotes at the end."""
     if len(line) <= WIDTH - 7 or line.startswith(">>>"):
         return [line]
     margin = " " * (len(line) - len(line.lstrip()))

@@ -125,7 +125,7 @@ def _family(model: Model, family: str, ops: list[Op], used: set[str]) -> str:
 
 
 def _spaced(blocks: list[list[str]]) -> list[str]:
-    """Lines of all blocks; a definition has an empty line before it, but for the first one."""
+    """Return the lines of all blocks, with an empty line between definitions."""
     lines: list[str] = []
     for number, block in enumerate(blocks):
         lines += ["", *block] if number > 1 and len(block) > 1 else block

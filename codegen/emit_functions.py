@@ -30,7 +30,7 @@ def functions(model: Model, base: str) -> list[list[str]]:
 
 
 def methods(model: Model, base: str) -> list[list[str]]:
-    """The method or property of a public name, then what Python's operators call of it."""
+    """Return the method or property of a public name, and the methods of Python's operators."""
     aliases = model.aliases("method")
     blocks = [[f"Tensor_{base} = Tensor_{aliases[base]}"]] if base in aliases else []
     for variant in ("method", "property"):
@@ -56,7 +56,7 @@ def _alias(model: Model, base: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Public:
-    """A public function or method: its overloads, and how they merge where there are several."""
+    """A public function or method: its overloads, and how several overloads merge."""
 
     name: str
     variant: str
@@ -126,8 +126,8 @@ def input_for_self(lines: Sequence[str]) -> list[str]:
 
 
 def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
-    """Lines of a function whose failure is told in one sentence, or that runs again with numbers
-    where tensors stood for some; a `try` costs nothing while nothing fails."""
+    """Return the lines of a function that explains failures, or runs again with numbers in place of
+    0-d tensors. A `try` costs nothing without a failure."""
     head = "except Exception as error:"
     given = ["error", f'"{name}"', function, "locals()"]
     body = wrap("return _refuse(", given, ")", WIDTH - 8)
@@ -136,7 +136,7 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
 
 
 def signature(it: Public) -> list[str]:
-    """Parameters with their defaults, NumPy's names of some last."""
+    """Return parameters with defaults, then NumPy's names of those that have one."""
     listed = _own_parameters(it)
     if not (second := numpy_names(listed)):
         return listed
@@ -239,9 +239,9 @@ def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[s
 
 
 def results(model: Model, base: str) -> list[str]:
-    """The line that makes the type of a name's results, where there are several with names.
+    """Return the line that defines the type of several named results.
 
-    Raises: LookupError where overloads name them differently.
+    Raises: LookupError if overloads have different names of results.
     """
     ops = [op for op in model.named(base) if op.kind == "functional" and op.is_public]
     found = {op.named_results for op in ops} - {""}

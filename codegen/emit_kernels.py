@@ -23,7 +23,7 @@ IMPORTED = {
     "_save_or_recompute": "from ...autograd.saved import save_or_recompute as _save_or_recompute",
     "_save_copy": "from ...autograd.saved import save_copy as _save_copy",
     "_kept": "from ...autograd.saved import save_number as _kept",
-    "_NUMBERS": "from ...core.arguments import NUMBERS as _NUMBERS",
+    "_PLAIN": "from ...core.arguments import NUMBERS as _PLAIN",
 }
 
 

@@ -30,8 +30,8 @@ _NUMERIC = ("Scalar", "float", "int", "SymInt")
 def node_names(model: Model) -> dict[str, str]:
     """Operator -> the name of its node class; in-place forms share that of the functional one.
 
-    Numbered as PyTorch's derivatives.yaml numbers the overloads; where ours are fewer, the field
-    `node` has the name.
+    Numbers are those of PyTorch's derivatives.yaml; if we have fewer overloads, the field `node`
+    gives the name.
     """
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -207,7 +207,7 @@ def _held(name: str, kind: Type) -> str:
     if kind.required.is_list:
         return f"tuple({name}) if type({name}) is list else {name}"
     if kind.required.base in _NUMERIC:
-        return f"{name} if type({name}) in _NUMBERS else _kept({name})"
+        return f"{name} if type({name}) in _PLAIN else _kept({name})"
     return name
 
 
@@ -276,7 +276,7 @@ def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
 
 
 def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
-    """The end of `backward`: one expression where nothing must come first."""
+    """Return the last lines of `backward`, which return gradients; one expression if possible."""
     if len(formulas) == 1:
         ((name, formula),) = formulas.items()
         takes_list = any(a.type.required.is_list for a in op.tensors if a.name == name)
@@ -315,7 +315,7 @@ def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
     return wrap(f"{head}{ast.unparse(made.func)}(", given, f"){tail}", room)
 
 
-# --- what is kept -------------------------------------------------------------------------------
+# --- saved values -------------------------------------------------------------------------------
 
 
 def _keeps(model: Model, op: Op) -> list[str]:

@@ -14,7 +14,7 @@ from .text import WIDTH, indent, wrap
 
 
 def expression(op: Op) -> str:
-    """OR of the keys of the operator's Tensor arguments; empty where it has none."""
+    """Return the OR of the keys of the operator's Tensor arguments; "" if it has none."""
     at = {argument.name: parameter(argument.name) for argument in op.tensors}
     tensors = op.tensors
     if len(tensors) == 2 and op.numbers == (tensors[1].name,):
@@ -37,7 +37,7 @@ def expression(op: Op) -> str:
 
 
 def assigned(keys: str, frame: str = "{}") -> list[str]:
-    """`key_set = keys`, a term a line where it is long. frame: what stands around the keys."""
+    """Return `key_set = keys`, one term per line if long. frame: text around the keys."""
     line = f"key_set = {frame.format(keys)}"
     terms = keys.split(" | ")
     if len(line) <= WIDTH - 12 or is_conditional(keys):
@@ -56,7 +56,7 @@ def is_conditional(keys: str) -> bool:
 
 
 def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str = "") -> list[str]:
-    """The call through the table, once `key_set` is there."""
+    """Return the call through the table with `key_set`."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
     head = f"{lead}op_{op.identifier}.table[key_set]("
     return wrap(head, ["key_set", *given], f"){tail}", WIDTH - 16)
@@ -116,8 +116,10 @@ def short_cut(
 
 
 def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
-    """The short cut of two tensors and a float, whichever. guards: the first is that of calls whose
-    `alpha` is 1."""
+    """Look up the short cut of two tensors and any float `alpha`.
+
+    guards: those of calls with alpha 1, which the first one tests.
+    """
     tests = ["type(alpha) is float", f"type({y}) not in NUMBERS", *guards[1:]]
     return [
         f"elif {' and '.join(tests)}:",
@@ -137,9 +139,9 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     for argument in op.arguments:
         name, kind = given[argument.name], argument.type.required
         if argument.name in found_by and kind.is_list:
-            may_hash = False  # short cuts look at what is in it
+            may_hash = False  # short cuts check the list's elements
         elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
-            may_hash = False  # native code's calls are given what users gave
+            may_hash = False  # native code's calls pass users' arguments on
         elif argument.name in found_by and kind.base in _TYPES:
             tests.append(f"type({name}) is {_TYPES[kind.base]}")
         elif argument.name in found_by and kind.base == "Scalar":

@@ -179,7 +179,7 @@ def _derivatives(of: Op, kind: str) -> dict[str, str]:
 
 
 def _zeros(entry: Op) -> dict[str, str]:
-    """Derivatives of an in-place form that writes what no operand is differentiated by."""
+    """Return the derivatives of an in-place form whose result depends on no operand: zeros."""
     return {argument.name: "zeros_like(grad)" for argument in entry.tensors}
 
 
@@ -281,7 +281,7 @@ class _Entry:
         if str(schema) != text:
             raise self.error(f"'func' must be spelled {str(schema)!r}", node)
         complaint = schema.check_kind()
-        # Rules of `aten`: PyTorch's in-place forms of other namespaces write to an `input`.
+        # Only for `aten`: PyTorch's in-place operators of other namespaces write to `input`.
         if complaint is not None and not schema.name.namespace:
             raise self.error(f"'func' {complaint} (got {text!r})", node)
         if schema.name.namespace not in ("", *model.OTHERS):

@@ -83,7 +83,7 @@ def vararg(op: Op, *, is_method: bool) -> Argument | None:
 
 
 def spread(base: str, listed: Argument, others: Sequence[Argument] = ()) -> list[str]:
-    """`*args` to the ints they stand for, one sequence, or what another overload has there."""
+    """Return lines that convert `*args` to ints, a sequence, or another overload's value."""
     name = parameter(listed.name)
     lines = ["if len(args) == 1:", f"    ({name},) = args", f"    if type({name}) is int:"]
     lines.append(f"        {name} = args")
@@ -206,7 +206,7 @@ class _Overloads:
         return [k for k, a in enumerate(own) if a.name != self.places[k]]
 
     def _tests(self, own: Sequence[Argument]) -> list[tuple[str, list[str], list[str]]]:
-        """(test, names, values): what tells that `own` is meant, and what then moves."""
+        """Return (test, names, values): the test that selects `own`, and moved names and values."""
         moves, found = self._moves(own), []
         told = [k for k in moves if _class(own[k]) != _class(self.longest[k])]
         for k in told[:1]:
@@ -322,7 +322,7 @@ def _class(argument: Argument) -> str:
 
 
 def _test(one: Argument, other: Argument, name: str) -> str:
-    """True where a value is of the one's type and not of the other's."""
+    """Return a test that is true for values of the first type and not of the second."""
     is_list_or_one = one.type.required.is_list and one.type.required.size is not None
     if _class(one) in TESTS and not is_list_or_one:
         test = TESTS[_class(one)].format(name)

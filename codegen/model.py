@@ -57,7 +57,7 @@ AUTOCAST_DEVICES = ("CPU", "CUDA")
 # Properties other than elements that an operator may read.
 READS = ("geometry", "conjugates", "storage")
 # Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one;
-# interpose/lazy_views.py reads the others, which stand for the field `reads`.
+# fallbacks/lazy_views.py reads the others, which stand for the field `reads`.
 OUR_TAGS = ("numbers_as_tensors", *(f"reads_{what}" for what in READS))
 TAGS = (
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
@@ -65,7 +65,7 @@ TAGS = (
     "nondeterministic_bitwise", "nondeterministic_seeded", "numbers_as_tensors", "pointwise",
     "reduction", "view_copy",
 )  # fmt: skip
-# Tags that say nothing of the forms that `autogen` names.
+# Tags that forms named by `autogen` do not inherit.
 OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating", *(f"reads_{what}" for what in READS))
 
 
@@ -212,7 +212,7 @@ class Op:
 
     @property
     def named_results(self) -> str:
-        """Names of its results, where it has several and gives them names."""
+        """Names of several results; empty without names."""
         names = [value.name for value in self.schema.returns]
         return " ".join(names) if len(names) > 1 and all(names) else ""
 
@@ -223,7 +223,7 @@ class Op:
 
     @property
     def is_factory(self) -> bool:
-        """Makes a tensor from nothing: BackendSelect finds its backend."""
+        """True for factories, whose backend BackendSelect chooses."""
         return self.has_options and not self.tensors
 
     @property
@@ -331,7 +331,7 @@ class Model:
         return next(op for op in self.ops if op.name == name)
 
     def overloads(self, base: str, variant: str) -> list[Op]:
-        """What one public name merges: out forms apart, they are an argument."""
+        """Return the overloads that a public name merges, without out forms."""
         return [op for op in self.named(base) if variant in op.variants and op.kind != "out"]
 
     def named(self, base: str) -> Sequence[Op]:
@@ -460,7 +460,7 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
 
 
 def _derive_outs(entry: Op, name: str) -> FunctionSchema | None:
-    """The out form of several results, under whatever overload PyTorch has it."""
+    """Return the out form of several results, with PyTorch's overload name."""
     base, _, overload = name.partition(".")
     if base != entry.base or not overload:
         return None

@@ -80,7 +80,7 @@ def inplace(name: str, n: int, has_number: bool = False, is_element: bool = Fals
 
 
 def out(name: str, n: int, has_number: bool = False) -> list[str]:
-    """Into what has the result's layout and dtype already."""
+    """The form that writes to an `out` of the result's layout and dtype."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     overflow = "before anything was written: NumPy converts it first" if has_number else ""
     given = [*operands, *number, "out"]
@@ -105,7 +105,7 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
 
 
 def scaled(name: str, is_inplace: bool) -> list[str]:
-    """Of calls in which autograd has nothing to do: what it keeps of others is their alpha, too."""
+    """The form with alpha, for calls that autograd does not record: it would also save alpha."""
     operands, closed = OPERANDS[:2], ["loop", *([] if is_inplace else ["geometry"]), "largest"]
     what = "self" if is_inplace else "what the loop gives"
     doc = f"(self, other, alpha) -> {what}. alpha: a float up to `largest`."
@@ -137,7 +137,7 @@ def into(n: int) -> list[str]:
 
 
 def made(name: str, closed: list[str], array: str) -> list[str]:
-    """Of no operand, or of one that only says what is made."""
+    """The form of factories: without operand, or with one that gives the layout only."""
     setup = [ELEMENT] if "sizes" in array else []
     of = "array()" if "array" in closed else "uninitialised memory"
     if "asks" in closed:
@@ -180,8 +180,11 @@ def counted(given: Sequence[str]) -> list[str]:
 
 
 def copied() -> list[str]:
-    """Of a view that turns all of what it is a view of, the array is a view of that one's: half of
-    what it costs to make it of the storage. It is only kept of what is a storage's own array."""
+    """The form of copies.
+
+    The array of a view that permutes a whole tensor is made as a view of that tensor's array,
+    which costs half. It is kept only if that is the storage's own array.
+    """
     doc = "self -> a copy of a geometry, in NumPy's order. turns: what is turned, and how."
     setup = ["of, dims = turns"]
     return form("copied", ["geometry", "order", "turns"], doc, setup, ["self"], [

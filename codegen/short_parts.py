@@ -18,7 +18,7 @@ def form(
     name: str, closed: Sequence[str], doc: str, setup: Iterable[str], given: Sequence[str],
     body: Iterable[str],
 ) -> list[str]:  # fmt: skip
-    """A function of what lies in the cells, which makes `short`."""
+    """Return a function of the closure's variables that makes `short`."""
     return [
         *wrap(f"def {name}(", each("{}: Any", closed), ") -> ShortCut:", WIDTH),
         f'    """{doc}"""',
@@ -45,7 +45,7 @@ def each(pattern: str, names: Iterable[Any]) -> list[str]:
 
 
 def params(n: int) -> list[str]:
-    """What is passed beside the operands, each with a default: calls leave the last ones out."""
+    """Parameters after the operands, each with a default, because calls omit the last ones."""
     return each("{}=None", PARAMS[:n])
 
 
@@ -72,7 +72,7 @@ def ints(n: int | None = None, known: str = "") -> list[str]:
 
 
 def others(n: int, on: str, is_dims: bool = False) -> list[str]:
-    """Go on elsewhere where the params are not the very ones. is_dims: the first may be a tuple."""
+    """Call the next short cut for other params. is_dims: the first may be a tuple."""
     tests = each("{0} is not {0}0", PARAMS[:n])
     if n and is_dims:
         tests[0] += " and (type(a) is not tuple or not _is_same(a, a0))"
@@ -124,8 +124,10 @@ def arrays(operands: Iterable[str]) -> list[str]:
 
 
 def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
-    """Of what is written to, which shares no memory with what is read. may_lack: on the CPU a
-    tensor's storage is made when it is asked for."""
+    """Get the storage of the tensor that is written to, and check that operands share no memory.
+
+    may_lack: CPU tensors may have no storage yet.
+    """
     names = "storage, theirs" if len(operands) == 2 else "storage"
     lines = [f"{names} = {', '.join(each('{}._storage', operands))}"]
     if may_lack:

@@ -21,7 +21,7 @@ def made(geometry: str, offset: str) -> list[str]:
     ]
 
 
-# The base of what has no history; what has one is recorded.
+# Find the base of a view of a tensor without history; others are recorded.
 BASE = [
     "base = self._autograd",
     "if base is None:",
@@ -31,7 +31,7 @@ BASE = [
 
 
 def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[str]:
-    """The view, which knows what it is a view of, as ADInplaceOrView has it."""
+    """Return the view with its base, as ADInplaceOrView makes it."""
     return [
         *made(geometry, offset),
         f"if {is_tracked}:",
@@ -43,7 +43,7 @@ def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[
 
 
 def view(name: str = "view", n: int | None = None) -> list[str]:
-    """n: of so many sizes, dimensions or the like, which are to be looked at; None for none."""
+    """The form of a view. n: the number of sizes or dimensions to check; None for no argument."""
     doc = "(self, size), of these keys -> a view that keeps the offset."
     closed, setup = ["geometry", "keys", "known"], list[str]()
     if n:
@@ -79,7 +79,7 @@ def recorded() -> list[str]:
 
 
 def views() -> list[str]:
-    """Those of views that are found by sizes, by how many there are."""
+    """Return the forms of views that are looked up by sizes, for each number of sizes."""
     names = each("view_{}", range(1, len(SIZES) + 1))
     return wrap("VIEWS = (", names, ")", WIDTH)
 

@@ -1,4 +1,4 @@
-"""Python text: the header of generated files, and lines broken where they grow too long."""
+"""Python text: the header of generated files, and wrapping of long lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def indent(lines: Iterable[str], by: int = 4) -> list[str]:
 
 
 def imported(module: str, names: Sequence[str]) -> list[str]:
-    """`from module import names`, in brackets where it is long."""
+    """Return `from module import names`, in parentheses if long."""
     line = f"from {module} import {', '.join(names)}"
     return [line] if len(line) <= ROOM else wrap(f"from {module} import (", names, ")")
 

@@ -226,7 +226,7 @@ def _stub(name: str, made: Any, of: Any) -> str:
 
 
 def _member(cls: Any, name: str) -> Any:
-    """What a class has at a name, which is loaded by naming it, as it stands in the class."""
+    """Return the attribute of a class without binding it; getattr loads it first."""
     getattr(cls, name)
     return inspect.getattr_static(cls, name)
 

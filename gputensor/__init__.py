@@ -75,7 +75,7 @@ if _typing.TYPE_CHECKING:
     )  # fmt: skip
     from .exchange.construct import as_tensor as as_tensor, asarray as asarray, tensor as tensor
     from .exchange.dlpack import from_dlpack as from_dlpack
-    from .exchange.numpy_bridge import from_numpy as from_numpy, frombuffer as frombuffer
+    from .exchange.numpy.bridge import from_numpy as from_numpy, frombuffer as frombuffer
     from .serialization import load as load, save as save
     from .functional import (
         atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
@@ -87,12 +87,12 @@ if _typing.TYPE_CHECKING:
         unique_consecutive as unique_consecutive,
         chain_matmul as chain_matmul, einsum as einsum, tensordot as tensordot,
     )  # fmt: skip
-    from .exchange.numpy_rule import (
+    from .exchange.numpy.rule import (
         get_numpy_on_devices as get_numpy_on_devices, set_numpy_on_devices as set_numpy_on_devices,
     )  # fmt: skip
     from .func.batching import vmap as vmap
     from .fusion.fuse import fuse as fuse
-    from .interpose.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
+    from .fallbacks.modes import DispatchMode as DispatchMode, no_dispatch as no_dispatch
     from .runtime.cpu import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from .structured.facts import (
         broadcast_shapes as broadcast_shapes, get_default_device as get_default_device,
@@ -115,8 +115,8 @@ if _typing.TYPE_CHECKING:
     )  # fmt: skip
     from .tensor.storage import Storage as Storage
     from .tensor.type_info import finfo as finfo, iinfo as iinfo
-    from .watch import profiler as profiler
-    from .watch.audit import audit_copies as audit_copies
+    from .profiling import profiler as profiler
+    from .profiling.audit import audit_copies as audit_copies
 
 bool: dtype = _bool
 half: dtype = float16

@@ -116,12 +116,12 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """Views of the tensors in the sizes to which all broadcast."""
+    """Return views of the tensors, expanded to their broadcast sizes."""
     return calls.broadcast_tensors(_listed("broadcast_tensors", tensors))
 
 
 def block_diag(*tensors: Any) -> Tensor:
-    """Matrices along the diagonal of one, zeros elsewhere."""
+    """Return a block-diagonal matrix of the given matrices."""
     return calls.block_diag(_listed("block_diag", tensors))
 
 
@@ -220,11 +220,11 @@ def stft(
     window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
     normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Fourier transforms of parts of a signal that overlap, each times a window: frequencies and
-    parts are the last two dimensions.
+    """Fourier transforms of overlapping frames of a signal, times a window. The last two dimensions
+    are frequencies and frames.
 
     Args:
-        center: the parts lie around places of the signal, which pad_mode extends at its ends.
+        center: frames are centred on elements; pad_mode extends the signal at its ends.
 
     >>> gt.stft(gt.ones(32), 8, return_complex=True).shape
     gputensor.Size([5, 17])
@@ -288,7 +288,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
-# --- as many results as are asked for -------------------------------------------------------------
+# --- results by options ---------------------------------------------------------------------------
 
 
 @declares()
@@ -296,8 +296,8 @@ def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """The different elements in order, or the different slices of dim; with return_inverse where
-    each element is among them, with return_counts how often each is there.
+    """Sorted unique elements, or unique slices of dim; with return_inverse the index of each
+    element among them, with return_counts their counts.
 
     >>> gt.unique(gt.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
@@ -311,7 +311,7 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """Elements without those that equal the one before them, or slices of dim.
+    """Elements, or slices of dim, that differ from the one before.
 
     >>> gt.unique_consecutive(gt.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])

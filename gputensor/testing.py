@@ -18,7 +18,7 @@ from .core import dtype as dtypes, errors, lazy
 from .core.arguments import element_type, flag, real
 from .core.dtype import FLOATING, dtype
 from .core.promotion import promote_types
-from .exchange import numpy_bridge
+from .exchange.numpy.bridge import from_numpy
 from .kernels.cpu import quiet
 from .structured.arguments import ints
 from .tensor.base import materialised
@@ -238,7 +238,7 @@ class _Check:
 
 def _as_tensor(x: Any) -> Tensor:
     """The tensor itself, or a tensor of an array."""
-    return x if isinstance(x, Tensor) else numpy_bridge.from_numpy(np.array(x))
+    return x if isinstance(x, Tensor) else from_numpy(np.array(x))
 
 
 def _signed(d: dtype) -> dtype:

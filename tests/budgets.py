@@ -1,11 +1,10 @@
-"""What each folder of tests may cost: `python -m tests.budgets TIMES [--write]`.
+"""Check the test times of each folder against budgets: `python -m tests.budgets TIMES [--write]`.
 
-TIMES is what `pytest --times=TIMES` wrote. Budgets are in tests/budgets.toml, in loops of
-harness/times.py, so that they hold on any machine; where the machine was slower during the run
-than during the loop, the folders tell so together, and the median of what they took of their
-budgets counts. A folder that takes twice as much, by more than the tier notices, fails the
-check, and no test: nothing in a test depends on a clock. --write takes what was measured for the
-new budgets of that tier.
+`pytest --times=TIMES` writes TIMES. The budgets in tests/budgets.toml are multiples of a loop in
+harness/times.py, so that they hold on any machine. Times are divided by the median over all folders
+of time / budget, in case the machine was slower during the run than during the loop. A folder that
+takes more than twice its budget, by a noticeable time, fails this check. No test depends on a
+clock. --write makes the measured times the new budgets of the tier.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Chooses the devices of a test run before gputensor is imported, and says which in the header.
+"""Choose the devices of a test run before gputensor is imported, and print them in the header.
 
-A real GPU is used where one answers, else the emulator with two devices; an explicit GPUTENSOR_CUDA
-wins. GPUTENSOR_REQUIRE_CUDA=1 asks for a real GPU, GPUTENSOR_REQUIRE_EMULATOR=1 for the emulator:
-tests that would be skipped for want of it fail instead.
+The default is a real GPU if there is one, otherwise the emulator with two devices; GPUTENSOR_CUDA
+overrides it. GPUTENSOR_REQUIRE_CUDA=1 demands a real GPU, GPUTENSOR_REQUIRE_EMULATOR=1 the
+emulator: tests that would be skipped without it fail instead.
 """
 
 from __future__ import annotations

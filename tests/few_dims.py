@@ -1,5 +1,4 @@
-"""Calls with a dimension, or with operands of few dimensions, in what PyTorch and gputensor both
-have."""
+"""Calls with a dimension, or with operands of few dimensions, that PyTorch and gputensor have."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Writes gputensor/op_tests/samples.json from the rows: `python -m tests.freeze_samples
-[--check]`."""
+"""Write gputensor/op_tests/samples.json from rows: `python -m tests.freeze_samples [--check]`."""
 
 from __future__ import annotations
 

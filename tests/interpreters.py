@@ -1,7 +1,7 @@
-"""The other Pythons of this machine that tests run on: `3.12 PATH` a line, for make.
+"""Print the other Pythons of this machine for tests, a line `3.12 PATH` for each, for make.
 
-One of each version from 3.11 on but the one that runs this: on the PATH, or in the folders of pyenv
-and uv, and able to make a virtual environment. What is looked for and not found is told on stderr.
+One of each version from 3.11 on, except the running one, from the PATH or the folders of pyenv and
+uv, that can make a virtual environment. Missing versions are reported on stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Every call that takes a number, crossed with dtypes and numbers at the edges of their ranges.
+"""Calls with a number as argument, for all dtypes and numbers at the limits of their ranges.
 
-A call is `call(lib, x, v)`, where `lib` is gputensor or PyTorch, `x` its tensor and `v` the number;
-names that the two spell differently are kept out. tests/test_numbers.py compares devices with each
-other, tests/oracle/test_numbers_oracle.py with PyTorch.
+A call is `call(lib, x, v)`, where `lib` is gputensor or PyTorch, `x` its tensor and `v` the number.
+tests/test_numbers.py compares devices with each other, tests/oracle/test_numbers_oracle.py compares
+with PyTorch.
 """
 
 from __future__ import annotations

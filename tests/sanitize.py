@@ -1,11 +1,11 @@
-"""Runs tests over the compiled library under a sanitizer: `python -m tests.sanitize NAME`.
+"""Run tests of the compiled library under a sanitizer: `python -m tests.sanitize NAME`.
 
-The library is built for the first capability of this machine, with -O1, into build/sanitize, and an
-import hook puts it in the place of the package's. The interpreter and NumPy are as they are: what
-the library does to their memory is checked, since the sanitizer allocates that, too.
+The library is built for the first capability of this machine, with -O1, to build/sanitize, and an
+import hook replaces the package's. Interpreter and NumPy are not instrumented, but the library's
+accesses to their memory are checked, because the sanitizer allocates it.
 
-    address    reads and writes beyond memory, and after it was freed
-    thread     two threads at one place, at least one of which writes
+    address    reads and writes out of bounds, or after free
+    thread     data races
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Bad input: one sentence that names operator, argument, rule and what was got; nothing
-half-changed.
+"""Bad input: one sentence that names operator, argument, rule and value; no partial changes.
 
 A case is a call on tensors `x` f32[2,3], `m` f32[3,4], `i` i64[3], `b` bool[2,3], `h` f16[2,3] and
-`e` f32[0,3] of each device. After the refusal every tensor has its old sizes, strides, version and
+`e` f32[0,3] of each device. After the error every tensor has its old sizes, strides, version and
 elements, and every operator its old registrations.
 """
 

@@ -1,7 +1,8 @@
-"""Tensors of wrong sizes, dtypes and devices, and places far outside, for every operand of every
-operator: taken, or refused in a sentence of the house, with nothing changed.
+"""Bad tensors for every operand of every operator: sizes, dtypes, devices, indices out of range.
 
-On CUDA once more with every access of memory checked. GPUTENSOR_BAD_VALUES=all makes every call.
+The call works, or raises one clear error and changes nothing.
+
+On CUDA again with every memory access checked. GPUTENSOR_BAD_VALUES=all makes every call.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Bad values for every argument of every public function: taken, or refused in a sentence of the
-house.
+"""Bad values for every argument of every public function: accepted, or one clear error of ours.
 
-Never another exception, never one that shows what it was made from, never with an operand changed.
-A part of all calls is made; GPUTENSOR_BAD_VALUES=all makes every one (a minute).
+No other exception, no chained one, no changed operand. A part of the calls is made;
+GPUTENSOR_BAD_VALUES=all makes all (a minute).
 """
 
 from __future__ import annotations

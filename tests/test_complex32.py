@@ -1,7 +1,7 @@
-"""complex32 as storage: casts, copies, views and exchange, and what is computed through complex64.
+"""complex32 as storage: casts, copies, views and exchange, and arithmetic through complex64.
 
-The rows' harnesses take it where nothing is computed (`dtypes_of`); here stands what they do not
-know: odd values of casts, bits, files, other libraries, refusals.
+The tests of rows include it for operators that compute nothing (`dtypes_of`). Here are special
+values of casts, bits, files, other libraries, errors.
 """
 
 from __future__ import annotations

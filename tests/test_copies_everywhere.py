@@ -1,7 +1,7 @@
-"""Whatever copies takes the layout engine: launches, which kernels, and how many bytes cross.
+"""All copies use the copy kernels: launches, kernels, and bytes transferred.
 
-Launches and crossings are counted at the runtime, below everything that could hide one. On the CPU
-the same calls go through the copy that `native/copy.py` has of the CPU's kernels.
+Launches and transfers are counted in the runtime, below all code that could hide one. On the CPU
+the same calls use the CPU's copy kernels of `native/copy.py`.
 """
 
 from __future__ import annotations

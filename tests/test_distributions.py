@@ -1,5 +1,5 @@
-"""gt.distributions: samples against the stated moments, gradients of samples, shapes, refusals.
-Values: tests/oracle/test_distributions_oracle.py."""
+"""gt.distributions: samples against moments, gradients of samples, shapes, errors. Values:
+tests/oracle/test_distributions_oracle.py."""
 
 from __future__ import annotations
 

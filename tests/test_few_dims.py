@@ -1,6 +1,6 @@
-"""Tensors of no dimension and of one: every operator that takes a dimension, alike on all devices.
+"""0-d and 1-d tensors: every operator with a dimension has equal results on all devices.
 
-With PyTorch they are compared in tests/oracle/test_few_dims_oracle.py, over the same calls.
+tests/oracle/test_few_dims_oracle.py compares the same calls with PyTorch.
 """
 
 from __future__ import annotations

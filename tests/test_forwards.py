@@ -1,4 +1,4 @@
-"""Overloads with numbers, and second names, give what the overload gives that they stand for."""
+"""Overloads with numbers, and aliases, have the results of the overload that they call."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """gt.layout on CPU arrays of PyTorch and NumPy and on our tensors: layouts, dtypes and odd sizes.
 
-What comes back is the caller's type, shares no memory unless it is the argument itself, and a call
-that fails leaves everything as it was. CUDA arrays: tests/cuda/layout_over_cupy.py.
+Results have the caller's type and share no memory, unless they are the argument itself; a call that
+fails changes nothing. CUDA arrays: tests/cuda/layout_over_cupy.py.
 """
 
 from __future__ import annotations

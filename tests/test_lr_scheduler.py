@@ -1,4 +1,4 @@
-"""gt.optim.lr_scheduler: resuming, and what it refuses. Rates: tests/oracle."""
+"""gt.optim.lr_scheduler: resuming, and errors. Rates: tests/oracle."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Numbers at the edges of dtypes: every call that takes one, on every device alike.
+"""Calls with numbers at the limits of dtypes have equal results on all devices.
 
-What they give is compared with PyTorch in tests/oracle/test_numbers_oracle.py. GPUTENSOR_SWEEP=all
-tries every number with every call and dtype; else each pair of these has a quarter of them.
+tests/oracle/test_numbers_oracle.py compares them with PyTorch. GPUTENSOR_SWEEP=all tries every
+number with every call and dtype; the default is a quarter of the numbers for each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every operator on every CUDA device gives what it gives on the CPU: layouts, dtypes and bits.
+"""Every operator on every CUDA device has the CPU's result: layouts, dtypes and bits.
 
-The devices are a GPU's where one answers and else the emulator's two; see tests/conftest.py. Where
-an operation allows no equal bits, its row says how far the devices may be apart, and why.
+The devices are GPUs, or the emulator's two; see tests/conftest.py. If bits cannot be equal, the
+operator's row has the tolerance and its reason.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the rows say is refused: the exception, its one sentence, and that nothing has changed.
+"""Errors listed in the rows: the exception, its message, and that nothing has changed.
 
-The dtypes that the YAML rules out are refused in test_ops_forward.py.
+test_ops_forward.py tests errors of dtypes that the YAML excludes.
 """
 
 from __future__ import annotations

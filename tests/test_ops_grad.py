@@ -1,7 +1,7 @@
 """Derivatives of every differentiable operator against finite differences, in every layout.
 
-The rows' own samples are used where their sizes are small; values are drawn again, away from where
-a derivative jumps. Second derivatives are checked too, where there is one.
+Small samples of the rows are used, with new values away from discontinuities of derivatives. Second
+derivatives are checked too, if they exist.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Every operator under `IncludeDispatchKeys`: what it always gives, or one sentence that names the
-key."""
+"""Every operator under `IncludeDispatchKeys`: its usual result, or an error that names the key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every operator with all its arguments by keyword: function, method, overload, packet, redispatch.
 
-Functions call the first operand `input`, as PyTorch's do; schemas, and so `gt.ops`, call it `self`,
-which no method of ours may take for its own.
+Functions name the first operand `input`, as PyTorch does; schemas and `gt.ops` name it `self`,
+which must not conflict with Python's self.
 """
 
 from __future__ import annotations

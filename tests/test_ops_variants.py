@@ -1,5 +1,6 @@
-"""Every form of an operator gives what its main form gives: function, method, `gt.ops.aten`,
-Python's operator, in place, and into `out`; with the rules of `out` and of versions."""
+"""All forms of an operator have the result of its main form: function, method, `gt.ops.aten`,
+Python's
+operator, in place and `out`; also the rules of `out` and of versions."""
 
 from __future__ import annotations
 

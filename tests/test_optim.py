@@ -1,5 +1,4 @@
-"""gt.optim: what it steps, what it keeps, and what it refuses. Values:
-tests/oracle/test_optim_oracle.py."""
+"""gt.optim: steps, states and errors. Values: tests/oracle/test_optim_oracle.py."""
 
 from __future__ import annotations
 

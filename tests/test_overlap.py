@@ -1,8 +1,8 @@
 """Outputs that overlap inputs or themselves: every operator with `out=` and every in-place form.
 
-A call either raises and leaves sizes, strides, version and bytes as they were, or gives what it
-gives with memory of its own. Operands lie in one buffer and reach it through views, `.data` and
-NumPy. The table must name every operator that has an `out`, so that a new one cannot be left out.
+A call either raises and changes no sizes, strides, version and bytes, or has the result of a call
+without overlap. Operands are views, `.data` or NumPy arrays of one buffer. The table must name
+every operator with an `out`, so that new ones cannot be forgotten.
 """
 
 from __future__ import annotations

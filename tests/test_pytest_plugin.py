@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of its own: modes, header, marker, fixture, checks."""
+"""The pytest plugin, in separate runs of pytest: modes, header, marker, fixture, checks."""
 
 from __future__ import annotations
 

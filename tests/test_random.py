@@ -1,4 +1,4 @@
-"""Random numbers: their distributions, their streams, and the generators that they come from."""
+"""Random numbers: distributions, streams and generators."""
 
 from __future__ import annotations
 

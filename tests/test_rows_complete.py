@@ -1,4 +1,4 @@
-"""The rows are those of the YAML, family by family, and every overload is reached by a sample."""
+"""Rows and YAML have the same operators in each family, and a sample reaches every overload."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The example the project began with: (1, 64, 5, 4) made channels_last, from strides to the last
-hop."""
+"""The project's first example: (1, 64, 5, 4) to channels_last, from strides to the kernel."""
 
 from __future__ import annotations
 

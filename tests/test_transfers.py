@@ -1,4 +1,4 @@
-"""Transfers of tensors that are not dense: packed where they are, one copy of as many bytes."""
+"""Transfers of strided tensors: packed on their device, then copied with one transfer."""
 
 from __future__ import annotations
 

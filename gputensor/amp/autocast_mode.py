@@ -47,7 +47,7 @@ def _check_dtype(value: Any, op: str) -> dtypes.dtype:
 
 
 class autocast(Guard):
-    """Run a block, or the calls of a function, in mixed precision; of a generator, each step.
+    """Run a block, the calls of a function, or the steps of a generator in mixed precision.
 
     Args:
         device_type: 'cpu', 'cuda', or a further device that registered autocast.

@@ -1,7 +1,7 @@
 """Functions of NumPy's that are several operators of ours, for devices that NumPy does not reach.
 
 Extremes are the rows of all devices. The others NumPy computes on the CPU, on the tensors' memory,
-see exchange/numpy_protocol.py. Arguments that are no tensors, as bounds of bins are, go to the
+see exchange/numpy/protocol.py. Arguments that are no tensors, as bounds of bins are, go to the
 tensor's device, as numbers do.
 """
 

@@ -95,7 +95,7 @@ def isin(x1: Tensor | int, x2: Tensor | int, /, *, invert: bool = False) -> Tens
 
 def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     flat = x.reshape(-1)
-    # PyTorch's `unique` has no order of complex numbers: theirs is that of real and imaginary part
+    # PyTorch's `unique` does not sort complex numbers: sort them as rows (real, imaginary)
     rows, dim = (gt.view_as_real(flat), 0) if x.is_complex() else (flat, None)
     values, inverse, counts = gt.unique(rows, return_inverse=True, return_counts=True, dim=dim)
     values = gt.view_as_complex(values) if x.is_complex() else values
@@ -103,7 +103,7 @@ def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """The different elements, where each is first, where all are among them, and how often."""
+    """Return unique values, their first indices, the inverse indices and the counts."""
     values, inverse, counts = _unique(x)
     places = gt.arange(x.numel(), device=x.device)
     first = gt.full(values.shape, x.numel(), dtype=gt.int64, device=x.device)
@@ -112,13 +112,13 @@ def unique_all(x: Tensor, /) -> UniqueAll:
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """The different elements, and how often each is there."""
+    """Return unique values and their counts."""
     values, _, counts = _unique(x)
     return UniqueCounts(values, counts)
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """The different elements, and where each element of x is among them."""
+    """Return unique values and, for each element of x, the index of its value."""
     values, inverse, _ = _unique(x)
     return UniqueInverse(values, inverse)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import gputensor as gt
 from gputensor.core import errors
-from gputensor.watch import profiler
+from gputensor.profiling import profiler
 
 _running: list[profile] = []
 

@@ -40,7 +40,7 @@ def set_autograd_fallback_mode(mode: str) -> None:
     if not isinstance(mode, str) or mode not in AUTOGRAD_MODES:
         rule = f"be one of {', '.join(AUTOGRAD_MODES)}"
         raise errors.must("set_autograd_fallback_mode", "mode", rule, mode)
-    dispatcher.fallbacks()  # which are there from the first call on, this one's among them
+    dispatcher.fallbacks()  # loads the fallbacks, this module's among them
     with dispatcher.lock:
         _mode = mode
         if mode != "nothing" and _serving is None:

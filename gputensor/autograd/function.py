@@ -23,19 +23,19 @@ from .saved import save, save_result
 
 
 _TRANSFORMED = BATCHED | DUAL
-# What a Function does with tensors of the levels of gt.func, which puts it here.
+# How a Function handles wrapped tensors of gt.func, which sets this.
 transform: list[Callable[..., Any]] = []
 
 
 class Context:
-    """What `forward` hands to `backward`: `ctx`. Any attribute may be set on it.
+    """`ctx`, which `forward` passes to `backward`. It may have any attributes.
 
-    needs_input_grad: for each argument of forward, whether its gradient is asked for.
+    needs_input_grad: for each argument of forward, True if its gradient is needed.
     """
 
     # Most contexts change few of these, so they stand here until they are set.
     needs_input_grad: tuple[Any, ...] = ()
-    # While backward runs; else the node alone leads to the context, and not the other way round.
+    # Set only while backward runs, so that context and node are no reference cycle.
     _node: _FunctionNode | None = None
     _to_save: tuple[Any, ...] = ()
     _dirty: tuple[Tensor, ...] = ()
@@ -43,18 +43,18 @@ class Context:
     _materializes = True
     _saved: Any = ()
     _for_forward: tuple[Any, ...] = ()
-    # What `saved_tensors` are while no node has them: within `jvp`, and in a rule made for vmap.
+    # The value of `saved_tensors` without a node: in `jvp` and in rules generated for vmap.
     _at_hand: tuple[Any, ...] | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep arguments or results of forward for backward, where they are `saved_tensors`."""
+        """Keep arguments or results of forward for backward, as `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise errors.wrong_type("save_for_backward", "tensors", "be Tensors or None", x)
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep arguments or results of forward for jvp, where they are `saved_tensors`."""
+        """Keep arguments or results of forward for jvp, as `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise errors.wrong_type("save_for_forward", "tensors", "be Tensors or None", x)
@@ -77,7 +77,7 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved, checked for writes. Raises: AutogradError if written to or freed."""
+        """The saved tensors. Raises: AutogradError if one was written to, or if they were freed."""
         if self._at_hand is not None:
             return self._at_hand
         if self._saved is FREED:
@@ -148,7 +148,7 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Any) -> None:
-        """Save on ctx what backward needs, where forward does not take ctx."""
+        """Save on ctx what backward needs; for a forward without the argument ctx."""
 
     @staticmethod
     def backward(*args: Any, **kwargs: Any) -> Any:
@@ -171,7 +171,7 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Run forward with nothing recorded, and record this function in its place."""
+        """Run forward without recording, and record this function as one node."""
         if any([x._keys & _TRANSFORMED for x in args if isinstance(x, Tensor)]):
             return transform[0](cls, args)
         return cls._run(args)[0]
@@ -246,8 +246,8 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
 
 
 def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
-    """A result that no gradient goes through. What requires grad is cut off, but for a view that
-    forward made of its arguments: it is as one that was made where nothing is recorded."""
+    """Return a result without gradient. It is detached if it requires grad; a view of an argument
+    becomes a view made without recording."""
     if not requires_grad(x):
         return _aliased(x) if is_input and not is_dirty else x
     if is_input:
@@ -266,7 +266,8 @@ def _aliased(x: Tensor) -> Tensor:
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
-    """Save what forward asked for; results without history, see Note [No cycles] in node.py."""
+    """Save the tensors that forward has named; results without history, see Note [No cycles] in
+    node.py."""
     saved: list[Any] = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]

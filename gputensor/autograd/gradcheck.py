@@ -74,7 +74,7 @@ def gradgradcheck(
         return tuple([g for g in grads if g is not None and g.requires_grad])
 
     if not grad_outputs or not derivative(*given, *behind):
-        return True  # nothing that the derivative depends on
+        return True  # the derivative depends on no input
     return gradcheck(derivative, (*given, *behind), eps, atol, rtol, raise_exception)
 
 
@@ -123,7 +123,7 @@ def _compare(
 
 
 def _reals(array: Array) -> Array:
-    """Real parts, then imaginary parts where there are any."""
+    """Return real parts, then for complex numbers imaginary parts."""
     flat = array.reshape(-1)
     return np.concatenate([flat.real, flat.imag]) if array.dtype.kind == "c" else flat
 

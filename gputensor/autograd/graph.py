@@ -152,7 +152,7 @@ class disable_saved_tensors_hooks(Guard):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Where the gradient of a tensor arrives; `gt.autograd.grad` takes it in the tensor's place.
+    """Return the graph edge of a tensor's gradient; `gt.autograd.grad` accepts it for the tensor.
 
     Raises: AutogradError if the tensor does not require grad.
     """
@@ -173,7 +173,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 class _Gradients:
-    """The gradients of some tensors in one run: of how many, and those that have arrived."""
+    """The gradients of several tensors in one backward: the expected number, and those computed."""
 
     __slots__ = ("expected", "found", "count")
 
@@ -208,9 +208,9 @@ def register_multi_grad_hook(
     """Call `fn` in each backward when the gradients of tensors have been computed.
 
     Args:
-        tensors: those that require grad count; ones that a backward does not reach are not awaited.
-        fn: takes a list with the gradient of each tensor, or None; with "any" one gradient.
-        mode: "all", or "any" for a call with the first gradient alone.
+        tensors: only those that require grad, and that the backward reaches, are awaited.
+        fn: takes a list with each tensor's gradient or None; with "any", one gradient.
+        mode: "all", or "any" to call fn with the first gradient only.
     """
     if mode not in ("all", "any"):
         raise errors.wrong_value("register_multi_grad_hook", "mode", "be 'all' or 'any'", mode)

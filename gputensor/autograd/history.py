@@ -39,7 +39,7 @@ _new = object.__new__
 
 
 class AutogradMeta:
-    """The history of a tensor, and what is attached to it.
+    """The history of a tensor, with users' hooks and gradient.
 
     edge: the node that made it and the output's number; None for a leaf. view: as in
     Note [Views], or None. version: of the storage when `edge` was set, for views. own: an `Own`, or
@@ -179,7 +179,7 @@ def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
 
 
 def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
-    """Give x a history, keeping users' attachments."""
+    """Set the edge of x; keep its hooks and gradient."""
     meta = meta_of(x)
     meta.edge = edge
     if meta.view is not None:

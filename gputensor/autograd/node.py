@@ -78,7 +78,7 @@ class Node:
         """Save the arguments that the derivative needs."""
 
     def backward(node, *grads: Any) -> Any:
-        """The gradients of the operands from those of the outputs; None means zero."""
+        """Return the operands' gradients for those of the outputs; None means zero."""
         raise NotImplementedError
 
     def release(self) -> None:
@@ -97,7 +97,7 @@ class Node:
         pairs = zip(grads, self.outputs)
         return [zeros_of(*made) if g is None and made is not None else g for g, made in pairs]
 
-    # --- what users see -----------------------------------------------------------------------
+    # --- public interface ---------------------------------------------------------------------
 
     def name(self) -> str:
         return type(self).__name__
@@ -136,10 +136,10 @@ class Node:
 
 
 class GradientEdge(NamedTuple):
-    """Where the gradient of a tensor arrives: at an output of a node. `backward` and `grad` take it
-    in place of the tensor.
+    """The edge of a tensor's gradient: a node and the number of its output. `backward` and `grad`
+    accept it for the tensor.
 
-    ownership_token: what keeps the node alive, of a leaf.
+    ownership_token: keeps the node of a leaf alive.
     """
 
     node: Node

@@ -119,7 +119,7 @@ def save_copy(x: Any) -> Any:
 
 
 def save_result(x: Tensor, number: int = 0) -> Any:
-    """An output as the node that made it keeps it."""
+    """Save an output of a node for that node."""
     kept = view_of(x, x._geometry, x._offset)
     kept._array = x._array
     if not _plain:
@@ -141,8 +141,8 @@ LARGE = 1 << 20
 def save_or_recompute(x: Tensor) -> Any:
     """A saved operand of a product; for a large activation only its input.
 
-    The activation's own node keeps that input already. To compute the activation again costs little
-    beside the product's gradients.
+    The activation's node saves this input anyway. Computing the activation again costs little
+    compared with the product's gradients.
     """
     if type(x) is Tensor and x._geometry.nbytes >= LARGE and x._keys & _plain:
         edge = gradient_edge(x)
@@ -191,7 +191,7 @@ _RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBack
 
 # --- hooks of saved tensors, see graph.py ---------------------------------------------------------
 
-# (pack, unpack, whose), innermost last.
+# (pack, unpack, owner), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
 # Keepers, used without hooks: each returns an object to save instead of a tensor, or None. The
 # number is the output's, or None for an operand.

@@ -39,7 +39,7 @@ def device_of(node: Node) -> Any:
 
 
 class on_stream:
-    """Makes the stream of a node's forward call the current one, where it has one."""
+    """Make the stream of a node's forward call, if any, current."""
 
     __slots__ = ("_runtime", "_stream", "_before")
 

@@ -157,7 +157,7 @@ def check_constant(operator: Operator, number: int, operand: Any) -> None:
         raise errors.not_differentiable(operator.short_name, name)
 
 
-# --- what Tensor's attributes do ------------------------------------------------------------------
+# --- attributes of Tensor -------------------------------------------------------------------------
 
 
 def grad_fn(x: Tensor) -> Node | None:

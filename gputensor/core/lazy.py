@@ -35,7 +35,7 @@ def attributes(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callabl
 
 
 def loaded(home: str, name: str) -> Any:
-    """Import `name` from the module `home`; a `home` such as `watch.profiler.` means the module
+    """Import `name` from the module `home`; a `home` such as `profiling.profiler.` means the module
     itself."""
     found = import_module(f"{_PACKAGE}.{home.removesuffix('.')}")
     return found if home.endswith(".") else getattr(found, name)

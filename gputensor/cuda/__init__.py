@@ -50,7 +50,7 @@ get_rng_state, set_rng_state = _face.get_rng_state, _face.set_rng_state
 
 
 def unavailable_reason() -> str | None:
-    """Why `is_available()` is False; None where it is True."""
+    """Return why `is_available()` is False; None if it is True."""
     reason: str | None = runtime.cuda().unavailable_reason()
     return reason
 

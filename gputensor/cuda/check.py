@@ -124,7 +124,7 @@ def _text_of(path: str, options: Sequence[str] = ()) -> str:
 
 
 def _instance(path: str, entry: str, options: Sequence[str]) -> str:
-    """The entry; a template's must say which instance. Raises: Mismatch where it does not."""
+    """Return the entry; for a template, its instance. Raises: Mismatch without an instance."""
     if "<" in entry:
         return entry
     template = _templates(_text_of(path, options)).get(entry)
@@ -161,7 +161,7 @@ def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[.
 
 
 def skeleton(path: str) -> str:
-    """A file of cases for the first kernel of a text, to fill in; "" where it has none."""
+    """Return a file of cases to fill in, for the first kernel of a source; "" if it has none."""
     kernels = _text_of(path)
     name = next((name for name, _ in kernels_of(kernels)), None)
     if name is None:
@@ -238,7 +238,7 @@ def _placed(args: list[Any]) -> tuple[list[Any], Callable[[], None]]:
     cuda = runtime.cuda()
     if cuda.is_emulated:
         return args, lambda: None
-    from ..exchange.numpy_bridge import from_numpy
+    from ..exchange.numpy.bridge import from_numpy
 
     there = [from_numpy(a).to("cuda") if isinstance(a, np.ndarray) else a for a in args]
 

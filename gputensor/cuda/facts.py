@@ -55,7 +55,7 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
 
 
 def get_arch_list() -> list[str]:
-    """The architectures that kernels are compiled for here: those of the devices there are."""
+    """The architectures for which kernels are compiled: those of the present devices."""
     found = [get_device_capability(n) for n in range(device_count())]
     return sorted({f"sm_{major}{minor}" for major, minor in found})
 
@@ -82,7 +82,7 @@ def is_initialized() -> bool:
 def init() -> None:
     """Initialise CUDA, as the first tensor on a device does.
 
-    Raises: DeviceError with the reason where there is no device.
+    Raises: DeviceError, with the reason, if there is no device.
     """
     current_device()
 
@@ -102,7 +102,7 @@ def device_of(obj: Tensor) -> Any:
 def set_stream(stream: Any) -> None:
     """Make a stream the current one of this thread and its device; None changes nothing."""
     if stream is not None:
-        chosen = CurrentStream(runtime.cuda(), stream)  # refuses what is no stream
+        chosen = CurrentStream(runtime.cuda(), stream)  # raises for other types
         runtime.cuda().set_stream(chosen.stream)
 
 

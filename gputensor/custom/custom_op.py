@@ -68,12 +68,12 @@ def custom_op(
         name: "namespace::operator", with ".overload" if it is one of several.
         fn: the kernel; its annotations are the schema.
         mutates_args: the arguments that it writes to, or "unknown" for all tensors.
-        device_types: what fn is a kernel for, "cpu" or ("cpu", "cuda"); None means every device.
-        schema: `(Tensor x, float by) -> Tensor`, where annotations cannot say it.
+        device_types: the devices of fn, "cpu" or ("cpu", "cuda"); None means every device.
+        schema: `(Tensor x, float by) -> Tensor`, if annotations cannot express it.
         tags: "inplace" if fn returns its first argument, which it writes to; "out" if it returns
             the keyword-only tensors that it writes to. All others must return new memory.
-    Raises: ArgumentValueError for what is not a name or a schema; RegistrationError if the name was
-    defined by a Library.
+    Raises: ArgumentValueError for an invalid name or schema; RegistrationError if a Library has
+    defined the name.
     """
     site = caller_site()
     namespace, colons, rest = name.partition("::") if isinstance(name, str) else ("", "", "")
@@ -211,8 +211,9 @@ class CustomOpDef:
     def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
         """Register a kernel for device types ("cpu", "cuda", a registered device), None for all.
 
-        Returns a handle that undoes it; without fn, a decorator. The newest of a type serves; that
-        of a registered device goes with the device. Results must be new memory. Below autograd.
+        Returns a handle that undoes it; without fn, a decorator. The newest kernel of a type is
+        used; removing a registered device removes its kernel. Results must be new memory. The
+        kernel runs below autograd.
         Raises: RegistrationError if fn does not take the schema's arguments; ArgumentValueError if
         nothing in a call tells the device.
         """
@@ -266,7 +267,7 @@ class CustomOpDef:
     def register_fake(self, fn: F, /) -> F:
         """Register the kernel for Meta: sizes, strides and dtype of the results, without data.
 
-        fn takes what the operator takes, with tensors of meta, and returns such; a decorator.
+        fn takes the operator's arguments and returns its results, as meta tensors; a decorator.
         """
         self._register_fake(fn, caller_site())
         return fn
@@ -293,8 +294,8 @@ class CustomOpDef:
     def register_vmap(self, func: Function | None = None, /) -> Any:
         """Register how the operator works on a batch; a decorator without func.
 
-        func(info, in_dims, *args) takes the arguments with their batch and where each has it, None
-        for none, and returns (results, where they have it). info has batch_size and randomness.
+        func(info, in_dims, *args) takes the batch dimension of each argument, or None, and the
+        arguments. It returns (results, their batch dimensions). info has batch_size and randomness.
         """
         return register_vmap(self, func)
 

@@ -136,7 +136,7 @@ def _default(value: Any, name: str, argument: str) -> str:
 
 
 def _returned_arguments(name: str, texts: list[str], returned: str, tags: Sequence[str]) -> str:
-    """The returns of an operator that hands back what it wrote to, as its tag promises."""
+    """Return the schema's returns of an operator that returns the arguments it writes to."""
     written = [text for text in texts if "!" in text]
     if INPLACE in tags:
         if len(written) != 1 or texts[0] != written[0] or not written[0].startswith("Tensor(a0!) "):

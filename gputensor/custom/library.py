@@ -227,7 +227,7 @@ class Library:
             warning = errors.kernel_overridden(operator, key, stack[0].site, site)
             try:
                 warnings.warn(warning, stacklevel=3)
-            except errors.OverrideWarning:  # warnings are errors here: nothing may have changed
+            except errors.OverrideWarning:  # if warnings are errors, nothing may change
                 handle.remove()
                 raise
         return handle
@@ -302,7 +302,7 @@ class Library:
         return f"{self.ns}::{rest}"
 
     def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
-        """The key of a registration: the call's, else the library's, else None."""
+        """Return the key of a registration: the call's, or the library's, or None."""
         if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
             raise errors.wrong_type(what, "dispatch_key", "name a dispatch key", given)
         given = str(given)

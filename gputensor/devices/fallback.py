@@ -7,7 +7,7 @@
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
 `library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in
-`interpose/lazy_views.py`, the one without a derivative in `autograd/fallback.py`.
+`fallbacks/lazy_views.py`, the one without a derivative in `autograd/fallback.py`.
 Source: aten/src/ATen/native/CPUFallback.cpp. Unlike PyTorch's, operands that share memory share it
 on the CPU too, and results that are views stay views.
 """

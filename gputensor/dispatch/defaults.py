@@ -19,11 +19,6 @@ def get_default_dtype() -> dtype:
     return _default
 
 
-def get_default_complex() -> dtype:
-    """The dtype of Python complex numbers: the complex type with parts of the default dtype."""
-    return _default.to_complex
-
-
 def set_default_dtype(d: dtype) -> None:
     """Make `d` (float16, bfloat16, float32 or float64) the default for the whole process.
 

@@ -285,7 +285,7 @@ def _noted(undo: Callable[[], None]) -> Handle:
 def register_behind(
     name: str, key: Key, function: Callable[..., Any] | None, convention: str
 ) -> None:
-    """`register_kernel` for one of our operators, once its family is there; loads nothing."""
+    """`register_kernel` for one of our operators, after its family loads; loads nothing itself."""
     site = caller_site()
     families.behind(name, lambda: register_kernel(name, key, function, convention, site))
 

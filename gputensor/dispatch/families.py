@@ -41,7 +41,7 @@ _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
 # The module behind every call; it is above the dispatcher, so it is imported by name.
-_START = f"{_PACKAGE}.interpose.start"
+_START = f"{_PACKAGE}.fallbacks.start"
 # Finished steps: module name -> module; and steps in progress, with the functions that undo them.
 _done: dict[str, ModuleType] = {}
 _under_way: dict[str, list[Callable[[], object]]] = {}
@@ -63,11 +63,11 @@ def called(family: str) -> ModuleType:
 
 
 def registered(family: str) -> None:
-    """See to it that the family's kernels are there."""
+    """Register the family's kernels if they are not."""
     module = f"{_GENERATED}.kernels.{family}"
     if module in _done:
         return
-    with lock:  # after a load in another thread; in a load of its own there is nothing
+    with lock:  # nothing to do after another thread's load, or within this thread's own
         if f"{_GENERATED}.families.{family}" not in _under_way:
             called(family)
             _step(module, lambda found: _install(found, family))
@@ -138,7 +138,8 @@ def complete_all() -> None:
 
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
-    """Run `action` once the operator's family has its kernels, now if it has; loads nothing."""
+    """Run `action` after the operator's family has registered its kernels, now if it has. It loads
+    nothing."""
     family = family_of(qualified_name)
     with lock:
         if family is None or f"{_GENERATED}.kernels.{family}" in _done:
@@ -164,7 +165,7 @@ def _name(module: ModuleType) -> None:
                 value.__module__ = f"{_GENERATED}.functions"
 
 
-# --- what stands for a family until it is there ---------------------------------------------------
+# --- placeholders for families that are not loaded ------------------------------------------------
 
 
 def lazy_functions(module: dict[str, Any]) -> Any:

@@ -71,7 +71,7 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
-    """The number in a 0-d tensor, where all these types are of numbers; else None."""
+    """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
     bases = {kind.base for kind in types} - {"str"}  # in place of which no tensor stands
     if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
@@ -94,7 +94,7 @@ def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call the function; what it raises does not show the failure that came before."""
+    """Call the function; its exception is not chained to the former one."""
     try:
         return function(*args, **kwargs)
     except Exception as error:
@@ -103,7 +103,7 @@ def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[s
 
 
 def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
-    """Raise the sentence for what made the function `op` fail; return where there is none."""
+    """Raise the error that explains the failure of function `op`; return if none fits."""
     if isinstance(error, errors.GpuTensorError):
         refuse_opaque(error, op, given)
         _name_the_caller(error, op, given)

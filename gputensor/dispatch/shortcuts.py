@@ -50,7 +50,7 @@ VARIABLE = "GPUTENSOR_SHORTCUTS"
 is_on = os.environ.get(VARIABLE) != "0"
 # For tables without short cuts; never written to.
 NONE: dict[Any, ShortCut] = {}
-NOBODY: dict[str, Callable[..., Any]] = {}  # the same of learners
+NOBODY: dict[str, Callable[..., Any]] = {}  # no learners
 BOUND = 1 << 12
 
 
@@ -75,8 +75,8 @@ OPENING = {
 }  # fmt: skip
 _ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}  # the same key sets on CUDA
 
-# An operator that is jumped over, the key set it is called with, and the kernel it must lead to:
-# `copy.copy_` is that of native/copy.py, which not every module may import.
+# An operator that a short cut jumps over, the key set of its call, and the kernel that must run.
+# `copy.copy_` names that of native/copy.py, which not every module may import.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
 # Operator -> the operators whose short cuts jump over it; guarded by the dispatcher's lock.

@@ -41,7 +41,7 @@ def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
 def way(table: Table, key_set: int) -> list[dict[str, str]]:
     """The slots that a call with this set visits, highest key first, down to its kernel.
 
-    does: "kernel", "falls through" or "nothing is there".
+    does: "kernel", "falls through" or "nothing is there" for each slot.
     """
     found = []
     while (key := keys.highest(key_set)) is not keys.UNDEFINED:

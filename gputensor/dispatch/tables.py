@@ -102,7 +102,7 @@ def dangling_impls() -> list[str]:
 
 
 def check_invariants() -> None:
-    """Raise AssertionError where a table does not follow from what is registered."""
+    """Raise AssertionError if a table does not match the registrations."""
     with dispatcher.lock:
         for operator in dispatcher.operators():
             table = operator.table

@@ -101,7 +101,7 @@ class trace:
 
 
 class _StandardError(trace):
-    """The trace of a whole process: it prints, and keeps nothing."""
+    """The trace of a whole process: prints hops without storing them."""
 
     __slots__ = ()
 

@@ -4,8 +4,7 @@ Note [A record first]
 The first message of every collective is a record of fixed length: a digest of the call (operator,
 dtype, sizes, reduction, root), the call as text, and room for data. All ranks get all records. Data
 that fits in the room needs no other message; larger data follows once the records agree. If records
-differ, all ranks raise the same error before anything is written, and the group can still be
-used.
+differ, all ranks raise the same error before anything is written; the group stays usable.
 
 MPI needs the collectives of a communicator in one order on all ranks. So a group has a queue: a
 record is sent after all records before it have arrived and their data has been started. A thread

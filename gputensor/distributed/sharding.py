@@ -1,7 +1,6 @@
 """Change the dimension along which an array is divided over ranks.
 
-It is a layout copy across ranks: the layout kernels pack, one all-to-all moves, the layout kernels
-unpack.
+It is a layout copy across ranks: layout kernels pack and unpack, one all-to-all moves.
 """
 
 from __future__ import annotations

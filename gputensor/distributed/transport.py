@@ -39,8 +39,7 @@ _MPI_NAMES = {
 class Reduction(NamedTuple):
     """How a dtype is reduced.
 
-    wide: the dtype of the computation, if it differs; seen: the dtype that MPI is given, if it
-    differs.
+    wide, seen: dtypes of the computation and of MPI's argument, if they differ from the tensor's.
     """
 
     op: Any

@@ -1,7 +1,6 @@
 """Samples of distributions that have no operator: gamma (with its derivative), Poisson, binomial.
 
-The arithmetic is float64 for every dtype. Samples differ from PyTorch's, their distributions do
-not.
+The arithmetic is float64 for every dtype. Samples, but not distributions, differ from PyTorch's.
 """
 
 from __future__ import annotations

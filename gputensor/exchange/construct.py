@@ -18,7 +18,7 @@ from ..core.dtype import dtype
 from ..dispatch import backend_select
 from ..tensor.tensor import Tensor
 from .nested import PLAIN, from_numbers
-from .numpy_bridge import array_of, from_numpy, over_copy
+from .numpy.bridge import array_of, from_numpy, over_copy
 
 _dtype = dtype
 
@@ -65,7 +65,7 @@ def tensor(
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
-    """`data` as a tensor that shares its memory where it can; PyTorch's name for `asarray`."""
+    """Return `data` as a tensor, sharing memory if possible; PyTorch's name for `asarray`."""
     return asarray(data, dtype=dtype, device=device)
 
 

@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import errors
 from ..core.geometry import Sizes, unholdable
 from ..core.memory_format import contiguous_strides
-
-if TYPE_CHECKING:
-    pass
 
 
 class Described(NamedTuple):
@@ -26,7 +23,7 @@ class Described(NamedTuple):
     sizes: Sizes
     stride_bytes: Sizes
     dtype: np.dtype[Any]
-    stream: int | None  # on which its elements are made; None where nothing is to be waited for
+    stream: int | None  # the stream to wait for, or None
 
 
 def read(op: str, arg: str, x: Any) -> Described:

@@ -208,7 +208,7 @@ def _checked(sizes: tuple[int, ...], strides: tuple[int, ...] | None, element: d
     if any(stride < 0 and size > 1 for size, stride in zip(sizes, strides)):
         got = errors.Got(f"strides {strides}")
         raise _refused("have no negative strides", got, "use .copy() first")
-    # A dimension of one element is never walked, so its sign means nothing.
+    # The stride of a dimension of size 1 is not used, so its sign does not matter.
     strides = tuple([abs(s) for s in strides])
     wrong = unholdable(sizes, strides, element.itemsize)
     if wrong:

@@ -26,7 +26,7 @@ from ..dispatch.keys import LAZY
 from ..tensor.storage import about_to_write, expose
 from ..tensor.tensor import Tensor
 from .dlpack import from_dlpack
-from .numpy_bridge import array_of
+from .numpy.bridge import array_of
 
 
 class ForeignArray:

@@ -21,7 +21,7 @@ from ..core.promotion import number_dtype, promote_types
 from ..dispatch import defaults
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
-from .numpy_bridge import element_of
+from .numpy.bridge import element_of
 
 PLAIN = frozenset((bool, int, float, complex))
 

@@ -1,9 +1,9 @@
 """Dask takes tensors as chunks of `dask.array`: what its tables of array types have for them.
 
-Most of what Dask asks of a chunk is NumPy's functions, which tensors answer (exchange/
-numpy_protocol.py). Here is the rest: joining, taking, products, counts and percentiles, which it
-looks up by type; the size of a chunk, by which it balances and spills; and a token, by which equal
-tensors are one task. dask_backend.py has what `dask.config.set({"array.backend": "gputensor"})`
+Most of what Dask asks of a chunk is NumPy's functions, which tensors answer (exchange/numpy/
+protocol.py). Here is the rest: joining, taking, products, counts and percentiles, which it looks up
+by type; the size of a chunk, by which it balances and spills; and a token, by which equal tensors
+are one task. dask_backend.py has what `dask.config.set({"array.backend": "gputensor"})`
 names.
 """
 

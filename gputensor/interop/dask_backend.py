@@ -15,7 +15,7 @@ from dask.array.backends import ArrayBackendEntrypoint
 from dask.utils import Dispatch
 
 from .._generated.functions import empty
-from ..exchange.numpy_bridge import from_numpy
+from ..exchange.numpy.bridge import from_numpy
 from ..tensor.tensor import Tensor
 
 
@@ -34,7 +34,7 @@ to_gputensor.register(Tensor, _of_tensor)
 
 
 def _made(name: str, *args: Any, meta: Any = None, **options: Any) -> Any:
-    """Dask's own function with chunks like `meta`."""
+    """Call Dask's function `name` with NumPy's backend and chunks like `meta`."""
     meta = empty(()) if meta is None else meta
     with config.set({"array.backend": "numpy"}):
         return getattr(da, name)(*args, meta=meta, **options)

@@ -56,7 +56,7 @@ def received(header: dict[str, Any], frames: list[Any]) -> Tensor:
     """
     from .._generated.functions import empty
     from ..core.dtype import by_name, uint8
-    from ..exchange.numpy_bridge import frombuffer
+    from ..exchange.numpy.bridge import frombuffer
 
     element = by_name(header["dtype"])
     if not frames or not memoryview(frames[0]).nbytes:

@@ -25,7 +25,7 @@ def register(backends: ModuleType) -> None:
             return isinstance(tensor, self.Tensor)
 
         def from_numpy(self, x: Any) -> Any:
-            from ..exchange.numpy_bridge import from_numpy
+            from ..exchange.numpy.bridge import from_numpy
 
             return from_numpy(x)
 

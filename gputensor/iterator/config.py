@@ -76,7 +76,6 @@ BINARY_FLOAT = BINARY.replace(promote_integer_inputs_to_float=True)
 COMPARISON = BINARY.replace(enforce_safe_casting_to_output=False, static_dtype=bool_)
 UNARY = Config()
 UNARY_FLOAT = Config(**_PROMOTING, promote_integer_inputs_to_float=True)
-UNARY_BOOL = Config(check_all_same_dtype=False, static_dtype=bool_)
 NULLARY = Config(check_all_same_dtype=False, resize_outputs=False)
 # Writing one value twice is harmless: fill and zero accept expanded tensors.
 FILL = NULLARY.replace(check_mem_overlap=False)

@@ -195,8 +195,7 @@ def declare_stub(family: str) -> Stub:
 
 
 def families() -> list[str]:
-    """The families of our operators, with a file for the CPU and one for CUDA; that of chains; the
-    declared."""
+    """Return the families with loops for CPU and CUDA, the family of chains, and declared ones."""
     return sorted({*_ours(), CHAIN, *_declared})
 
 

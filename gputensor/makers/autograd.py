@@ -24,13 +24,10 @@ from ..autograd.variable import (
     set_history,
 )  # fmt: skip
 from ..core.schema import Argument
-from ..dispatch.keys import below
 from ..dispatch.operator import Table
 
 Function = Callable[..., Any]
 Maker = Callable[[Table, int], Function]
-
-_BELOW = below("AutogradOther")
 
 
 def shape_of(table: Table, inputs: tuple[str, ...] | None = None) -> str:

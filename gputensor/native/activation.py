@@ -78,7 +78,7 @@ def _shrinks(make: Callable[[Operator, Rule, Any], Kernel]) -> Callable[[Operato
 shrink_functional, shrink_out = _shrinks(elementwise.functional), _shrinks(elementwise.out)
 
 
-# --- made of others -------------------------------------------------------------------------------
+# --- composed -------------------------------------------------------------------------------------
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 

@@ -16,7 +16,9 @@ from ..kernels.cpu.quiet import run
 from ..structured import library
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .matmul import by_library, check_scales, cut, multiply, multiply_added
+from .matmul import (
+    added_without_cuda, by_library, check_scales, cut, multiply, multiply_added,
+)  # fmt: skip
 
 
 def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> Geometry:
@@ -103,20 +105,9 @@ def _added_into(
     out: Tensor, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any
 ) -> Tensor:
     shape = out._geometry
-    if shape.numel == 0 or out._device.type == "meta":
-        return out
     beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
-    if out._device is CPU:
-        array = out._get_array()
-        added = array if out is self else self._get_array()
-        matrices = added, batch1._get_array(), batch2._get_array()
-        run(stub.cpu("matmul").addmm, *matrices, beta, alpha, array)
+    if added_without_cuda(out, self, batch1, batch2, beta, alpha, calls.bmm):
         return out
-    if out._device.type != "cuda":
-        product = calls.bmm(batch1, batch2)
-        scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
-        made = scaled if beta == 0 else calls.add_Tensor(scaled, self, beta)
-        return calls.copy_(out, made, False)
     (count, m, n), k = shape.sizes, batch1._geometry.sizes[2]
     if by_library(shape.dtype, count * m * n * k):
         library.write("baddbmm", multiply_added, (out,), self, batch1, batch2, beta, alpha)

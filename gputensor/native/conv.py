@@ -205,7 +205,7 @@ def _correlate(
 
 
 def _in_blocks(view: Tensor, rows: Tensor, sizes: Sizes, step: int) -> Tensor:
-    """Compute as many rows of the result at a time as fill a block of windows."""
+    """Compute the result in blocks of rows whose windows fill a block of memory."""
     groups, outer, taps = rows._geometry.sizes
     samples, out = sizes[0], sizes[2:]
     made = calls.new_empty(view, (samples, groups, outer, *out))
@@ -351,7 +351,7 @@ def _of_weight(
     return calls.reshape(made, (outer, inner, *kernel))
 
 
-# --- what users call ------------------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------------------
 
 
 def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:

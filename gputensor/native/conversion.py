@@ -113,12 +113,12 @@ def _to_copy(
     return made
 
 
-# From here on what a cast costs beside its loop is nothing.
+# Bytes from which only the loop of a cast matters.
 _LARGE_BYTES = 1 << 20
 
 
 def _learn_cast(table: Table, self: Tensor, made: Tensor) -> None:
-    """Leave the short cut of a cast on the CPU whose result is row-major, as what it reads is."""
+    """Store the short cut of a CPU cast from a row-major tensor to a row-major result."""
     shape, wanted = self._geometry, made._geometry
     known = seen(shape, (table.operator.name, wanted.dtype))
     if made._device is not CPU or not shortcuts.is_due(known, table):

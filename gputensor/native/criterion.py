@@ -96,7 +96,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
 out = forms.out_of_functional
 
 
-# --- made of others, with a gradient of their own -------------------------------------------------
+# --- composed, with their own gradients -----------------------------------------------------------
 
 
 def binary_cross_entropy_with_logits(

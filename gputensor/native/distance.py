@@ -256,7 +256,7 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     return found[0] if len(found) == 1 else calls.cat(found, 0)
 
 
-# Differences that are made before their lengths are found.
+# Number of differences that are made before their norms are computed.
 _AT_A_TIME = 1 << 18
 
 

@@ -224,7 +224,7 @@ def _summed(
     weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, weights: Tensor | None,
     include_last_offset: bool, padding_idx: int,
 ) -> _Parts | None:  # fmt: skip
-    """Sums or means in one pass on the CPU; None where there is no loop."""
+    """Compute sums or means in one pass on the CPU; return None without a loop."""
     given = [x for x in (weight, indices, offsets, weights) if x is not None]
     if mode == MAX or any([x._device is not CPU for x in given]):
         return None

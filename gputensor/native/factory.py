@@ -35,7 +35,7 @@ _np_empty = np.empty
 
 
 def _options(op: str, element: Any, form: Any) -> dtype:
-    """The dtype of a factory call, after its other options were found to be ones there are."""
+    """Check the options of a factory call; return its dtype."""
     if form is not None and form is not strided:
         kind = errors.ArgumentError if isinstance(form, layout) else errors.ArgumentTypeError
         raise errors.must(op, "layout", "be gputensor.strided", form, kind=kind)
@@ -226,7 +226,7 @@ def new_empty_strided(
     return calls.empty_strided(size, stride, element, layout, place, pin_memory)
 
 
-# --- filled: below ADInplaceOrView, so that the version of what is made stays 0 -------------------
+# --- filled: below ADInplaceOrView, so that the version of the result stays 0 ---------------------
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
@@ -403,7 +403,7 @@ def scalar_tensor(
     return _fill(key_set, made, s)
 
 
-# --- what short cuts jump over --------------------------------------------------------------------
+# --- short cuts -----------------------------------------------------------------------------------
 
 
 def _over_empty() -> Any:

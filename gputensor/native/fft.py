@@ -64,8 +64,10 @@ def _transform(
     op: str, self: Tensor, sizes: Dims, dims: Dims, of: dtype, function: Callable[..., Any],
     table: Table, kernel: Callable[..., Tensor], *params: Any,
 ) -> Tensor:  # fmt: skip
-    """function(fft, x, axes, threads): over the last axes, after what is not transformed in the
-    order of its strides. table, kernel, params: of the call, which may leave a short cut."""
+    """Call function(fft, x, axes, threads) on the last axes, the others in the order of strides.
+
+    table, kernel, params: those of the call, to store a short cut.
+    """
     strides = self._geometry.strides
     batch = sorted([d for d in range(len(sizes)) if d not in dims], key=lambda d: -strides[d])
     order = (*batch, *dims)
@@ -97,7 +99,7 @@ def _norm(op: str, forward: bool, normalization: int) -> str:
 
 
 def _of_library(name: str, norm: str) -> Callable[..., Any]:
-    """What `_transform` takes, of the library's functions `name`, of one axis, and `name` + n."""
+    """Return a function that calls the library's `name`, or `name` + "n" for several axes."""
 
     def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
         if len(axes) == 1:
@@ -163,7 +165,7 @@ def _fft_c2r(
     )  # fmt: skip
 
 
-# --- what users call ------------------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------------------
 
 
 def _normalization(op: str, norm: str | None, forward: bool) -> int:
@@ -263,7 +265,7 @@ def _learn(
     op: str, kernel: Callable[..., Tensor], args: tuple[Any, ...], to: Operator,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Leave a short cut of what hands its very operand on."""
+    """Store a short cut of a function that passes its operand on."""
     short.learn_forward(getattr(operators, f"fft_{op}").table, kernel, args, to.table, behind)
 
 
@@ -328,7 +330,7 @@ for _kernel in (fft_fft, fft_ifft, fft_rfft):
 
 
 def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
-    """Dimensions, and the sizes of the signal; -1 leaves one as it is."""
+    """Return dimensions and the signal's sizes along them; a size of -1 means the input's."""
     ndim = self._geometry.ndim
     sizes = None if s is None else arguments.ints(op, "s", s)
     if dim is not None:

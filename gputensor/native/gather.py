@@ -35,7 +35,7 @@ _LAYOUT = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=
 
 
 def expanded(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The indices as int64 tensors on self's device, with masks as the places where they hold.
+    """Return the indices as int64 tensors on self's device; masks become the indices of True.
 
     Source: aten/src/ATen/native/IndexingUtils.h, expandTensors.
     """
@@ -248,7 +248,7 @@ def as_int64(index: Tensor) -> Tensor:
 
 
 def with_dims(x: Tensor) -> Tensor:
-    """A 0-d tensor as one of a single element."""
+    """Return x, with one dimension if it is 0-d."""
     return x if x._geometry.ndim else calls.view(x, (1,))
 
 

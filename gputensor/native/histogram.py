@@ -111,7 +111,7 @@ def _evenly(library: Any, x: Any, bins: int, least: float, most: float) -> Any:
     return _in_parts(library, len(x), count).astype(x.dtype)
 
 
-# Elements that are placed at a time on the CPU, where they stay in the cache.
+# Elements handled at a time on the CPU, so that they stay in the cache.
 _PART = 1 << 15
 
 
@@ -212,8 +212,10 @@ def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
 
 
 def _beside(np: Any, edges: Any, x: Any) -> Any:
-    """The number of evenly spaced edges at most x, which lies between the outermost ones: searched
-    among three edges near the quotient of a division."""
+    """Return how many evenly spaced edges are at most x, for x within them.
+
+    A division gives an approximate index; the three nearest edges are compared.
+    """
     least, most, bins = edges[0], edges[-1], len(edges) - 1
     guess = (x - least) / (most - least) * bins
     guess = np.fmin(np.fmax(guess, 0), bins).astype("int64")  # no number of an endless range
@@ -288,7 +290,7 @@ def _column(op: str, self: Tensor, weight: Tensor | None) -> tuple[Tensor, Tenso
     return points, scales
 
 
-# --- histogramdd: what users call -----------------------------------------------------------------
+# --- histogramdd: public functions ----------------------------------------------------------------
 
 Found = tuple[Tensor, Sequence[Tensor]]
 

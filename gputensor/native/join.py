@@ -244,7 +244,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     if (
         type(dim) is int and all([x._keys is CPU_KEYS and x._geometry is first for x in found])
         and shape.is_contiguous and 0 < shape.nbytes <= _SMALL
-        and _comes_straight()  # else it may have been laid out by somebody else
+        and _comes_straight()  # otherwise a user's kernel may have chosen the layout
     ):  # fmt: skip
         table.remember((first, len(found), dim), shape)
     return made
@@ -282,7 +282,7 @@ def _known_stack(tensors: Any, dim: Any) -> Tensor | None:
 
 
 def _comes_straight() -> bool:
-    """Whether nothing but our kernels stands between stack and the copies that it is made of."""
+    """Return True if only our kernels run between stack and its copies."""
     return (
         shortcuts.is_plain_thread() and shortcuts.comes_straight(operators.cat, cat)
         and shortcuts.comes_straight(operators.unsqueeze, unsqueeze)

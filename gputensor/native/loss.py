@@ -26,7 +26,7 @@ from .criterion import MEAN, NONE, SUM, check_reduction
 IGNORE_INDEX = -100
 
 
-# --- nll_loss: what a stub gets -------------------------------------------------------------------
+# --- nll_loss: operands of a stub -----------------------------------------------------------------
 
 
 class Targets:

@@ -135,18 +135,26 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
     return out
 
 
+def _is_by_columns(out: Geometry, mat2: Geometry) -> bool:
+    """Whether the loop `mm` is faster than BLAS's own call."""
+    k, n = mat2.sizes
+    found: bool = stub.cpu("matmul").by_columns(out.sizes[0], n, k, mat2.strides == (1, k))
+    return found and out.dtype is float32
+
+
 class _CpuEntry:
     """The entry of small products of two layouts on the CPU, like those of structured/pointwise/,
     with short cuts."""
 
     __slots__ = ("geometry", "loop", "numpy_allocates", "block", "is_fresh")
 
-    def __init__(self, geometry: Geometry, inner: int) -> None:
+    def __init__(self, geometry: Geometry, mat2: Geometry) -> None:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
         # BLAS returns a row-major result; large results are allocated here, for alignment.
         self.numpy_allocates = (
-            geometry.dtype in _BLAS and geometry.nbytes > 0 and inner > 0 and geometry.in_numpy
-        )
+            geometry.dtype in _BLAS and geometry.nbytes > 0 and mat2.numel > 0 and geometry.in_numpy
+            and not _is_by_columns(geometry, mat2)
+        )  # fmt: skip
         loops = stub.cpu("matmul")
         self.loop = loops.dot if self.numpy_allocates else loops.mm
 
@@ -159,7 +167,7 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
         if entry is None:
             rows, columns, element = _result(loop, self, mat2)
             shape = contiguous_geometry((rows, columns), element)
-            entry = table.remember(key, _CpuEntry(shape, self._geometry.sizes[1]))
+            entry = table.remember(key, _CpuEntry(shape, mat2._geometry))
         elif entry.is_fresh:
             short_pointwise.learn(table, cpu, key, entry)
         if not entry.numpy_allocates:
@@ -245,7 +253,7 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
 
 def _batched(self: Tensor, other: Tensor) -> Tensor:
     a, b = self._geometry.sizes, other._geometry.sizes
-    if len(a) == len(b) == 3 and a[0] != b[0]:  # folded, where a gradient would be expanded
+    if len(a) == len(b) == 3 and a[0] != b[0]:  # fold: an expanded gradient is large
         if a[0] == 1 and self.requires_grad:
             return matmul(0, calls.squeeze_dim(self, 0), other)
         if b[0] == 1 and other.requires_grad:
@@ -307,28 +315,35 @@ def cut(element: dtype, scale: Any) -> Any:
     return int(scale.real)
 
 
+def added_without_cuda(
+    out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, multiply: Any
+) -> bool:
+    """Write beta * self + alpha * multiply(a, b) to `out`. Returns: False, with nothing written, on
+    CUDA, where the caller launches."""
+    if out._geometry.numel == 0 or out._device.type == "meta":
+        return True
+    if out._device is CPU:
+        array, added = out._get_array(), self._get_array()
+        if out is not self and out._storage is not None and out._storage is self._storage:
+            added = added.copy()
+        matrices = added, a._get_array(), b._get_array()
+        run(stub.cpu("matmul").addmm, *matrices, beta, alpha, array)
+        return True
+    if out._device.type == "cuda":
+        return False
+    product = multiply(a, b)  # a device with this and pointwise operators supports it
+    scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
+    calls.copy_(out, scaled if beta == 0 else calls.add_Tensor(scaled, self, beta), False)
+    return True
+
+
 def _addmm_into(
     out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any
 ) -> Tensor:
     shape = out._geometry
-    if shape.numel == 0 or out._device.type == "meta":
-        return out
     beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
-    if out._device is CPU:
-        array = out._get_array()
-        shares = out._storage is not None and out._storage is self._storage
-        added = array if out is self or shares else self._get_array()
-        if shares and out is not self:
-            added = self._get_array().copy()
-        matrices = added, mat1._get_array(), mat2._get_array()
-        run(stub.cpu("matmul").addmm, *matrices, beta, alpha, array)
+    if added_without_cuda(out, self, mat1, mat2, beta, alpha, calls.mm):
         return out
-    if out._device.type != "cuda":  # a device with mm and pointwise operators supports this
-        product = calls.mm(mat1, mat2)
-        scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
-        made = scaled if beta == 0 else calls.add_Tensor(scaled, self, beta)
-        return calls.copy_(out, made, False)
-
     (m, k), n = mat1._geometry.sizes, shape.sizes[1]
     if by_library(shape.dtype, m * n * k):
         library.write("addmm", multiply_added, (out,), self, mat1, mat2, beta, alpha)
@@ -368,7 +383,8 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
     """The maker of addmm's short cut."""
     loops = stub.cpu("matmul")
-    if shape.dtype in _BLAS and mat2._geometry.numel and beta is _ONE and alpha is _ONE:
+    is_plain = mat2._geometry.numel and beta is _ONE and alpha is _ONE
+    if shape.dtype in _BLAS and is_plain and not _is_by_columns(shape, mat2._geometry):
         return short.made_of(loops.added, shape)
     beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
     return short.made_by(lambda x, a, b, out: loops.addmm(x, a, b, beta, alpha, out), shape)

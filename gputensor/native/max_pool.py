@@ -81,7 +81,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
     which = _first_of(on, parts, best)
     begins = [numpy.arange(n) * s - p for n, s, p in zip(out, at.steps, at.pads)]
     begins[0] += first * at.steps[0]
-    if any(at.pads):  # where all are the least one, it is none of the padding
+    if any(at.pads):  # if all elements are the least value, the index must not be padding
         skipped = [-(numpy.minimum(b, 0) // gap) for b, gap in zip(begins, at.gaps)]
         steps = [prod(at.kernel[d + 1 :]) for d in range(count)]
         inner = _grid([n * s for n, s in zip(skipped, steps)]).astype(which.dtype)
@@ -159,7 +159,7 @@ def max_pool3d(key_set: int, *args: Any) -> Tensor:
     return calls.max_pool3d_with_indices(*args)[0]
 
 
-# --- as many windows as are asked for -------------------------------------------------------------
+# --- adaptive windows -----------------------------------------------------------------------------
 
 
 def _place_of_best(on: Any, x: Any) -> Any:
@@ -260,8 +260,8 @@ def scattered(
 
 
 def _by_planes(values: Tensor, at: Tensor, sizes: Sizes) -> Tensor | None:
-    """What the CPU's loop does at once, plane by plane; None of layouts and dtypes that it does not
-    take, and of places that are none."""
+    """Run the CPU's loop for all planes; return None for layouts, dtypes and indices that it does
+    not support."""
     if not values._geometry.numel or not sizes[-1]:
         return None
     made = calls.new_empty(values, sizes)

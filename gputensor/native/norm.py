@@ -38,7 +38,7 @@ from ..structured.layers.precision import check_floating, cast, wide
 
 
 def _normalized(op: str, input: Tensor, normalized_shape: Any) -> tuple[int, ...]:
-    """The last dimensions' sizes. Raises: ShapeError where they are others."""
+    """Return normalized_shape. Raises: ShapeError unless the last sizes equal it."""
     wanted = arguments.sizes(op, normalized_shape, "normalized_shape")
     sizes = input._geometry.sizes
     if not wanted:

@@ -62,7 +62,7 @@ def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
 
 
 def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
-    """The place of the element that is k-th, of equal ones by their order."""
+    """Return the index of the k-th element; equal elements count in their order."""
     np = library.np
     if not library.is_gpu:
         along = np.moveaxis(x, axis, -1)

@@ -26,6 +26,7 @@ from ..structured.layers.precision import cast, wide
 BY_LIBRARY = True
 _avg_pool_loop = stub.compiled("pool_windows", "avg_pool")
 _adaptive_loop = stub.compiled("pool_windows", "adaptive_avg_pool")
+_line = stub.compiled("pool_windows", "line")
 
 Sizes = tuple[int, ...]
 
@@ -171,7 +172,7 @@ def avg_pool3d_backward(key_set: int, *args: Any) -> Tensor:
     return _avg_pool_backward(3, *args)
 
 
-# --- as many windows as are asked for -------------------------------------------------------------
+# --- adaptive windows -----------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
@@ -191,11 +192,32 @@ def _adapted(count: int, on: Any, x: Any, first: int, made: Any) -> None:
     np.divide(x, on.constant(_lengths(sizes, out, x.ndim - count - 1).astype(x.dtype)), out=made)
 
 
+@lru_cache(maxsize=256)
+def _taps(size: int, out: int, element: str) -> tuple[Any, Any, bool]:
+    """For the compiled loop: the windows that cover each element of a dimension, below 0 for none;
+    their weights, which are 1; and whether some are none."""
+    of = windows.coverers(size, out)
+    at = of.at.T.astype(numpy.int32, order="C")
+    if of.outside is not None:
+        at[of.outside.T] = -1
+    return at, numpy.ones(at.shape, element), bool((at < 0).any())
+
+
+def _covered(on: Any, x: Any, axis: int, size: int) -> Any:
+    """For each of `size` elements of a dimension, the sum of the windows that cover it."""
+    n = x.shape[axis]
+    if not on.is_gpu and x.dtype.kind == "f":
+        out = numpy.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+        if _line(x, axis, out, *_taps(size, n, x.dtype.str[1:])):
+            return out
+    return windows.summed(on, x, axis, windows.coverers(size, n))
+
+
 def _shared(count: int, on: Any, x: Any, first: int, made: Any) -> None:
     sizes, out = made.shape[1 : 1 + count], x.shape[1 : 1 + count]
     x = x / on.constant(_lengths(sizes, out, x.ndim - count - 1).astype(x.dtype))
-    for axis, (size, n) in reversed(list(enumerate(zip(sizes, out), 1))):
-        x = windows.summed(on, x, axis, windows.coverers(size, n))
+    for axis, size in reversed(list(enumerate(sizes, 1))):
+        x = _covered(on, x, axis, size)
     made[...] = x
 
 

@@ -61,7 +61,7 @@ later: Callable[..., bool] | None = None
 
 
 def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any) -> None:
-    """Numbers from a place in a stream into every element."""
+    """Fill `out` with random numbers, from `block` of the stream of `seed`."""
     shape, place = out._geometry, out._device
     if place is CPU:
         run(getattr(stub.cpu("random"), loop), out._get_array(), seed, block, first, second)
@@ -123,7 +123,7 @@ def normal_(
     of = self._geometry.dtype
     check_floating("normal_", of, "self")
     _check_std("normal_", std)
-    if of.category == COMPLEX:  # the variance is that of both parts
+    if of.category == COMPLEX:  # both parts together have this variance
         std = std / math.sqrt(2)
     return _fill("normal_", "normal", self, generator, float(mean), float(std))
 

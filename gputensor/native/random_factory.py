@@ -55,7 +55,7 @@ def _of_size(op: str, fill: Fill) -> Callable[..., Tensor]:
 
 
 def _of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[..., Tensor]:
-    """The overload without a generator. loop: what draws the numbers, with parameters 0 and 1."""
+    """Make the overload without a generator. loop: draws the numbers, with parameters 0 and 1."""
 
     def of_default(
         key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -222,7 +222,7 @@ def _count(n: Any) -> int:
 
 
 def _permuted(out: Tensor, generator: Any) -> Tensor:
-    """The order in which 64-bit numbers of the device's stream, drawn on the host, are sorted."""
+    """Return a random permutation: the argsort of 64-bit numbers of the device's stream."""
     of, n = out._geometry.dtype, out._geometry.numel
     check_real("randperm", of)
     largest = bounds(of)[1]

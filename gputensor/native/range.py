@@ -194,7 +194,7 @@ def arange_out(key_set: int, start: Any, end: Any, step: Any, out: Tensor) -> Te
 
 
 def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
-    """Write a 1-d result into an `out` of as many elements; through a copy if it is not flat."""
+    """Write a 1-d result to an `out` of equal numel; through a copy if it is not flat."""
     if out._geometry.ndim == 1:
         write(out)
     elif out._geometry.is_contiguous:
@@ -303,7 +303,7 @@ def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
 
 
 def _end(op: str, arg: str, value: Any) -> Any:
-    """A number, or that of a 0-d tensor, which is waited for; 0 for one on the meta device."""
+    """Return a number or a 0-d tensor's value, waiting for its device; 0 on the meta device."""
     if not isinstance(value, Tensor):
         return value
     if value._geometry.ndim:

@@ -269,7 +269,7 @@ def reduced(self: Tensor, loop: Any, dims: Sizes, keepdim: bool, result: dtype) 
     return made
 
 
-# --- made of them ---------------------------------------------------------------------------------
+# --- composed -------------------------------------------------------------------------------------
 
 
 def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Tensor:

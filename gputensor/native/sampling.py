@@ -53,7 +53,7 @@ class Axis(NamedTuple):
     align: bool
 
 
-# --- what places are computed with: arrays, or tensors --------------------------------------------
+# --- arithmetic of positions: with arrays or tensors ----------------------------------------------
 
 
 def _of_arrays(np: Any) -> SimpleNamespace:
@@ -188,7 +188,7 @@ class Spot(NamedTuple):
 
 
 def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
-    """All combinations of taps of the places (N, P, dimensions)."""
+    """Yield the input elements that each position of the grid, (N, P, dimensions), combines."""
     count = len(how.sizes)
     each = [
         _taps(of, grid[..., count - 1 - d], how.mode, Axis(n, how.padding, how.align))

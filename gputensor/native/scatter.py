@@ -249,7 +249,7 @@ def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bo
 
 
 def _divide(x: Tensor, at: Any, include_self: bool) -> None:
-    """Sums to means: by how many values were added up, rounded down where they are integers."""
+    """Divide sums by the number of values; integers are rounded down."""
     counts = (calls.ones_like if include_self else calls.zeros_like)(x)
     write("scatter_add", at(counts), _number(1, x))
     if not include_self:

@@ -147,7 +147,7 @@ def backward_functional(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-# --- what users call ------------------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------------------
 
 
 def softmax(key_set: int, self: Tensor, dim: int, dtype: dtype | None = None) -> Tensor:

@@ -49,7 +49,7 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
 def sorted_by_digits(
     on: Any, x: Any, dim: int, descending: bool, with_places: bool = True
 ) -> tuple[Any, Any] | None:
-    """(values, places or None) along a dimension, where the CPU's loop sorts them; else None."""
+    """Sort by the CPU's loop; return (values, indices or None), or None if it does not apply."""
     if on.is_gpu or not x.size:
         return None
     rows = numpy.moveaxis(x, dim, -1)
@@ -74,7 +74,7 @@ def _is_short(on: Any, x: Any, dim: int) -> bool:
 
 
 def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """Sorts 64-bit numbers of key and index, for which NumPy has vector instructions: several times
+    """Sort 64-bit numbers of key and index, for which NumPy has vector instructions: several times
     faster than its stable argsort."""
     key = _keys_of_short(x, dim, descending)
     cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))

@@ -60,7 +60,7 @@ finite_functional, finite_inplace, finite_out = elementwise.forms(rule, _in_plac
 
 # --- clamp: bounds that may be numbers, and may be left out ---------------------------------------
 
-# Loops by which of min and max are given.
+# Loops of clamp by (min is given, max is given).
 _BOUNDED = {(True, True): "clamp", (True, False): "clamp_min", (False, True): "clamp_max"}
 
 

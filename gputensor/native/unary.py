@@ -115,7 +115,7 @@ def angles_out(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-# --- what ends in other operators -----------------------------------------------------------------
+# --- by other operators ---------------------------------------------------------------------------
 
 
 def isreal(key_set: int, self: Tensor) -> Tensor:

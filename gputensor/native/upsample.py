@@ -205,7 +205,7 @@ def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
 
 
 def _run(places: Any) -> Any:
-    """Sorted places as a slice, where they follow each other."""
+    """Return consecutive sorted indices as a slice."""
     if len(places) and places[-1] - places[0] == len(places) - 1:
         return slice(int(places[0]), int(places[-1]) + 1)
     return places
@@ -349,7 +349,7 @@ def _made(
     given = wide(x) if leaf.has_align or turned else x
     work = partial(_compute, lines, turned)
     like, of, out = x if keeps else None, given._geometry.dtype, sizes[2:]
-    reads = 2 * out[0] * given._geometry.sizes[-1]
+    reads = 2 * out[0] * given._geometry.sizes[-1] if len(out) > 1 else None
     (made,) = windows.made_of(op, given, like, out, (of,), work, reads=reads)
     return cast(made, element)
 

@@ -79,7 +79,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _codes(self: Any, other: Any) -> tuple[Any, Any]:
-    """Operands of which one is of float8: for a number beside it the number's code."""
+    """Return operands with float8 as codes; a number becomes its code."""
     for x, y in ((self, other), (other, self)):
         if isinstance(x, Tensor) and x._geometry.dtype.is_float8 and type(y) in NUMBERS:
             place = x._device

@@ -157,7 +157,7 @@ def _lengths(op: str, n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int
 
 
 def _padded(op: str, window: Tensor | None, size: int, n: int, like: Tensor) -> Tensor:
-    """The window, or ones, in the middle of zeros."""
+    """Pad the window, or ones, with zeros on both sides."""
     if window is None:
         window = calls.new_full(like, (size,), 1.0, dtype=like._geometry.dtype.to_real)
     elif window._geometry.sizes != (size,):

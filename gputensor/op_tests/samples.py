@@ -59,7 +59,7 @@ def load() -> list[Samples]:
 
 
 def dump(rows: list[Samples]) -> str:
-    """The text of samples.json: a line a sample."""
+    """Return the text of samples.json, one line for each sample."""
     parts = []
     for row in rows:
         head = {

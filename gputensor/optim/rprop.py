@@ -1,5 +1,4 @@
-"""Rprop: uses only the signs of gradients. Source: torch/optim/rprop.py, the loop over single
-tensors."""
+"""Rprop: uses only the signs of gradients. Source: torch/optim/rprop.py, _single_tensor_rprop."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from .optimizer import Optimizer
 class Rprop(Optimizer):
     """Each element has its own step size, initially lr, and moves against its gradient's sign.
 
-    The size grows while the sign stays. When it changes, the size shrinks and the element does not
-    move.
+    The size grows while the sign stays. When it changes, the size shrinks and the element stays.
 
     Args:
         etas: factors of a shrinking size, in (0, 1), and of a growing one, above 1.

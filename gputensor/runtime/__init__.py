@@ -121,7 +121,7 @@ def _choose() -> ModuleType:
 
 
 def choose_again() -> ModuleType:
-    """Read `GPUTENSOR_CUDA` anew: for test runners, before any device was used."""
+    """Read `GPUTENSOR_CUDA` again; for test runners, before any device is used."""
     global _chosen
     _chosen = None
     return _choose()

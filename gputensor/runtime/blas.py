@@ -25,9 +25,9 @@ SMALL = 512
 
 _lock = threading.RLock()  # a signal's handler may calculate, too
 _users = 0
-_wanted = 0  # by set_num_threads; 0 where it was not called
+_wanted = 0  # set by set_num_threads; 0 if it was not called
 _kept: list[tuple[Callable[[int], object], int]] = []
-# package -> (how many threads, sets them) of its OpenBLAS; None where it has another BLAS.
+# package -> (getter, setter) of its OpenBLAS's number of threads; None for another BLAS.
 _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
 
 
@@ -80,7 +80,7 @@ def _limit() -> None:
         known = len(_kept)
         count, to = loaded[known]
         threads = count()
-        if len(_kept) == known:  # no signal's handler was here meanwhile
+        if len(_kept) == known:  # no signal handler has changed it
             _kept.append((to, threads))
             to(1)
 

@@ -23,7 +23,7 @@ from ..core import errors
 
 # Captures in progress, in all threads.
 capturing: list[Capture] = []
-# Graphs that were dropped meanwhile: to destroy one would end a capture. They go at its end.
+# Graphs dropped during a capture, which destroying one would end. They are destroyed at its end.
 dropped: list[Any] = []
 
 MODES = ("global", "thread_local", "relaxed")
@@ -111,7 +111,7 @@ class Place(int):
 
 def of(stream: Any) -> Capture | None:
     """The capture that a stream takes part in."""
-    for capture in tuple(capturing):  # other threads begin and end theirs
+    for capture in tuple(capturing):  # other threads change `capturing`
         for own in capture.streams:
             if own.key == stream.key and own.device_index == stream.device_index:
                 return capture
@@ -124,7 +124,7 @@ def here() -> Capture | None:
     return next((c for c in tuple(capturing) if c.thread == me), None)
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- rejected calls -------------------------------------------------------------------------------
 
 
 def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:

@@ -74,7 +74,7 @@ def cache_nbytes() -> int:
 # loops have a similar pool in C++ (kernels/compiled/engine/threads.cpp) without the GIL, for which
 # a helper here waits 20 to 40 us while its caller gets ready.
 
-# Elements that a thread takes at a time where rows are shared, which four times as many are.
+# Elements that a thread takes at a time of shared rows; rows of four times as many are shared.
 _ROWS = 1 << 16
 
 _lock = threading.RLock()  # a signal's handler may calculate, too

@@ -137,7 +137,7 @@ def _sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-# --- what nobody holds --------------------------------------------------------------------------
+# --- abandoned files ----------------------------------------------------------------------------
 
 
 def sweep(folder: str) -> int:
@@ -182,7 +182,7 @@ def _is_left(path: str, status: os.stat_result) -> bool:
 
 
 def _lock(descriptor: int) -> None:
-    with contextlib.suppress(OSError):  # a file system without locks removes nothing
+    with contextlib.suppress(OSError):  # without locks on this file system, remove nothing
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -221,7 +221,7 @@ def _sweep_folders(parent: str) -> None:
         if name.startswith("gputensor-"):
             folder = os.path.join(parent, name)
             lock = os.path.join(folder, _LOCK)
-            with contextlib.suppress(OSError):  # of another user, or gone meanwhile
+            with contextlib.suppress(OSError):  # another user's, or removed meanwhile
                 status = os.lstat(folder)
                 if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                     continue

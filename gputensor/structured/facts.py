@@ -81,7 +81,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 @declares(shapes="Iterable")
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
-    """The sizes to which all of these broadcast.
+    """The broadcast sizes of all shapes.
 
     >>> gt.broadcast_shapes((3, 1), (4,))
     gputensor.Size([3, 4])

@@ -26,8 +26,8 @@ from ..tensor.tensor import Tensor
 
 
 class _Format(NamedTuple):
-    """fraction: bits of it. bias: of the exponent. largest: the code of the largest number.
-    beyond: the code of a larger one. nan: of what is no number. infinity: where there is one."""
+    """fraction: its number of bits. bias: of the exponent. largest: code of the largest number.
+    beyond: code for larger numbers. nan: code of NaN. infinity: code of infinity, or None."""
 
     fraction: int
     bias: int

@@ -156,8 +156,8 @@ def all_states() -> dict[Generator, tuple[int, int]]:
 
 
 def set_all_states(states: dict[Generator, tuple[int, int]]) -> None:
-    """Let the default generators go on where `all_states` was called; one that was made since
-    begins anew."""
+    """Restore the default generators' states from `all_states`; generators made since then start
+    again."""
     for made in list(_generators.values()):
         made.set_state(states.get(made) or (made.initial_seed(), 0))
 

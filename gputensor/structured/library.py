@@ -93,19 +93,6 @@ def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> Non
         _on_device(op, function, args, outs, (), place)
 
 
-def write_results(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:
-    """Write the results of `function(library, *args)` to `outs`."""
-    count = len(outs)
-
-    def into(library: Any, *given: Any) -> None:
-        for array, value in zip(
-            given[:count], as_results(function(library, *given[count:]), count)
-        ):
-            array[...] = value
-
-    write(op, into, outs, *args)
-
-
 def waiting(op: str, function: Compute, *args: Any) -> Results:
     """`call` for results whose sizes depend on values: it waits for the device.
 

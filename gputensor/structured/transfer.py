@@ -115,7 +115,7 @@ def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
 
 
 def land_on_host(source: Tensor) -> Tensor:
-    """A device's dense tensor on the host, in pinned memory where there is some; waits for it."""
+    """Copy a device's dense tensor to the host, to pinned memory if available, and wait for it."""
     landed = _pinned(source)
     if landed is None:
         storage = allocate_storage(source._geometry.nbytes, CPU)

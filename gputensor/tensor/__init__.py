@@ -1,1 +1,1 @@
-"""What a tensor is, and its face: storage, indexing, printing, pickling."""
+"""The tensor: its attributes, storage, indexing, printing and pickling."""

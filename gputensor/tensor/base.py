@@ -1,4 +1,4 @@
-"""TensorBase: what a tensor is, (storage, offset, geometry, key set), where its elements are."""
+"""TensorBase: the attributes of a tensor, (storage, offset, geometry, key set), and its memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TensorBase:
     """Slots (for native code): _geometry, _device, _keys; _storage, made when first needed on the
     CPU (`_get_storage`); _offset in elements; _array, the ndarray of a CPU tensor, made when a
     kernel first needs it (`_get_array`); _autograd, None while nothing requires a gradient.
-    `__dict__` holds what programs set besides, as on PyTorch's tensors.
+    `__dict__` holds attributes that programs set, as on PyTorch's tensors.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class TensorBase:
     _geometry: Geometry
     _keys: int
     _device: device
-    _storage: Storage | Any  # None until needed; code that reads the slot knows that it is there
+    _storage: Storage | Any  # None until needed; read it only where it exists
     _offset: int
     _array: Any
     _autograd: Any
@@ -57,7 +57,7 @@ class TensorBase:
         return self._geometry.shape if dim is None else self._geometry.sizes[self._dim("size", dim)]
 
     def stride(self, dim: int | None = None) -> Any:
-        """All strides in elements, or that of one dimension."""
+        """All strides in elements, or the stride of one dimension."""
         strides = self._geometry.strides
         return strides if dim is None else strides[self._dim("stride", dim)]
 
@@ -162,7 +162,7 @@ class TensorBase:
 
     @property
     def _version(self) -> int:
-        """How often an operator wrote into this tensor's storage."""
+        """Number of writes of operators to this tensor's storage."""
         if not self._keys & AD_INPLACE_OR_VIEW:
             raise errors.inference_version()
         return 0 if self._storage is None else self._storage.version
@@ -245,7 +245,7 @@ class TensorBase:
 
 
 def materialised(tensor: Any) -> Any:
-    """The tensor itself if its elements lie in memory as they are, else a copy where they do."""
+    """Return the tensor, or a copy without lazy conjugate, negative or zero."""
     return calls.clone(tensor) if tensor._keys & LAZY else tensor
 
 
@@ -272,7 +272,7 @@ def suggested_format(geometry: Geometry) -> memory_format:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """The tensors in an argument or a result: itself, or those of a list."""
+    """Return the tensors in an argument or a result: a tensor or a list."""
     if isinstance(value, (list, tuple)):
         return [x for item in value for x in tensors_of(item)]
     return [value] if hasattr(value, "_geometry") else []

@@ -1,4 +1,4 @@
-"""What a tensor answers of its gradient and its history; gputensor/autograd/ knows."""
+"""Attributes and methods of tensors for autograd, implemented by gputensor/autograd/."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Differentiable(TensorBase):
 
     @property
     def grad(self) -> Tensor | None:
-        """What `backward` has accumulated for this leaf, or for a tensor with `retain_grad`."""
+        """The gradient that `backward` has accumulated for a leaf or with `retain_grad`."""
         return None if self._autograd is None else variable.grad(self)
 
     @grad.setter
@@ -74,7 +74,7 @@ class Differentiable(TensorBase):
 
     @property
     def output_nr(self) -> int:
-        """Which of the outputs of `grad_fn` it is."""
+        """The index of this tensor among the outputs of `grad_fn`."""
         return 0 if self._autograd is None else variable.output_nr(self)
 
     def backward(
@@ -83,7 +83,7 @@ class Differentiable(TensorBase):
     ) -> None:  # fmt: skip
         """Add the gradient of this tensor to `grad` of the leaves that it was made from.
 
-        gradient: what arrives here, 1 for a tensor of one element. See gt.autograd.backward.
+        gradient: that of this tensor, by default 1 for one element. See gt.autograd.backward.
         """
         autograd.backward(self, gradient, retain_graph, create_graph, inputs)
 
@@ -102,7 +102,7 @@ class Differentiable(TensorBase):
         return self._autograd is not None and variable.retains_grad(self)
 
     def register_hook(self, hook: Any) -> Any:
-        """Call `hook(grad)` when its gradient is known; what it returns takes the gradient's place.
+        """Call `hook(grad)` when the gradient is known; a result other than None replaces it.
 
         Returns a handle with `remove()`.
         """

@@ -1,5 +1,5 @@
-"""DLPack: the structs of the standard, and a tensor's memory as a capsule; exchange/dlpack.py takes
-those of others.
+"""DLPack: the structs of the standard, and export of a tensor's memory as a capsule.
+exchange/dlpack.py imports capsules.
 
 Note [A capsule from NumPy]
 A DLPack capsule needs a C function that frees it from any thread, with the GIL or without, and even
@@ -156,9 +156,9 @@ def _pair(arg: str, given: Any) -> tuple[int, int] | None:
 
 
 def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> None:
-    """Let the consumer's stream wait for what our current stream has queued; the host does not.
+    """Make the consumer's stream wait for our current stream, without the host.
 
-    Once the memory is dropped here and there, it waits for what the consumer's stream has then.
+    When both sides have dropped the memory, its reuse waits for the consumer's stream.
     stream: a pointer; None, 0 or 1 for the legacy default stream; -1 for no order.
     """
     if stream == -1:
@@ -174,7 +174,7 @@ def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> Non
 
 
 class _Keeper:
-    """What NumPy takes for an array of `ndim` dimensions; it keeps a tensor's memory alive."""
+    """An object that NumPy accepts as an array of `ndim` dimensions; it keeps memory alive."""
 
     __slots__ = ("__array_interface__", "memory")
 

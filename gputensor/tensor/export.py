@@ -1,7 +1,7 @@
-"""What other libraries are given of a tensor: its memory as an ndarray, and as the CUDA array
-interface describes it. DLPack is in dlpack.py.
+"""Export of tensors to other libraries: as ndarrays and by the CUDA array interface. DLPack is in
+dlpack.py.
 
-Sharing goes both ways for CPU tensors; that of other devices is never fetched unasked.
+CPU tensors share memory with ndarrays. Memory of other devices is never copied implicitly.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def operand(op: str, tensor: Tensor, other: Any, is_boolean: bool) -> Tensor | None:
-    """An array beside a tensor in an operator; None where its library is to answer.
+    """Convert an array that is the other operand; return None if its library must handle it.
 
-    Raises: house errors for tensors that NumPy may not be handed, and where PyTorch's == and its
-    like would be False for what is equal.
+    Raises: errors for tensors that NumPy must not get, and for comparisons such as == that PyTorch
+    would answer with False for equal values.
     """
     if isinstance(other, np.ndarray):
         check_shareable(op, tensor, is_boolean)
@@ -48,7 +48,7 @@ def operand(op: str, tensor: Tensor, other: Any, is_boolean: bool) -> Tensor | N
 
 
 def is_of_cupy(x: Any) -> bool:
-    """Whether it is an array of CuPy's, which is asked only where it has been imported."""
+    """Return True for a CuPy array, without importing CuPy."""
     return isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ()))
 
 
@@ -93,7 +93,7 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
-    """Raise for a tensor that is not NumPy's to compute with: see numpy_protocol.py.
+    """Raise for a tensor that is not NumPy's to compute with: see exchange/numpy/protocol.py.
 
     is_boolean: the result has no gradient that could be lost.
     """
@@ -197,7 +197,7 @@ def array_namespace(api_version: str | None) -> Any:
 
 
 def to_device(tensor: Tensor, place: device, stream: Any) -> Tensor:
-    """`Tensor.to_device`; a stream is one of CUDA, and orders what is queued for the copy."""
+    """`Tensor.to_device`. stream: the CUDA stream on which the copy is queued."""
     element = tensor._geometry.dtype
     if stream is None:
         return calls.to_device(tensor, place, element)

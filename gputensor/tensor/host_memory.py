@@ -66,7 +66,7 @@ def pinned_empty(op: str, shape: Geometry, place: Any) -> Any:
 
 
 def pinned(op: str, x: Any) -> Any:
-    """A copy of a CPU tensor in page-locked memory; the tensor itself if it is there."""
+    """Return a copy of a CPU tensor in page-locked memory, or the tensor itself if it is."""
     if x._device is not CPU:
         raise errors.must(op, "self", "be on the CPU", x)
     if is_pinned(x):
@@ -93,7 +93,7 @@ def share(x: Any) -> None:
     data = np.asarray(_Mapped(_new_file(storage._nbytes), storage._nbytes))
     data[:] = storage.data
     storage.move(data)
-    storage.__class__ = SharedStorage  # whose bytes somebody else may look at
+    storage.__class__ = SharedStorage  # other processes may access its bytes
 
 
 def _new_file(nbytes: int) -> int:

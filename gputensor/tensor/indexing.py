@@ -83,8 +83,8 @@ _PICK = frozenset((int64, int32))
 
 
 def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
-    """The view that ints, slices, None and one Ellipsis name, as most tuples do; None for what
-    _applied looks at. It asks of each part only what tells that there is no more to it."""
+    """Return the view for a tuple of ints, slices, None and one Ellipsis, the most frequent case;
+    None for other indices, which `_applied` handles."""
     view: Any = tensor
     dim, ndim, specified, is_cut = 0, tensor._geometry.ndim, len(index), False
     for i in index:
@@ -166,19 +166,19 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     while extra > 0 and sizes[0] == 1:
         value = calls.select_int(value, 0, 0)
         sizes, extra = sizes[1:], extra - 1
-    # The target was sliced forwards, so what goes there is turned instead.
+    # The target was sliced forwards, so the value is flipped instead.
     turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
     if turned:
         value = calls.flip(value, turned)
     storage = view._storage
     is_repeated = value._geometry.numel < view._geometry.numel
     if is_repeated and storage is not None and storage.is_twin(value._storage):
-        value = calls.clone(value)  # what is repeated is read after some of it was written
+        value = calls.clone(value)  # a repeated element would be read after it was written
     calls.copy_(view, value, False)
 
 
 def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any) -> None:
-    """Write to what indices pick; a value that is one number goes where a mask holds at once."""
+    """Write to indexed elements; a single number is written directly through a mask."""
     if not hasattr(value, "_geometry"):
         plain = value if type(value) in NUMBERS else number(value)
         if plain is None:
@@ -224,7 +224,7 @@ def _is_mask(index: Any) -> bool:
 
 
 def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
-    """How many dimensions view[indices] has, and where there each of the view's stands, or None."""
+    """Return the ndim of view[indices], and there the position of each of view's dims, or None."""
     led: list[int] = []
     shape, at = 0, 0
     for i in indices:
@@ -244,11 +244,11 @@ def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
 def _applied(
     tensor: Tensor, index: tuple[Any, ...], *, picks_bools: bool = False
 ) -> tuple[Any, tuple[int, ...], list[Any]]:
-    """The view that the basic part of an index names, its dimensions yet to be flipped, and the
-    tensors that pick from its dimensions (None where none does).
+    """Apply the basic part of an index. Return the view, its dimensions to flip, and the index
+    tensors of its dimensions (None for none).
 
-    picks_bools: a bool is always such a tensor, so that the result is laid out as PyTorch's; else
-    one that stands alone is a view.
+    picks_bools: treat every bool as an index tensor, for PyTorch's layout of the result; otherwise
+    a single bool gives a view.
     """
     index = tuple([_plain(i) for i in index])
     ndim = tensor._geometry.ndim
@@ -334,10 +334,10 @@ def _plain(i: Any) -> Any:
 
 
 def _plain_array(i: Any) -> Any:
-    """A list, range or array: a tensor of int64 or bool, or what one without dimensions means."""
+    """Convert a list, range or array to a tensor of int64 or bool; a 0-d one to an int or bool."""
     try:
         array = np.asarray(_numbers(i))
-    except Exception:  # lists of several lengths, or of what is no number
+    except Exception:  # lists of different lengths, or not of numbers
         raise errors.unsupported_index(i) from None
     if array.size == 0 and not isinstance(i, np.ndarray):
         array = array.astype(np.int64)
@@ -349,7 +349,7 @@ def _plain_array(i: Any) -> Any:
 
 
 def _numbers(i: Any) -> Any:
-    """Nested lists with tensors as what they hold."""
+    """Convert tensors in nested lists to numbers."""
     if isinstance(i, (list, tuple)):
         return [_numbers(x) for x in i]
     return i.tolist() if hasattr(i, "_geometry") else i

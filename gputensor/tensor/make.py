@@ -1,4 +1,4 @@
-"""What makes tensors, for native code: over memory that is there, or that is allocated."""
+"""Make tensors, for native code: over existing or new memory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CPU_KEYS = TENSOR_KEYS["cpu"]
 
 
 def is_plain(x: Tensor) -> bool:
-    """Whether autograd has nothing to do for an operand that is read: it is no view, or one of a
-    tensor that requires no gradient."""
+    """Return True if autograd ignores reads of an operand: it is no view, or a view of a tensor
+    that requires no gradient."""
     base = x._autograd
     return base is None or type(base) is Tensor and base._autograd is None
 

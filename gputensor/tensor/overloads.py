@@ -49,7 +49,7 @@ def norm(
     return of_all(self, p, dtype, *to)
 
 
-# --- as many results as are asked for; the operators always give three ----------------------------
+# --- results by options; the operators always return three ----------------------------------------
 
 
 @declares(self="Tensor", dim="int?")
@@ -57,11 +57,11 @@ def unique(
     self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """The different elements in order, or the different slices of dim.
+    """Sorted unique elements, or unique slices of dim.
 
     Args:
-        return_inverse: also where each element is among them.
-        return_counts: also how often each is there.
+        return_inverse: also return the index of each element among them.
+        return_counts: also return their counts.
     """
     flags = [flag("unique", name, value) for name, value in (
         ("sorted", sorted), ("return_inverse", return_inverse), ("return_counts", return_counts)
@@ -74,8 +74,7 @@ def unique(
 def unique_consecutive(
     self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Elements without those that equal the one before them, or slices of dim; the other results
-    as of `unique`."""
+    """Elements, or slices of dim, that differ from the one before; other results as in `unique`."""
     inverse = flag("unique_consecutive", "return_inverse", return_inverse)
     counts = flag("unique_consecutive", "return_counts", return_counts)
     return _asked(calls.unique_consecutive(self, inverse, counts, dim), inverse, counts)

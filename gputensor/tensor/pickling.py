@@ -93,7 +93,7 @@ def check_hooks(tensor: Tensor) -> None:
 
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """What a tensor has besides a tensor's own: its __dict__ and the slots of its subclass."""
+    """Return a tensor's __dict__, and the slots that its subclass adds."""
     slotnames = copyreg._slotnames  # type: ignore[attr-defined]
     names = set(slotnames(type(tensor))) - set(TensorBase.__slots__)
     slots = {name: getattr(tensor, name) for name in sorted(names) if hasattr(tensor, name)}
@@ -110,7 +110,7 @@ def _rebuild(
 
 
 def reduce_storage(storage: Storage) -> tuple[Any, ...]:
-    """A storage as pickles have it: its bytes and its device, whoever else may hold them here."""
+    """Reduce a storage to its bytes and device, without other owners."""
     data = None if storage.device is META else host_bytes(storage)
     return _rebuild_storage, (data, storage._nbytes, storage.device)
 
@@ -148,7 +148,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
             if storage.device is not META:
                 calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
-    # The keys of a tensor that is made now, whatever mode the other was made in; it stays lazy.
+    # The keys of a new tensor in the present mode; lazy bits are kept.
     keys = _keys(storage) | tensor._keys & LAZY
     made = type(tensor)._over(twin, tensor._offset, tensor._geometry, keys)
     memo[id(tensor)] = made

@@ -1,4 +1,4 @@
-"""Storage: the bytes that one or more tensors look at, and the registry of who allocates them.
+"""Storage: the bytes of one or more tensors, and the registry of allocators.
 
 It knows bytes, a device and a version; sizes, strides and dtypes belong to `Geometry`.
 """
@@ -38,7 +38,7 @@ class Storage:
     device: _device
     version: int
     may_alias = False  # whether another storage may look at these bytes
-    is_exposed = False  # whether somebody else, NumPy or an address, may
+    is_exposed = False  # True if others, NumPy or users of an address, may
 
     # No __init__, as Python then makes one in half the time; each result on a device has one.
     @classmethod
@@ -50,7 +50,7 @@ class Storage:
 
     @property
     def data(self) -> Any:
-        """A 1-d uint8 ndarray on the CPU, elsewhere what the allocator returned; None on meta."""
+        """A 1-d uint8 ndarray on the CPU; the allocator's object on other devices; None on meta."""
         data = self._data
         if data is None and self._array is not None:
             data = self._data = self._array.ravel("K").view(np.uint8)
@@ -87,7 +87,7 @@ class Storage:
     def __repr__(self) -> str:
         return f"<Storage {self._nbytes} bytes on {self.device}>"
 
-    # --- what PyTorch's storages do: operators on the bytes as a tensor ---------------------------
+    # --- methods of PyTorch's storages, by operators on the bytes as a tensor ---------------------
 
     def element_size(self) -> int:
         """Bytes of one element: 1."""
@@ -149,7 +149,7 @@ class Storage:
         return allocate_storage(self._nbytes, self.device).copy_(self)
 
     def resize_(self, size: int) -> Storage:
-        """Get another number of bytes, for all tensors on this storage. New ones are undefined."""
+        """Change the number of bytes, for all tensors on this storage. New bytes are undefined."""
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise errors.wrong_value("resize_", "size", "be a number of bytes, at least 0", size)
         if size != self._nbytes:
@@ -157,12 +157,12 @@ class Storage:
         return self
 
     def to(self, device: Any, non_blocking: bool = False) -> Storage:
-        """The bytes on a device; the storage itself where they are there."""
+        """Return a copy on a device, or the storage itself if it is on it."""
         found: Storage = _flat(self).to(device, non_blocking=non_blocking)._get_storage()
         return self if found.device is self.device else found
 
     def cpu(self) -> Storage:
-        """The bytes on the CPU; the storage itself where they are there."""
+        """Return a copy on the CPU, or the storage itself if it is on it."""
         return self.to("cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
@@ -225,9 +225,9 @@ class Storage:
 
 
 class SharedStorage(Storage):
-    """A storage whose bytes another one may look at too: a twin, or memory that someone else owns.
+    """A storage that shares its bytes with another one (a twin), or whose memory others own.
 
-    _twins, where it has any: a list of weak references to all of them, and one list for all.
+    _twins: one list of weak references, shared by all twins.
     """
 
     __slots__ = ()
@@ -273,7 +273,7 @@ def _byte(value: Any) -> int:
 
 
 class ExposedStorage(Storage):
-    """A storage whose bytes somebody outside may write to, unseen."""
+    """A storage whose bytes other code may write to unnoticed."""
 
     __slots__ = ()
     is_exposed = True
@@ -316,7 +316,7 @@ class _Counted:
 
 
 def _references_of_one() -> int:
-    """What `Storage.resize` counts where one tensor's slot is all that holds the storage."""
+    """Return the reference count in `Storage.resize` if only one tensor holds the storage."""
     owner = _Counted()
     owner._storage = _Counted()
     return owner._storage.count()
@@ -379,7 +379,7 @@ class Region:
 
 
 def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
-    """A CPU Storage over someone else's bytes, which `owner` keeps alive."""
+    """Make a CPU Storage over foreign bytes, which `owner` keeps alive."""
     data = np.asarray(Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
     return SharedStorage.over(data, nbytes, CPU)
 

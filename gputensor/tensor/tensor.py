@@ -1,7 +1,7 @@
-"""Tensor: what users hold.
+"""Tensor, the public class.
 
-The operators are in the generated base class, what a tensor is in base.py; here stand what Python
-asks of an object and what other libraries do. What makes tensors is in make.py.
+The generated base class has the operators, base.py the attributes. Here are Python's special
+methods and the protocols of other libraries. make.py makes tensors.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Conversions:
 
 
 class Lacking:
-    """The last base of Tensor: what PyTorch's tensors or NumPy's arrays have, and ours lack."""
+    """The last base of Tensor: errors for names of PyTorch's tensors or NumPy's arrays."""
 
     __slots__ = ()
     _lacks = {name: Lacks(name) for name in index.LACKS.split()}
@@ -123,8 +123,7 @@ class TensorType(type):
 
 # PyTorch's old constructor, which a call of Tensor runs while as_torch is installed.
 called: list[Callable[..., Any]] = []
-# Attributes of Tensor that were ever set, and what stood in the class itself before; None where it
-# had none of its own.
+# Attributes of Tensor that were ever set, and the class's own values before; None for no value.
 patched: dict[str, Any] = {}
 
 
@@ -147,8 +146,7 @@ class Tensor(
             keys = keys | PYTHON if cls._has_handler else keys & ~PYTHON
         made._keys = keys
         if cls is not Tensor:
-            # Autograd's short paths are for Tensor alone; what it knows more about goes the long
-            # way.
+            # Autograd's short paths are for Tensor only; subclasses take the full path.
             differentiable.variable.meta_of(made)
         return made
 
@@ -168,7 +166,7 @@ class Tensor(
         """Override in a subclass: every operator that meets one of its tensors comes here.
 
         types: the operands' classes that have a handler. As it stands it runs the operator on the
-        operands' memory; results are plain tensors. See interpose/modes.py.
+        operands' memory; results are plain tensors. See fallbacks/modes.py.
         """
         with ExcludeDispatchKeys(PYTHON):
             return _plain(op(*args, **(kwargs or {})))
@@ -200,7 +198,7 @@ class Tensor(
         """This tensor's memory as a tensor of a subclass."""
         return Tensor._make_subclass(cls, self)
 
-    # --- what Python asks -----------------------------------------------------------------------
+    # --- special methods ------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         if self._has_handler:  # its elements are known to its handler alone
@@ -208,7 +206,7 @@ class Tensor(
         return printing.tensor_repr(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: see tensor/printing/notebook.py."""
+        """HTML for notebooks: see tensor/printing/notebook.py."""
         from .printing import notebook
 
         return notebook.html(self)
@@ -251,7 +249,7 @@ class Tensor(
         return calls.item(self)
 
     def _operand(self, op: str, other: Any, is_boolean: bool) -> Any:
-        """A foreign operand as a number or a tensor; None for what is neither.
+        """Convert a foreign operand to a number or a tensor; None if it is neither.
 
         is_boolean: of an operator without a gradient. docs/interop.md has the rule.
         """
@@ -269,7 +267,7 @@ class Tensor(
 
     __hash__ = object.__hash__
 
-    if TYPE_CHECKING:  # what is a plain name below has its signature here
+    if TYPE_CHECKING:  # signatures of methods that are assigned below
 
         def __getitem__(self, index: Any) -> Tensor: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
@@ -308,13 +306,13 @@ class Tensor(
         return export.array(self, dtype, copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """What `np.sin(x)` and `ndarray + x` do: see docs/interop.md."""
+        """Implements `np.sin(x)` and `ndarray + x`: see docs/interop.md."""
         return _numpy_protocol().array_ufunc(self, ufunc, method, inputs, options)
 
     def __array_function__(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """What `np.concatenate([x, y])` does: see docs/interop.md."""
+        """Implements `np.concatenate([x, y])`: see docs/interop.md."""
         return _numpy_protocol().array_function(self, func, args, kwargs)
 
     @property
@@ -454,7 +452,7 @@ _device = device
 
 @cache
 def _numpy_protocol() -> Any:
-    return import_module("gputensor.exchange.numpy_protocol")
+    return import_module("gputensor.exchange.numpy.protocol")
 
 
 def _of_tensors(kind: Any) -> type[Tensor]:
@@ -474,5 +472,5 @@ def _plain(result: Any) -> Any:
 
 TensorBase._kind = Tensor
 
-# A tensor whose slots are still to be filled: what `type` itself makes of a call.
+# `blank` makes a tensor with empty slots, by type's own call.
 blank: Callable[[], Tensor] = type.__call__.__get__(Tensor)

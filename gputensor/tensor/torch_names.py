@@ -64,7 +64,7 @@ class TorchNames(TensorBase):
         return host_memory.is_pinned(self)
 
     def pin_memory(self, device: Any = None) -> Tensor:
-        """A copy of this CPU tensor in page-locked memory; the tensor itself if it is there.
+        """Return a copy of this CPU tensor in page-locked memory, or the tensor itself if it is.
 
         Raises: DeviceError without CUDA, which locks the pages.
         """
@@ -98,10 +98,10 @@ class TorchNames(TensorBase):
         return self.data_ptr()
 
     def dim_order(self, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-        """The dimensions, from the one with the greatest stride to the one with the least.
+        """Return the dimensions in order of decreasing strides.
 
-        ambiguity_check: raise where more than one order fits; the strides of a dimension of size 1
-        say nothing. Source: torch/_tensor.py, Tensor.dim_order.
+        ambiguity_check: raise if several orders fit; strides of dimensions of size 1 do not count.
+        Source: torch/_tensor.py, Tensor.dim_order.
         """
         sizes, strides = self._geometry.sizes, self._geometry.strides
         order = tuple(sorted(range(len(sizes)), key=lambda dim: -strides[dim]))

@@ -12,7 +12,7 @@ from ..core.arguments import element_type
 from ..core.dtype import FLOATING, INTEGER, bfloat16, dtype
 from ..dispatch import defaults
 
-# What PyTorch reports as the decimal resolution; NumPy rounds bfloat16's another way.
+# PyTorch's values of the decimal resolution; NumPy rounds that of bfloat16 differently.
 _RESOLUTION = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}
 
 

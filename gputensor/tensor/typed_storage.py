@@ -12,7 +12,7 @@ from .storage import Storage
 
 
 class TypedStorage:
-    """What `Tensor.storage()` gives: the elements of a storage, whatever tensors look at it."""
+    """The result of `Tensor.storage()`: all elements of a storage."""
 
     __slots__ = ("_untyped", "dtype")
 
@@ -41,11 +41,11 @@ class TypedStorage:
         return self._untyped._nbytes // self.dtype.itemsize
 
     def size(self) -> int:
-        """How many elements there are."""
+        """Number of elements."""
         return len(self)
 
     def nbytes(self) -> int:
-        """How many bytes they have."""
+        """Number of bytes."""
         return self._untyped._nbytes
 
     def element_size(self) -> int:

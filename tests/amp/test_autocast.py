@@ -1,4 +1,4 @@
-"""gt.autocast: what is cast where, nesting, threads and tasks, decorators, what it refuses."""
+"""gt.autocast: casts, nesting, threads and tasks, decorators, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operator has which policy, and what a further device chooses."""
+"""The cast policies of operators, and those that a registered device chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weight cache: what it holds, when an entry is good, and that it keeps nothing alive."""
+"""The weight cache of autocast: its entries, their validity, and that it keeps nothing alive."""
 
 from __future__ import annotations
 

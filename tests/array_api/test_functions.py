@@ -1,7 +1,7 @@
-"""One test for each function of the namespace, beside array_api_strict: signature, dtypes, values.
+"""Each function of the namespace against array_api_strict: signature, dtypes, values.
 
-Functions of one and two arrays get theirs by their parameters, the others by SAMPLES. A function
-that has neither fails, and so does one that array_api_strict takes no dtype of.
+Functions of one and two arrays are recognised by their parameters, others need SAMPLES. A function
+without samples fails, and so does one for which array_api_strict accepts no dtype.
 """
 
 from __future__ import annotations

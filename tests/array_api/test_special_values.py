@@ -1,4 +1,4 @@
-"""What the standard says of infinities, zeros and NaN where PyTorch says less, on both devices."""
+"""Infinities, zeros and NaN where the standard demands more than PyTorch, on both devices."""
 
 from __future__ import annotations
 

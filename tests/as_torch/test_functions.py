@@ -1,4 +1,4 @@
-"""Functions of torch that as_torch makes of ours, against PyTorch."""
+"""Functions of torch that as_torch implements, against PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every public name of PyTorch's modules is there, or is left out with a reason: no third case."""
+"""Every public name of PyTorch's modules exists, or is left out with a reason."""
 
 from __future__ import annotations
 

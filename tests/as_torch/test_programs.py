@@ -1,4 +1,4 @@
-"""Programs of PyTorch's that run with gputensor as their `torch`, each in a process of its own."""
+"""PyTorch programs with gputensor as `torch`, each in a new process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""backward and grad: order, accumulation, what is kept, what is refused."""
+"""backward and grad: order, accumulation, retained graphs, errors."""
 
 from __future__ import annotations
 

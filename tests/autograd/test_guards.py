@@ -1,5 +1,4 @@
-"""Every guard alike: as a block, as a decorator of each kind of function, left out of order,
-interrupted."""
+"""All guards: as blocks, as decorators of all kinds, left out of order, interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.interpose import modes as dispatch_modes
+from gputensor.fallbacks import modes as dispatch_modes
 from gputensor.amp import casting
 from gputensor.autograd import anomaly, graph, modes, saved
 from gputensor.dispatch import backend_select, tls

@@ -1,4 +1,4 @@
-"""A graph dies with its last user, however long it is; and an error names where it came from."""
+"""A graph of any length is freed with its last user; an error names the forward call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""pickle, copy, deepcopy, save and load of what autograd knows: leaves, results, hooks, graphs,
-subclasses.
-"""
+"""pickle, copy, deepcopy, save and load with autograd: leaves, results, hooks, subclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations that a product keeps by their input alone, and computes again."""
+"""Activations before a product: only their input is saved, and backward computes them again."""
 
 from __future__ import annotations
 

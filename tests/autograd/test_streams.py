@@ -1,8 +1,7 @@
-"""Backward on devices with streams: a node runs on the stream of its forward call, and streams
-wait.
+"""Backward with streams: a node runs on the stream of its forward call, and streams wait.
 
-On CUDA a fresh process for each order in which the emulator may run its queues; and a further
-device whose queues run when somebody waits for them. On both a missing wait shows.
+On CUDA in a new process for each order of the emulator's queues; and on a registered device whose
+queues run only when waited for. On both a missing wait gives wrong results.
 """
 
 from __future__ import annotations

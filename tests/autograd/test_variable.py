@@ -1,5 +1,4 @@
-"""What a tensor says of its history: requires_grad, grad, grad_fn, is_leaf; and how it is
-copied."""
+"""Attributes of autograd on a tensor: requires_grad, grad, grad_fn, is_leaf; and copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views and in-place operators: histories follow writes, and what cannot be followed is refused."""
+"""Views and in-place operators: writes update histories, or raise if they cannot."""
 
 from __future__ import annotations
 

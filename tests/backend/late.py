@@ -1,4 +1,4 @@
-"""The example device with arithmetic of its own: its streams run nothing before somebody waits."""
+"""The example device with its own arithmetic, and streams that run only when waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gt.fuse` on further devices: what has a stub is recorded, and a stub may run the chain."""
+"""`gt.fuse` on registered devices: operators with a stub are recorded; a stub may run the chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""examples/openreg: its own tests, the op tests and the demo on it, and how its name loads it."""
+"""examples/openreg: its tests, the op tests, the demo, and loading by its name."""
 
 from __future__ import annotations
 

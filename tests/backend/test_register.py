@@ -1,5 +1,4 @@
-"""gt.backend.register: what a runtime suffices for, what is refused, and that nothing stays
-behind."""
+"""gt.backend.register: what a runtime alone provides, errors, and complete removal."""
 
 from __future__ import annotations
 

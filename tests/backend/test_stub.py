@@ -1,4 +1,4 @@
-"""Stubs: what a kernel is given, which operators come with it, and who serves when."""
+"""Stubs: their arguments, their operators, and precedence over other kernels."""
 
 from __future__ import annotations
 

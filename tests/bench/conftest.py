@@ -1,4 +1,4 @@
-"""What holds for all tests of the benchmarks."""
+"""Settings for all tests of the benchmarks."""
 
 from __future__ import annotations
 

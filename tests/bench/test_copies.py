@@ -1,4 +1,4 @@
-"""How copies are measured: turns, when it is enough, which peers take part, what is an error."""
+"""Measurement of copies: alternation, number of rounds, choice of peers, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bench/copy_plans.py on the emulator: the plans that it times all give the right copy."""
+"""bench/copy_plans.py on the emulator: all plans that it times copy correctly."""
 
 from __future__ import annotations
 

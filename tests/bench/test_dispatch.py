@@ -1,4 +1,4 @@
-"""The dispatcher's benchmark: its cases run on both sides, its record is valid, nothing is left."""
+"""The dispatcher's benchmark: cases run in both libraries, the record is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gt.fuse` costs the host: the figures are there, and are compared with their budgets."""
+"""Host cost of `gt.fuse`: the figures exist and are compared with their budgets."""
 
 from __future__ import annotations
 

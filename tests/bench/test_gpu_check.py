@@ -1,8 +1,7 @@
-"""bench/gpu_check.sh without a GPU: limits, steps that fail, hang or die, and what is left whenever
-it ends.
+"""bench/gpu_check.sh without a GPU: limits, steps that fail, hang or crash, and results at any end.
 
-Steps of our own stand for the real ones where only the running is looked at; one real step is
-killed half-way, and `.ci/run` runs all of both modes on the emulator.
+Most tests replace the steps by small ones; one real step is killed half-way, and `.ci/run` runs
+both modes on the emulator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The benchmark of users' calls: what it holds, that results are compared, what it adds up to."""
+"""The benchmark `operators`: its cases, comparison of results, totals."""
 
 from __future__ import annotations
 

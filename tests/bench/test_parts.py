@@ -1,4 +1,5 @@
-"""Records that survive: a case at a time, parts that merge, a case that fails; pairs and graphs."""
+"""Records of interrupted runs: written after each case, merged from parts, with failing cases; also
+buffer pairs and graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures on a page are what the records give; nobody types them."""
+"""Figures on pages equal the records."""
 
 from __future__ import annotations
 

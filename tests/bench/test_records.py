@@ -1,4 +1,4 @@
-"""Benchmarks at toy sizes: what a record holds, that it is valid, and what is refused."""
+"""Benchmarks at small sizes: contents and validity of records, errors."""
 
 from __future__ import annotations
 

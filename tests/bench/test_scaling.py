@@ -1,4 +1,4 @@
-"""`python -m bench run scaling`: real ranks and workers, and the table of what they took."""
+"""`python -m bench run scaling`: real ranks and workers, and the table of their times."""
 
 from __future__ import annotations
 

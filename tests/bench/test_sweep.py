@@ -1,4 +1,4 @@
-"""The benchmark of all operators: its cases follow from those that are there."""
+"""The benchmark of all operators: its cases are derived from the existing operators."""
 
 from __future__ import annotations
 

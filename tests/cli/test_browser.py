@@ -1,4 +1,4 @@
-"""The pages of `--html` and the pictures of `--svg`, opened in a browser."""
+"""Pages of `--html` and pictures of `--svg`, opened in a browser."""
 
 from __future__ import annotations
 

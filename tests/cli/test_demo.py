@@ -1,4 +1,4 @@
-"""The demonstration, run as users run it."""
+"""`gputensor demo`, run as users run it."""
 
 from __future__ import annotations
 

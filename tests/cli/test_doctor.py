@@ -1,4 +1,4 @@
-"""`gputensor doctor` on machines that are well, bare and broken."""
+"""`gputensor doctor` on complete, minimal and broken installations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explain`, `trace` and `ops`: the rules applied to cases whose answers are known."""
+"""`explain`, `trace` and `ops` on cases with known answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gputensor kernel check`: tables, cases, statuses; on files of its own and on the examples."""
+"""`gputensor kernel check`: tables, cases and statuses, on test files and the examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--svg` and `--html`: what is drawn is what was found, in its order, and fits."""
+"""`--svg` and `--html`: pictures show all findings in order, and texts fit."""
 
 from __future__ import annotations
 

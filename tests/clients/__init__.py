@@ -1,5 +1,7 @@
-"""Other people's libraries on our tensors: each call is compared with what the library makes of
-NumPy's arrays. docs/interop.md lists them; test_table.py keeps the list true."""
+"""Other libraries on our tensors: each call is compared with the same call on NumPy arrays.
+
+docs/interop.md lists the libraries; test_table.py checks the list.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A client's calls in a process of their own, that has SCIPY_ARRAY_API=1: SciPy reads it when it is
-imported, and gputensor's own use of SciPy is tested without it.
+"""Run a library's cases in a new process with SCIPY_ARRAY_API=1.
 
-A module has CASES, calls by name, each given what makes an array of NumPy's; `python -m MODULE`
-runs them, with NumPy's arrays and with tensors of each device, under errors for warnings, and
-prints what went wrong with each.
+SciPy reads the variable when it is imported, and gputensor's own use of SciPy is tested without it.
+A module has CASES: name -> call, which gets a function that converts NumPy arrays. `python -m
+MODULE` runs them with NumPy arrays and with tensors of each device, with warnings as errors, and
+prints failures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The devices on which clients are tried."""
+"""The devices on which other libraries are tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dask: tensors as chunks of `dask.array`, their tokens and their sizes."""
+"""Dask: tensors as chunks of `dask.array`, their tokens and sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dask's distributed: tensors are sent to workers and spilled, and errors of workers arrive."""
+"""Dask's distributed: tensors are sent to workers and spilled; workers' errors are raised."""
 
 from __future__ import annotations
 

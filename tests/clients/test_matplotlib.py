@@ -1,4 +1,4 @@
-"""matplotlib: tensors are drawn as arrays are."""
+"""matplotlib: tensors are drawn like arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opt_einsum: contractions of tensors in the order it finds, by our tensordot and einsum."""
+"""opt_einsum: contractions of tensors in its order, by our tensordot and einsum."""
 
 from __future__ import annotations
 

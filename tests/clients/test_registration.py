@@ -1,4 +1,4 @@
-"""How tensors get on the tables of einops, opt_einsum and torch.utils.data: gputensor/interop."""
+"""gputensor/interop: registration with einops, opt_einsum and torch.utils.data."""
 
 from __future__ import annotations
 

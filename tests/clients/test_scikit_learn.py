@@ -1,5 +1,5 @@
-"""scikit-learn with `config_context(array_api_dispatch=True)`: what is fitted to tensors, and what
-comes of it, are tensors on their device."""
+"""scikit-learn with `config_context(array_api_dispatch=True)`: fitted attributes and results are
+tensors on the inputs' device."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""SciPy with SCIPY_ARRAY_API=1: what it gives for tensors, through the array API's namespace.
+"""SciPy with SCIPY_ARRAY_API=1 on tensors, through the array API namespace.
 
-On CUDA runs what SciPy writes in the standard's functions. The rest it hands to NumPy: results of
-CPU tensors are tensors again, CUDA tensors are refused.
+CUDA tensors work in functions that SciPy writes with the standard's functions. SciPy passes the
+others to NumPy: CPU tensors give tensors again, CUDA tensors raise.
 """
 
 from __future__ import annotations

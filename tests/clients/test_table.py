@@ -1,4 +1,4 @@
-"""docs/interop.md lists what the tests run; pyproject.toml has the same versions."""
+"""docs/interop.md lists the tested calls; pyproject.toml has the same versions."""
 
 from __future__ import annotations
 

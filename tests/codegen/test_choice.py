@@ -1,6 +1,6 @@
-"""Which overload a generated function or method calls, and with which arguments.
+"""The overload that a generated function or method calls, and its arguments.
 
-Operators are replaced by recorders, so nothing is computed; a tensor is anything with `_keys`.
+Operators are replaced by recorders, so nothing is computed; an object with `_keys` is a tensor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples in generated docstrings run, as a reader would type them."""
+"""The examples in generated docstrings run."""
 
 from __future__ import annotations
 

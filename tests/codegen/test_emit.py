@@ -1,4 +1,4 @@
-"""What comes out for a few operators, whole; changes here are meant to be looked at."""
+"""The complete generated code of a few operators, so that reviews show changes."""
 
 from __future__ import annotations
 

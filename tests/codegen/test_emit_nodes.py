@@ -98,14 +98,14 @@ def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
                     node.saved_other = _save(other)
                 if node.edges[1] is not None:
                     node.saved_self = _save(self)
-                node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+                node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
             def keep_inplace(node, self, other, alpha):
                 if node.edges[0] is not None:
                     node.saved_other = _save(other)
                 if node.edges[1] is not None:
                     node.saved_self = _save_copy(self)
-                node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+                node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
             def backward(node, grad):
                 to_self, to_other = node.edges

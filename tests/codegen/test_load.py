@@ -1,4 +1,4 @@
-"""Broken YAML in, the sentence that names file, line and operator out."""
+"""Errors in the YAML: the message names file, line and operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How overloads become one function: by PyTorch's schemas, and beside PyTorch's own choice."""
+"""Merging overloads to one function: with PyTorch's schemas, and against PyTorch's choice."""
 
 from __future__ import annotations
 

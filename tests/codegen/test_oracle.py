@@ -1,4 +1,4 @@
-"""Our YAML against PyTorch's own, and the parser against everything PyTorch has registered."""
+"""Our YAML against PyTorch's, and the parser on all schemas that PyTorch has registered."""
 
 from __future__ import annotations
 

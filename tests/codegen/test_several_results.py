@@ -1,5 +1,5 @@
-"""Operators of several results: their out forms, the names of the results, derivatives of all; and
-functions of modules beside gt."""
+"""Operators with several results: out forms, names of results, derivatives; also functions of
+modules other than gt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`where` and the check that what the YAML promises is there, on a checkout made for the test."""
+"""`where`, and the check that all loops of the YAML exist, on a small checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generated functions do with arguments that are not what a fast call gives."""
+"""Generated functions with arguments that are not plain tensors and numbers."""
 
 from __future__ import annotations
 

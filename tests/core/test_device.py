@@ -1,4 +1,4 @@
-"""Devices as values: what an index may be, whichever devices were named before."""
+"""Devices as values: valid indices, for any devices named before."""
 
 from __future__ import annotations
 

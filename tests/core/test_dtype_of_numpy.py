@@ -1,4 +1,4 @@
-"""Dtypes beside NumPy's: each takes the other, and equal elements compare equal."""
+"""Our dtypes and NumPy's: each accepts the other, and equal ones compare equal."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Words of `dtypes:`: what each takes, what it refuses in which sentence, and what follows."""
+"""The words of `dtypes:`: accepted dtypes, error messages, and result dtypes."""
 
 from __future__ import annotations
 

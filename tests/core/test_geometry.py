@@ -1,4 +1,4 @@
-"""Geometry: its flags against PyTorch's, frozen; interning; sizes of memory."""
+"""Geometry: flags against frozen results of PyTorch, interning, sizes of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema parser: what it reads, that it gives the text back, and what it says of mistakes."""
+"""The schema parser: parsing, round trip to text, error messages."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""A random program of allocations, frees, streams, events and failures, and what must hold
-meanwhile.
+"""Random programs of allocations, frees, streams, events and failures, checked by a model.
 
-The model knows ranges of addresses and when work on them is done, and nothing of how the allocator
-works: a range is given again only to the stream that used it, or once every stream that did is
-done.
+The model knows address ranges and when work on them ends, but not how the allocator works: a range
+may be reused only by the stream that used it, or after all streams that used it have finished.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Chains for the tests: of one operator, and random ones; run as one kernel and one by one.
+"""Chains for tests, of one operator and random ones, run as one kernel and as eager operators.
 
-Both run over the same memory, through the launches of the eager kernels and of chains. Kernels of a
-list of cases are compiled as one, since g++ starts slowly.
+Both use the same memory. Kernels of a list of cases are compiled together, because g++ starts
+slowly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Copies between made-up layouts on the emulator, against NumPy: what the tests of copy kernels
-share.
+"""Copies between arbitrary layouts on the emulator, against NumPy, for tests of copy kernels.
 
-A copy is given in bytes: sizes, strides of either side (negative and zero ones too) and the offset
-of the first byte used in its memory, so that any misalignment can be had.
+A copy is given in bytes: sizes, strides of both sides (also negative and zero) and the offset of
+the first used byte, for any misalignment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A `cupy` module in a few lines: host memory, streams that run at once, and a record of calls.
+"""A small `cupy` module: host memory, streams that run at once, and a record of calls.
 
-It has the signatures of CuPy 14.2 for the names that `runtime/cuda` uses, no more. Where CuPy is
-installed and there is no driver, every call also goes to the real one, which converts its arguments
-before it misses the driver: an argument that CuPy would not take fails here.
+It has the signatures of CuPy 14.2 for the names that `runtime/cuda` uses. If CuPy is installed
+without a driver, every call also goes to the real one, which converts its arguments before it fails
+for want of a driver: an argument that CuPy would reject fails here.
 """
 
 from __future__ import annotations

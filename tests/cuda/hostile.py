@@ -1,4 +1,4 @@
-"""Kernels that would end a process, one for each kind of death, and what a launch says of each."""
+"""Kernels that would crash a process, one of each kind, and the error of their launch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Arrays on an emulated device, and layouts made by hand, for tests that launch kernels directly.
+"""Arrays on an emulated device and hand-written layouts, for tests that launch kernels directly.
 
-A layout here is what `binding.bind` asks for and no more: no iterator, no Tensor.
+Layouts have only what `binding.bind` reads: there is no iterator and no Tensor.
 """
 
 from __future__ import annotations

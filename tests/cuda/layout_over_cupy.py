@@ -1,4 +1,4 @@
-"""gt.layout on CuPy's arrays and on the CUDA array interface: devices, streams, flags.
+"""gt.layout on CuPy arrays and on the CUDA array interface: devices, streams, flags.
 
 Run by test_whole_over_cupy.py. Source of the rules: Numba's specification of the interface, version
 3: `stream` is None (nothing to wait for), 1 (the legacy default stream), 2 (the per-thread one) or

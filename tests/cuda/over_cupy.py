@@ -1,6 +1,6 @@
-"""What a process does first on a GPU, over the CuPy runtime; run by test_whole_over_cupy.py.
+"""First calls of a process on a GPU, over the CuPy runtime; run by test_whole_over_cupy.py.
 
-Each test stands for a short program of a user; none may count on what another has set up.
+Each test is a short program of a user and independent of the others.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Machine code of sm_90 without a disassembler: how many instructions, and what accesses memory.
+"""Read machine code of sm_90 without a disassembler: number of instructions and memory accesses.
 
-A cubin is an ELF file, a kernel a section `.text.<entry>` of 16-byte instructions: bits 0 to 11 are
-the operation, bits 73 to 75 the size of an access, bits 16 to 23 and from 34 on where a branch
-goes. NVIDIA promises none of it: the numbers were read off nvdisasm 12.4, and a test compares them
-with it where it is at hand.
+A cubin is an ELF file, a kernel is a section `.text.<entry>` of 16-byte instructions: bits 0 to 11
+are the operation, bits 73 to 75 the size of an access, bits 16 to 23 and from 34 on the target of a
+branch. NVIDIA does not document this: it was found with nvdisasm 12.4, and a test compares both if
+nvdisasm is installed.
 """
 
 from __future__ import annotations

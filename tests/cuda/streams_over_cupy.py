@@ -1,9 +1,8 @@
-"""Streams of other libraries, of threads, and those that are gone: work that nobody waits for
-shows.
+"""Streams of other libraries, of threads, and destroyed ones: a missing wait is detected.
 
-Run by test_whole_over_cupy.py in the orders `lazy` and `random`, in which a stream's work may come
-as late as a GPU may do it. Other libraries' streams are known by their handles and do not
-synchronise with any other, nor with the legacy default stream, as PyTorch's.
+Run by test_whole_over_cupy.py in the orders `lazy` and `random`, in which work may be as late as on
+a GPU. Other libraries' streams are handles and, like PyTorch's, do not synchronise with other
+streams or the legacy default stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tests of the runtimes share: a fresh emulator, and small calls on it."""
+"""Shared code of tests of runtimes: a new emulator and small calls on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The caching allocator against a model, over a backend of this file and over the emulator's."""
+"""The caching allocator against a model, over this file's backend and the emulator's."""
 
 from __future__ import annotations
 

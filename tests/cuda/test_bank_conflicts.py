@@ -1,8 +1,9 @@
-"""Shared memory of the copy kernels on a model of the banks: passes of each access over the least.
+"""Bank conflicts of the copy kernels, by a model of shared memory: passes of each access over the
+least possible.
 
-32 banks of four bytes; a warp's 16-byte accesses go by quarters, its 8-byte ones by halves. The
-addresses are those that the kernels compute (`shared_at` of copy_tile.cu, `interleaved::at` of
-copy_skinny.cu, `padded` of copy_pack.cu), written down again: who changes one changes the other.
+32 banks of four bytes; a warp's 16-byte accesses are done by quarters, its 8-byte ones by halves.
+The addresses repeat the kernels' formulas (`shared_at` of copy_tile.cu, `interleaved::at` of
+copy_skinny.cu, `padded` of copy_pack.cu): change both together.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Cubins that travel in a folder: found whatever NVRTC is here, and only for what they were made
-of."""
+"""Cubins from a folder: used with any NVRTC, and only for the sources that they were made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains through NVRTC, without a GPU: they compile, do not spill, and move each operand once."""
+"""Chains compiled by NVRTC, without a GPU: no spills, and each operand is moved once."""
 
 from __future__ import annotations
 

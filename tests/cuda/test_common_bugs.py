@@ -1,8 +1,7 @@
-"""Bugs that CUDA kernels are known for, each beside its repair: the one is named, the other is not
-accused.
+"""Common bugs of CUDA kernels and their fixes: the emulator reports the bug and not the fix.
 
-A text has one line with `// here`, which the finding must name whatever the order of threads; what
-stands between `«` and `»` is the bug, and behind `|` what it should be.
+The finding must name the line with `// here` in every order of threads. In a source, `«bug|fix»`
+marks both forms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Every kernel variant through NVRTC, without a GPU: it compiles and does not spill.
+"""All kernel variants compiled by NVRTC, without a GPU: no errors and no spills.
 
-sm_80 in full; on the other architectures one variant per entry and item size. Variants of a family
-are compiled as one program, each in a namespace, since a program's start costs more than a kernel.
-Run as a script it prints the register table: python -m tests.cuda.test_compile [sm_80].
+All variants for sm_80; on other architectures one variant per entry and item size. Variants of a
+family are compiled as one program, each in a namespace, because a program's start costs more than a
+kernel. As a script it prints the register table: python -m tests.cuda.test_compile [sm_80].
 """
 
 from __future__ import annotations

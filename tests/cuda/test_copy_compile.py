@@ -1,7 +1,8 @@
-"""The copy kernels through NVRTC, without a GPU: registers, spills, widths, instructions, flight.
+"""The copy kernels compiled by NVRTC, without a GPU: registers, spills, widths, instructions,
+loads.
 
-Instructions are counted in the machine code for sm_90 on the path of whole tiles (-DEDGES=0 leaves
-no other), per 512 bytes of the wider side; sass.py reads it. As a script it prints the table:
+Instructions are counted in the machine code for sm_90 (sass.py) on the path of whole tiles
+(-DEDGES=0 removes the others), per 512 bytes of the wider side. As a script it prints the table:
 python -m tests.cuda.test_copy_compile.
 """
 

@@ -1,9 +1,8 @@
-"""The layout copies on the emulator against NumPy, byte by byte: every kernel that a layout may
-have.
+"""Layout copies on the emulator against NumPy, byte by byte, with every kernel that fits a layout.
 
-GPUTENSOR_FUZZ=20000 makes so many random layouts of them instead of a few; run as a script it
-counts the copies: GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels 20000 [seed
-[elements [kernels]]], the latter two being the most of a copy and of what is compiled.
+GPUTENSOR_FUZZ=20000 tests 20,000 random layouts instead of a few. As a script:
+GPUTENSOR_CUDA=emulator python -m tests.cuda.test_copy_kernels COPIES [SEED [ELEMENTS [KERNELS]]],
+with the greatest number of elements of a copy and of compiled kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Normalising and planning of layout copies: integers alone, nothing runs."""
+"""Normalisation and plans of layout copies: integer arithmetic only, no kernel runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the emulator says that it covers: each construct compiles and gives the right value.
+"""Documented constructs of the emulator: each one compiles and gives the right value.
 
-A row is an expression of CUDA C and what it must be, for one thread or for each thread of a warp.
-The table of the documentation is coverage.py's; every word in it must stand in a text of this file.
+A row is an expression of CUDA C and its value, for one thread or for each thread of a warp. The
+documentation's table comes from coverage.py; every word in it must occur in a source of this file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the emulator says about kernels that are wrong: kernel, place, block and thread."""
+"""The emulator's reports about wrong kernels: kernel, place, block and thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels on the emulator: what CUDA C promises, on small texts of this file."""
+"""The semantics of CUDA C on the emulator, with small kernels of this file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Memory of the emulator: where allocations lie, what is kept of freed ones, what a kernel may
-reach."""
+"""Memory of the emulator: addresses, freed allocations, and memory that a kernel may access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of the emulator: orders a GPU may choose, so that a missing wait shows on the CPU."""
+"""Streams of the emulator run in orders that a GPU may choose, to detect a missing wait."""
 
 from __future__ import annotations
 

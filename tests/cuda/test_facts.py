@@ -1,4 +1,4 @@
-"""What gt.cuda tells of devices and memory by PyTorch's names, on the emulator or a GPU."""
+"""gt.cuda's functions about devices and memory, on the emulator or a GPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whatever a kernel does, its launch ends with a sentence and the process goes on.
+"""A launch of a crashing kernel raises an error, and the process continues.
 
-Every kernel of hostile.py runs in this very process, plainly and with checks, in the main thread
-and in another, in each order of the queues; after each a good kernel runs, and memory is as it was.
+Every kernel of hostile.py runs in this process, with and without checks, in the main thread and
+another, in each order of the queues. After each one a good kernel runs, and memory is unchanged.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Operators in place under the emulator's checks: what a kernel reads beyond its part, and leaves
-unused, is nothing that another thread writes."""
+"""In-place operators under the emulator's checks: no thread reads elements that another one writes,
+even if it does not use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disk cache of compiled kernels: what decides a hit, and what a bad file or directory does."""
+"""The disk cache of compiled kernels: its key, and bad files and directories."""
 
 from __future__ import annotations
 

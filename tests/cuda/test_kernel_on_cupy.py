@@ -1,7 +1,6 @@
-"""Kernel over the CuPy runtime with a fake CuPy: parameter lists, devices and streams of the
-arguments.
+"""Kernel over the CuPy runtime with a fake CuPy: parameters, devices and streams of arguments.
 
-What a GPU makes of it, bench/gpu_check.sh tries where there is one.
+bench/gpu_check.sh tests it on a GPU.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""NVRTC's options where CUDA is emulated, and texts that cannot become a kernel: one sentence
-each."""
+"""NVRTC's options on the emulator, and errors for sources that do not compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is particular to a kernel family against NumPy, launched without a tensor, in the emulator.
+"""Special features of kernel families against NumPy, launched without tensors on the emulator.
 
 Every operator, dtype and layout comes from the rows: test_ops_cpu_vs_cuda.py.
 """

@@ -1,7 +1,6 @@
-"""What the checks of every access find, and what they must not accuse.
+"""Checks of every memory access: findings in wrong kernels, none in correct ones.
 
-Each wrong kernel has one line with `// here`, which the finding must name, in every order of
-threads.
+The finding must name the line with `// here`, in every order of threads.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The pointwise kernels for large layouts through NVRTC, without a GPU: what usual layouts compile
-to.
+"""The pointwise kernels for large layouts compiled by NVRTC, without a GPU.
 
-Registers and spills on each architecture; from the PTX of a text without edges (-DEDGES=0): how
-wide its accesses are, that all loads stand before the first store, that nothing divides, and how
-many instructions a thread runs. And no bank conflict in the staged tiles.
+Registers and spills on each architecture. From the PTX without edges (-DEDGES=0): access widths,
+all loads before the first store, no divisions, number of instructions of a thread. No bank
+conflicts in tiles in shared memory.
 """
 
 from __future__ import annotations

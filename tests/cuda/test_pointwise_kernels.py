@@ -1,9 +1,9 @@
 """Pointwise kernels for large layouts, and reductions, on the emulator: any layout, against NumPy.
 
-Real operators on tensors that are broadcast, transposed, sliced and shifted, with the thresholds of
-pointwise_plan.py down so that small tensors take the kernels for large ones. The variants that a
-list of cases asks for are found in a first pass and compiled together, since g++ starts slowly.
-GPUTENSOR_FUZZ=2000 makes so many cases instead of a few.
+Operators on tensors that are broadcast, transposed, sliced and shifted. Thresholds of
+pointwise_plan.py are lowered, so that small tensors take the kernels for large ones. A first pass
+collects the variants, which are compiled together, because g++ starts slowly. GPUTENSOR_FUZZ=2000
+makes 2,000 cases instead of a few.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which kernel a pointwise layout gets: tables, and properties of any plan. No device."""
+"""The choice of kernels for pointwise layouts: tables, and properties of all plans. No device."""
 
 from __future__ import annotations
 

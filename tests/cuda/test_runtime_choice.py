@@ -1,4 +1,4 @@
-"""Which runtime answers, and that each answers to the same names."""
+"""The choice of the runtime, and that all runtimes have the same names."""
 
 from __future__ import annotations
 

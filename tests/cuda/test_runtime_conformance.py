@@ -1,4 +1,4 @@
-"""What every runtime with devices must do, on the emulator and on a GPU where there is one."""
+"""Rules for every runtime with devices, on the emulator and, if there is one, a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CuPy runtime over a fake CuPy: devices are switched and restored, nothing else is asked."""
+"""The CuPy runtime over a fake CuPy: devices are switched and restored, with no other calls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Sample kernels of every kind, unchanged on the emulator and through NVRTC.
+"""Sample kernels of every kind, unchanged on the emulator and compiled by NVRTC.
 
-On the emulator each runs in three orders of threads, with every access checked: none may be
-accused.
+On the emulator each runs in three orders of threads with every access checked, without findings.
 """
 
 from __future__ import annotations

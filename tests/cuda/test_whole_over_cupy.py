@@ -1,7 +1,7 @@
-"""The CuPy runtime and all above it, without a GPU: a process whose `cupy` stands on the emulator.
+"""The CuPy runtime and all modules above it, without a GPU: with a `cupy` on the emulator.
 
-Everywhere else "CUDA" means our own emulator runtime, so what only a GPU's users run is run here:
-runtime/cuda, NVRTC's call path, the launch block, CuPy's current device and stream.
+All other tests use our emulator runtime for CUDA; these test what runs only on GPUs: runtime/cuda,
+the calls of NVRTC, the launch block, CuPy's current device and stream.
 """
 
 from __future__ import annotations

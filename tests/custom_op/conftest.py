@@ -1,4 +1,4 @@
-"""A namespace of its own for each test, and every kind of device."""
+"""A namespace for each test, and every kind of device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""register_autograd: what is saved, what comes back, what a kernel cannot do to the graph."""
+"""register_autograd: saved tensors, gradients, and kernels that must not change the graph."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""custom_op: definition, kernels of devices, shapes, memory; and that all of it can be taken
-back."""
+"""custom_op: definition, kernels of devices, shapes, memory, and removal."""
 
 from __future__ import annotations
 

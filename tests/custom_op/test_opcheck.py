@@ -1,4 +1,4 @@
-"""opcheck names what is wrong, one operator for each kind; and accuses none that is right."""
+"""opcheck reports each kind of wrong operator, and no correct one."""
 
 from __future__ import annotations
 

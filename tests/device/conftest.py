@@ -1,6 +1,6 @@
-"""Tests of whichever CUDA devices are there: the emulator's in the suite, a GPU's under gpu_check.
+"""Tests of the available CUDA devices: the emulator's in the suite, a GPU's in gpu_check.
 
-They use the public interface alone, and sizes at which a GPU's streams really overlap.
+They use only the public interface, with sizes at which a GPU's streams really overlap.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Random programs of allocations: no two live blocks share memory, whichever streams they are used
-on.
+"""Random programs of allocations on several streams: no two live blocks share memory.
 
-Every block is filled with a number of its own when it is allocated and looked at before it is
-dropped.
+Every block is filled with a unique number, which is checked before the block is freed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CUDA graphs: a replay does what the calls would do, on memory that nobody else gets."""
+"""CUDA graphs: a replay has the results of the calls, on memory reserved for it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""gt.layout on a GPU's arrays of PyTorch, CuPy and JAX: values, types, and nothing copied away.
+"""gt.layout on GPU arrays of PyTorch, CuPy and JAX: values, types, and no copies to the host.
 
-Without a GPU all are skipped, since the emulator is no GPU for others.
+Skipped without a GPU: other libraries cannot use the emulator.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Models forward, backward and one step: a CUDA device gives what the CPU gives.
+"""Models forward, backward and one step: a CUDA device has the CPU's results.
 
-In double precision, since a rounding error may choose another maximum, or the other side of a relu,
-whose gradient is another. Errors are in units of the largest element. On a GPU the models have the
-sizes of public ones; on the emulator they are small.
+In double precision, because a rounding error may change which element is the maximum, or the sign
+of a relu's input, and so the gradient. Errors are relative to the largest element. Models have real
+sizes on a GPU and are small on the emulator.
 """
 
 from __future__ import annotations

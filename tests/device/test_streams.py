@@ -1,8 +1,8 @@
-"""Random programs on several streams, ordered by events alone, against the same program in NumPy.
+"""Random programs on several streams, ordered only by events, against the same program in NumPy.
 
-A model keeps who wrote and who read each array last, and makes a stream wait for just these. An
-order that the runtime loses shows as a wrong number: on the emulator with its random order of
-streams, on a GPU by its own.
+A model keeps the last writer and readers of each array and makes a stream wait for exactly these.
+If the runtime loses an order, a number is wrong: on the emulator by its random order of streams, on
+a GPU by its own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""gputensor and PyTorch on one GPU, on streams of their own: values, and that each waits for the
-other.
+"""gputensor and PyTorch on one GPU, on separate streams: values, and that each waits for the other.
 
-PyTorch's streams do not wait for the legacy default stream, so that an order that nobody made
-shows: a kernel that only passes time runs ahead of what must be waited for. Without a GPU all are
-skipped, since the emulator is no GPU for others.
+PyTorch's streams do not wait for the legacy default stream, so a missing wait is detected: a kernel
+that only takes time runs before the work that must be waited for. Skipped without a GPU: PyTorch
+cannot use the emulator.
 """
 
 from __future__ import annotations

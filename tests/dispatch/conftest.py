@@ -1,4 +1,4 @@
-"""Fixtures of the dispatcher's tests: a library of their own, and a check that nothing is left."""
+"""Fixtures of the dispatcher's tests: a library, and a check that no registration is left."""
 
 from __future__ import annotations
 

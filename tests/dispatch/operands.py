@@ -1,4 +1,4 @@
-"""What the dispatcher needs of a tensor: a key set. And libraries that end with their test."""
+"""Operands with only a key set, as the dispatcher needs; libraries that end with their test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernel a call finds and what it is given: section 3, behaviours 23 to 27 and 38 to 49."""
+"""The kernel that a call finds, and its arguments: section 3, behaviours 23 to 27 and 38 to 49."""
 
 from __future__ import annotations
 

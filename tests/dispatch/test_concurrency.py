@@ -1,4 +1,4 @@
-"""Calls against registrations: no lock, and whole tables only (Note [Tables are swapped whole])."""
+"""Calls during registrations: no lock, complete tables (Note [Tables are swapped whole])."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""1, 1.0 and True are equal and hash alike: what was remembered of one serves no call with another.
+"""1, 1.0 and True are equal and hash alike: cached results of one must not serve another.
 
-A call with the wrong one is refused, or taken, as if the right one had never been there.
+A call with one of them succeeds or fails as if it were the first call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shipped fallbacks: on the CPU instead, not implemented, without a derivative."""
+"""The fallbacks of the package: to the CPU, not implemented, without a derivative."""
 
 from __future__ import annotations
 

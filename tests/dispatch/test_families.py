@@ -1,6 +1,6 @@
 """Families of operators load when one of their names is first used, whole or not at all.
 
-Each program runs in a process of its own, where nothing has been named yet.
+Each program runs in a new process, where no family is loaded.
 """
 
 from __future__ import annotations

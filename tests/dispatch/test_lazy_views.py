@@ -1,5 +1,4 @@
-"""Conjugates, negatives and efficient zeros: what stays lazy, what is materialised, what is
-written."""
+"""Conjugates, negatives and efficient zeros: which results are lazy or materialised, and writes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""DispatchMode: what a mode sees, in which order, and that it costs and changes nothing
-afterwards."""
+"""DispatchMode: the calls that a mode gets, their order, and that it has no effect afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.interpose import modes
+from gputensor.fallbacks import modes
 from gputensor.core import errors
 from gputensor.dispatch import keys, tls
 from gputensor.dispatch.operator import Operator

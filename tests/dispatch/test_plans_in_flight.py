@@ -1,4 +1,4 @@
-"""What a call in flight remembers while another thread changes the rules that its plan follows."""
+"""Plans that a call caches while another thread changes the rules on which they depend."""
 
 from __future__ import annotations
 

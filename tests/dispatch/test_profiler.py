@@ -1,5 +1,4 @@
-"""The profiler: which hops it counts, what the times add up to, devices, NVTX, nothing left
-behind."""
+"""The profiler: counted steps, sums of times, devices, NVTX, and no effect afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ import gputensor as gt
 from gputensor.core import errors
 from gputensor.dispatch import dispatcher
 from gputensor.library import Library
-from gputensor.watch.profiler import profile
+from gputensor.profiling.profiler import profile
 
 from .operands import CPU
 

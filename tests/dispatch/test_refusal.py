@@ -1,4 +1,4 @@
-"""What fails out of a public function: told in a sentence, or as it was raised; nothing is held."""
+"""Failures in public functions: a clear error or the original one, and no references kept."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What may be registered where: section 2, behaviours 2, 3, 15 to 18, 28 to 37 and bugs c, e, h,
-i."""
+"""Valid registrations: section 2, behaviours 2, 3, 15 to 18, 28 to 37 and bugs c, e, h, i."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What PyTorch 2.13 does and nobody should copy: bugs a to j, each with the better behaviour.
+"""Bugs a to j of PyTorch 2.13 that gputensor does not have.
 
-Tables, registrations and calls have theirs where their rules are tested, by the same letters: b in
-test_tables.py, c, e and i in test_registration.py, d and h in test_calling.py.
+Those of tables, registrations and calls are tested with their rules: b in test_tables.py, c, e and
+i in test_registration.py, d and h in test_calling.py.
 """
 
 from __future__ import annotations

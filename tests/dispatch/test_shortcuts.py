@@ -1,7 +1,7 @@
-"""Short cuts: what may leave one and what takes it away, and that no call differs for them.
+"""Short cuts: when they are stored and removed, and that they change no result.
 
-Random programs run twice, with short cuts and without: calls of the plain case and of every other,
-between registrations, their undoing, fallbacks, modes and guards in any order, on two threads.
+Random programs run with and without short cuts: plain and other calls, between registrations, their
+removal, fallbacks, modes and guards in any order, on two threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gputensor.dispatch import dispatcher, keys, shortcuts
 from gputensor.dispatch.tls import (
     ExcludeDispatchKeys, IncludeDispatchKeys, inference_blocks, unrecorded,
 )  # fmt: skip
-from gputensor.interpose.modes import DispatchMode
+from gputensor.fallbacks.modes import DispatchMode
 from gputensor.library import Library
 
 from ..harness import tier

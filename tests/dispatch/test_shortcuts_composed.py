@@ -1,5 +1,5 @@
-"""What is composed of several operators, and does a small call's work at once: nobody who
-registers, watches or takes back one of them sees less."""
+"""Short cuts of composite operators: registrations, modes and traces of the inner operators still
+take effect."""
 
 from __future__ import annotations
 

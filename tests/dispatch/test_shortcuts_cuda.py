@@ -1,4 +1,4 @@
-"""Short cuts on CUDA, by the emulator: as those of the CPU, beside them on the same tables."""
+"""Short cuts on CUDA, by the emulator: they behave as the CPU's and share tables with them."""
 
 from __future__ import annotations
 

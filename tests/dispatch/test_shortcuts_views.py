@@ -1,6 +1,4 @@
-"""Short cuts of views, factories and copies; what they have in common with others is in
-test_shortcuts.py.
-"""
+"""Short cuts of views, factories and copies; common properties are in test_shortcuts.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Random sequences of definitions, registrations, their undoing and calls, against a small model.
+"""Random sequences of definitions, registrations, removals and calls, against a small model.
 
-The model keeps a list of what is live and decides a call by the rules of section 1 in the plainest
-words; it shares no code with the tables.
+The model keeps a list of live registrations and decides a call directly by the rules of section 1;
+it shares no code with the tables.
 """
 
 from __future__ import annotations

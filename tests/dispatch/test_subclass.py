@@ -1,4 +1,4 @@
-"""Tensors of users' classes: which hook is asked, with what, and what may come back."""
+"""Tensor subclasses of users: the hook that is called, its arguments, its results."""
 
 from __future__ import annotations
 

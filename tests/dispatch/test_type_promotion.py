@@ -1,4 +1,4 @@
-"""Whose rules of promotion hold is a setting of the process, which plans and short cuts obey."""
+"""The process-wide choice of promotion rules, which plans and short cuts follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives and messages: what every rank does, and expects of NumPy on all ranks' data."""
+"""Collectives and messages: calls of every rank, with NumPy's results on all ranks' data."""
 
 from __future__ import annotations
 

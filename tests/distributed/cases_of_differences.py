@@ -1,4 +1,4 @@
-"""Ranks that call different things: all of them raise, and nothing is written."""
+"""Ranks that make different calls: all of them raise, and nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is NCCL's alone: streams, refusals, one launch for several."""
+"""Features of NCCL: streams, errors, one launch for several collectives."""
 
 from __future__ import annotations
 

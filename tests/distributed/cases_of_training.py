@@ -1,5 +1,4 @@
-"""Modules that ranks train together: SyncBatchNorm and DistributedDataParallel, against one process
-that has all batches."""
+"""SyncBatchNorm and DistributedDataParallel against one process with all batches."""
 
 from __future__ import annotations
 

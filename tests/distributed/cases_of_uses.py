@@ -1,4 +1,4 @@
-"""What is made of collectives: operators, derivatives, mean gradients, arrays that are shared."""
+"""Uses of collectives: operators, derivatives, mean gradients, redistributed arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program in which one rank does something else: `… failing KIND` under mpiexec -n 3."""
+"""A program in which one rank fails in some way: `… failing KIND` under mpiexec -n 3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts programs under mpiexec, with a time limit of their own, so that nothing hangs."""
+"""Start programs under mpiexec, with a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cases are made of: data that every rank knows, layouts, and NumPy's answers."""
+"""Parts of cases: data known to every rank, layouts, NumPy's results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""`python -m tests.distributed.run_cases FOLDER DEVICE [CASE …]` under mpiexec: runs all cases, and
-writes what went wrong, by rank. tests/distributed/test_collectives.py starts it for each number of
-ranks."""
+"""`python -m tests.distributed.run_cases FOLDER DEVICE [CASE …]` under mpiexec: run cases and write
+failures by rank. tests/distributed/test_collectives.py starts it for each number of ranks."""
 
 from __future__ import annotations
 

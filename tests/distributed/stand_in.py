@@ -1,7 +1,7 @@
-"""In the place of CuPy's module of NCCL: its class with its signatures, carried out by MPI on
-emulated memory, when the emulator's stream comes to it; and what NCCL demands is checked.
+"""A replacement for CuPy's module of NCCL, by MPI on emulated memory.
 
-What it does not show is NCCL's own: that GPUs reach each other, and bits of its sums.
+It has the signatures of CuPy's class, runs in the order of the emulator's streams and checks NCCL's
+rules. It does not test NCCL itself: connections between GPUs and the bits of its sums.
 """
 
 from __future__ import annotations

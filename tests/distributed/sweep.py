@@ -1,7 +1,7 @@
 """`python -m tests.distributed.sweep FILE`: bad values for every argument of gt.distributed, in a
-world of one process; writes what was found. tests/distributed/test_bad_values.py starts it.
+world of one process; write the results. tests/distributed/test_bad_values.py starts it.
 
-A process of its own, as MPI starts once in one and ends with it.
+In a new process, because MPI can start only once in a process.
 """
 
 from __future__ import annotations

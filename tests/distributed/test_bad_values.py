@@ -1,4 +1,4 @@
-"""Bad values for every argument of gt.distributed are taken, or refused in a sentence."""
+"""Bad values for every argument of gt.distributed are accepted, or raise a clear error."""
 
 from __future__ import annotations
 

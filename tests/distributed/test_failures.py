@@ -1,4 +1,4 @@
-"""A rank that fails, ends, dies, sleeps or does something else ends the others with a sentence."""
+"""A rank that fails, ends, crashes, sleeps or makes another call ends the others with an error."""
 
 from __future__ import annotations
 

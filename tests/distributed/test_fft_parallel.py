@@ -1,4 +1,4 @@
-"""examples/fft_parallel.py: ranks with some rows each find the spectrum that one process finds."""
+"""examples/fft_parallel.py: ranks that share the rows get the spectrum of one process."""
 
 from __future__ import annotations
 

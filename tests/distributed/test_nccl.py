@@ -1,4 +1,4 @@
-"""That CuPy's class has what we call, as we call it; and what is said where NCCL is missing."""
+"""Signatures of CuPy's class that we call, and errors without NCCL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators of `_c10d_functional` are rows: defined and loaded as those of `aten` are."""
+"""The operators of `_c10d_functional` are rows, defined and loaded like those of `aten`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""examples/train_digits_parallel.py: several ranks find what one finds, killed or not."""
+"""examples/train_digits_parallel.py: several ranks get the result of one, interrupted or not."""
 
 from __future__ import annotations
 

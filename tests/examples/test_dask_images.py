@@ -1,4 +1,4 @@
-"""examples/dask_images.py: two workers find the patterns that the images are made of."""
+"""examples/dask_images.py: two workers find the patterns in the images."""
 
 from __future__ import annotations
 

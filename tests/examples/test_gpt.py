@@ -1,4 +1,4 @@
-"""examples/gpt.py: that it learns, writes, draws and saves, here and with PyTorch's import."""
+"""examples/gpt.py learns, generates text, draws and saves, also with `import torch`."""
 
 from __future__ import annotations
 

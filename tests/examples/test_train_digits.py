@@ -1,4 +1,4 @@
-"""examples/train_digits.py: what it reaches, its picture, and that a pause changes nothing."""
+"""examples/train_digits.py: accuracy, picture, and equal results after an interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule of mixing, row by row of the table in docs/interop.md."""
+"""Mixed calls of tensors and NumPy arrays, by the table in docs/interop.md."""
 
 from __future__ import annotations
 

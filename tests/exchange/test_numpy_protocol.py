@@ -1,4 +1,4 @@
-"""NumPy's protocols: each row of numpy_table.py against NumPy itself, and the rule around them."""
+"""NumPy's protocols: each row of numpy/table.py against NumPy, and calls outside of the table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.exchange import numpy_protocol, numpy_table
+from gputensor.exchange.numpy import protocol as numpy_protocol, table as numpy_table
 
 M = np.random.default_rng(0).random((3, 4)) + 0.1
 SQUARE = M[:, :3] @ M[:, :3].T + np.eye(3)

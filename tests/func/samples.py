@@ -1,4 +1,4 @@
-"""The op tests' samples as functions of their tensors, several values of each."""
+"""The op tests' samples as functions of their tensors, with several values for each tensor."""
 
 from __future__ import annotations
 

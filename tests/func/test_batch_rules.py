@@ -1,4 +1,4 @@
-"""Every operator within vmap gives what it gives for one entry of the batch after another."""
+"""Every operator in vmap gives the results of separate calls for the entries of the batch."""
 
 from __future__ import annotations
 

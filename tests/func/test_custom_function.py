@@ -1,4 +1,4 @@
-"""autograd.Function within vmap and forward derivatives: users' rules, and rules made for them."""
+"""autograd.Function in vmap and forward derivatives: users' rules and generated ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gt.func's derivatives, nested in each other and in vmap; the older forms of gt.autograd."""
+"""gt.func's derivatives, nested in each other and in vmap; also the functions of gt.autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gt.vmap: what it maps over, where results have the batch, what it refuses."""
+"""gt.vmap: in_dims and out_dims, results, errors."""
 
 from __future__ import annotations
 

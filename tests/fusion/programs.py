@@ -1,4 +1,4 @@
-"""Random programs over tensors: what they leave behind, run eagerly and within `gt.fuse()`."""
+"""Random programs over tensors, to compare results of eager runs and of `gt.fuse()`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two runs of a program must have in common."""
+"""Compare two runs of a program."""
 
 from __future__ import annotations
 

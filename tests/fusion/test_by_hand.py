@@ -1,4 +1,4 @@
-"""Programs that random ones do not come to: memory in other hands, lazy views, kernels of users."""
+"""Programs that random ones do not cover: shared memory, lazy views, users' kernels."""
 
 from __future__ import annotations
 

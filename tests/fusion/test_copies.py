@@ -1,4 +1,4 @@
-"""Copies to another layout within a chain: the strides and bits of the operators one by one."""
+"""Layout copies in a chain: strides and bits equal those of eager operators."""
 
 from __future__ import annotations
 
@@ -334,3 +334,19 @@ def test_random_chains_are_what_they_are_eagerly_on_cuda() -> None:
     compile_together(lambda: run(True))
     for seed, (found, expected) in enumerate(zip(run(True), run(False))):
         assert found == expected, seed
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("of", [gt.uint8, gt.int16, gt.float32], ids=str)
+def test_channels_of_packed_pixels_become_planes_in_one_program(channels: int, of: Any) -> None:
+    """Planes of more than one block, whose last one is not full."""
+    x = gt.randint(0, 100, (3, 111, 301, channels)).to(of)
+    scale = gt.arange(1, channels + 1).to(gt.float32).view(channels, 1, 1)
+
+    def planes(x: gt.Tensor) -> list[gt.Tensor]:
+        wide = x.permute(0, 3, 1, 2).to(gt.float32) * scale
+        return [(wide + 0.5).contiguous(), (wide - x.permute(0, 3, 1, 2)).clone(), wide.sqrt()]
+
+    for n in range(3):
+        for made in (lambda x: planes(x)[n], lambda x: [y.contiguous() for y in planes(x)]):
+            assert state_of(gt.fuse(made)(x)) == state_of(made(x))

@@ -1,5 +1,5 @@
-"""Chains on the CPU that are one program of the compiled library: the operators' bits, whatever the
-operands, and what a program leaves to the steps one by one."""
+"""CPU chains as one program of the compiled library: the eager bits for any operands, and steps
+that run outside of the program."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def by_programs(function: Callable[..., Any], *args: Any) -> Any:
     for chain, _ in explained.chains:
         found = cpu_programs.parts(chain, chain.stores)
         assert isinstance(found[0], cpu_programs.Part)
-        assert all([cpu_programs._is_known(chain, step) for step in chain.instructions]), chain
+        assert all([cpu_programs.is_known(chain, step) for step in chain.instructions]), chain
     return explained.result
 
 

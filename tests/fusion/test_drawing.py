@@ -1,4 +1,4 @@
-"""Random numbers within a chain: the values, and the generators, of the operators one by one."""
+"""Random numbers in a chain: values and generator states equal those of eager operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows on the results of reductions, on CUDA: in the kernel that makes them, to the bit."""
+"""Operators after a reduction on CUDA run in its kernel, with the eager bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gt.fuse`: what is recorded, what runs it, and that nobody sees but by a clock."""
+"""`gt.fuse`: what is recorded, what runs the record, and that only the time differs."""
 
 from __future__ import annotations
 

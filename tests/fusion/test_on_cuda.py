@@ -1,4 +1,4 @@
-"""`gt.fuse()` on CUDA: one launch a chain, and the bits of the operators one by one."""
+"""`gt.fuse()` on CUDA: one launch for a chain, with the eager bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gt.fuse(recompute=True)`: what backward needs is computed again where that moves less."""
+"""`gt.fuse(recompute=True)`: backward computes values again if that moves less memory."""
 
 from __future__ import annotations
 

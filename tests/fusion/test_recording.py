@@ -1,4 +1,4 @@
-"""What is recorded again: by one look, beside other threads, and in a tree that is bounded."""
+"""Repeated recordings: found by one lookup, with other threads, in a tree of bounded size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of fused functions that run no Python again: which, and that nobody sees it."""
+"""Replays of fused functions, which do not run their Python: when, and with equal results."""
 
 from __future__ import annotations
 

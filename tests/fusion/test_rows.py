@@ -1,6 +1,6 @@
-"""Every operator's samples within `gt.fuse()`: the same results, to the bit, and the same errors.
+"""Every operator's samples in `gt.fuse()`: equal bits and equal errors.
 
-Each sample runs on operands that are there, and on operands that are pending themselves.
+Each sample runs on computed operands and on pending ones.
 """
 
 from __future__ import annotations

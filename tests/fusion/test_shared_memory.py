@@ -1,5 +1,5 @@
-"""Operands whose memory NumPy shares: recorded in functions whose code touches nothing but tensors,
-with the results and the memory of the operators one by one, whoever writes when."""
+"""Operands with memory shared with NumPy: recorded in functions that touch only tensors, with eager
+results and memory for any writes from outside."""
 
 from __future__ import annotations
 

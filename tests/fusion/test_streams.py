@@ -1,4 +1,4 @@
-"""Chains on several streams: each on the stream that it was recorded on, in the order of events."""
+"""Chains on several streams: each runs on the stream of its recording, in the order of events."""
 
 from __future__ import annotations
 

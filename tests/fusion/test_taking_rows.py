@@ -1,4 +1,4 @@
-"""Operators that take rows as members of chains: extremes and their places, softmax, layer norm."""
+"""Row operators as members of chains: extremes and their indices, softmax, layer norm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random training steps: arithmetic of parameters and data, looks, writes, and backward."""
+"""Random training steps: arithmetic of parameters and data, reads of values, writes, backward."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Writes the tables of promotion and iterator from PyTorch: `python -m tests.golden.freeze`.
+"""Write the tables of promotion and iterator from PyTorch: `python -m tests.golden.freeze`.
 
-The tests that read them need no PyTorch. Rows named by a number are worked examples; the others
-are random layouts from a fixed seed.
+Tests that read them need no PyTorch. Rows named by a number are worked examples; the others are
+random layouts from a fixed seed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Writes tests/golden/checkpoints with PyTorch: python -m tests.golden.freeze_checkpoints.
+"""Write tests/golden/checkpoints with PyTorch: python -m tests.golden.freeze_checkpoints.
 
-zip.pt and legacy.pt hold the same in PyTorch's two formats, module.pt a whole module.
+zip.pt and legacy.pt have equal contents in PyTorch's two formats, module.pt is a whole module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes golden/dispatch.txt: tables that PyTorch computes for random sets of registrations.
+"""Write golden/dispatch.txt: tables that PyTorch computes for random sets of registrations.
 
-Run `python -m tests.golden.freeze_dispatch` where PyTorch is installed. A block is a line with what
-was registered (`=fallthrough` where a fallthrough was) and a line for each kind of slot.
+Run `python -m tests.golden.freeze_dispatch` with PyTorch installed. A block is a line of
+registrations (`=fallthrough` marks a fallthrough) and a line for each kind of slot.
 """
 
 from __future__ import annotations

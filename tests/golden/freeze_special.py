@@ -1,5 +1,5 @@
-"""Prints the Chebyshev series of gputensor/kernels/cuda/include/special_series.cuh, fitted to
-mpmath's values: `python -m tests.golden.freeze_special`. Nothing else needs mpmath."""
+"""Print the Chebyshev series of gputensor/kernels/cuda/include/special_series.cuh, fitted to
+mpmath's values: `python -m tests.golden.freeze_special`."""
 
 from __future__ import annotations
 

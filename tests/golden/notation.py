@@ -1,4 +1,4 @@
-"""How golden files write operands: `f32(2,3)s(3,1)` a tensor; `1`, `1.5`, `True`, `1j` numbers."""
+"""Operands in golden files: `f32(2,3)s(3,1)` is a tensor; `1`, `1.5`, `True`, `1j` are numbers."""
 
 from __future__ import annotations
 

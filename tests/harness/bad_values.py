@@ -1,5 +1,4 @@
-"""Values that no argument was made for, and what a call makes of them: taken, or refused in one
-sentence."""
+"""Bad values for arguments, and a check that a call accepts them or raises one clear sentence."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ class _Colour(enum.Enum):
 
 
 class _Liar:
-    """Says it is an int and a float, and fails when asked which."""
+    """An object whose __index__ and __float__ raise."""
 
     def __index__(self) -> int:
         raise ValueError("no int after all")
@@ -31,7 +30,7 @@ class _Liar:
     __float__ = __index__
 
 
-# Sizes between 2**20 and 2**50 are left out: some machines would serve them.
+# Without sizes between 2**20 and 2**50, which some machines can allocate.
 VALUES: dict[str, Callable[[], Any]] = {
     "None": lambda: None,
     "True": lambda: True,
@@ -95,7 +94,7 @@ VALUES: dict[str, Callable[[], Any]] = {
 
 
 def fault(error: BaseException) -> str | None:
-    """What is wrong with the way a call was refused; None if it is the house's sentence."""
+    """Return what is wrong with an error; None if it follows the rules for messages."""
     if not isinstance(error, GpuTensorError):
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"raw {type(error).__name__}: {error!s:.90} ({last.filename[-40:]}:{last.lineno})"
@@ -124,10 +123,9 @@ def try_one(
     built: Sequence[Any] = (),
     of_others: tuple[type, ...] = (),
 ) -> tuple[str, str | None]:
-    """("taken" | "refused", fault) of one call; a refused call must have left the tensors as they
-    were.
+    """Make a call; return ("taken" | "refused", fault). A call that raises must not change tensors.
 
-    of_others: exceptions that the call may raise although they are not of the house.
+    of_others: exceptions of other libraries that the call may raise.
     """
     before = state_of(tensors)
     kept: Any = None
@@ -158,7 +156,7 @@ def _same(x: Any, y: Any) -> bool:
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
-    """Names that may be given by keyword, in their order; `*name` for a list of them."""
+    """Return the names of parameters that may be keywords, in order; `*name` for a variadic one."""
     kinds = inspect.Parameter
     found = []
     for name, p in inspect.signature(function).parameters.items():
@@ -172,7 +170,7 @@ def parameters(function: Callable[..., Any]) -> list[str]:
 def spoiled(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
 ) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    """The call with each argument in turn exchanged for `value`: (its name, args, kwargs)."""
+    """Yield (name, args, kwargs) with each argument in turn replaced by `value`."""
     for number in range(len(args)):
         yield f"#{number}", (*args[:number], value, *args[number + 1 :]), kwargs
     known = parameters(function)

@@ -22,17 +22,17 @@ from ..rows import DEVICE, DTYPE, ROWS, Placeholder, Row, S
 from . import compare, dtype_rules, operands, tier
 from .operands import LAYOUTS, T
 
-# What calls another overload, or is a second name of one, is tested by test_forwards.py.
+# test_forwards.py tests overloads that call another one, and aliases.
 OPS = tuple(op for op in load().ops if not op.is_forward)
 
 
-# In-place operators whose arguments mean something else than those of what they are named as.
+# In-place operators with other arguments than the operator of the same name.
 _OF_OTHER_ARGUMENTS = ("copy_", "polygamma_")
 
 
 def row_name(op: Op, bases: frozenset[str] = frozenset(o.base for o in OPS)) -> str:
-    """The row that an overload belongs to: add for add_.Tensor; copy_ for copy_, and normal_, as
-    what fills with random numbers is no form of what makes them."""
+    """Return the row of an overload: add for add_.Tensor. copy_ and normal_ have their own rows:
+    filling with random numbers is no in-place form of making them."""
     if op.kind == "inplace" and any(a.name == "generator" for a in op.arguments):
         return op.base
     if op.base in _OF_OTHER_ARGUMENTS:
@@ -49,7 +49,7 @@ def _by_row() -> dict[str, tuple[Op, ...]]:
 
 
 OPS_OF = _by_row()
-# Rows that can be called on the devices we have.
+# Rows that can be called on the available devices.
 CALLABLE = [row for row in ROWS.values() if not row.needs_backend]
 
 
@@ -68,7 +68,7 @@ def operator_of(op: Op) -> Any:
 
 
 def takes(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an overload's schema takes the arguments."""
+    """Return True if an overload's schema accepts the arguments."""
     operator = operator_of(op)
     try:
         operator.table.signature.arrange(operator, args, kwargs)
@@ -99,22 +99,22 @@ class Case:
     def array(self, operand: T, position: int) -> np.ndarray:
         return operands.array_of(operand, self.dtype, self.layout, position)
 
-    # -- what must come of it ---------------------------------------------------------------------
+    # -- expected results -------------------------------------------------------------------------
 
     def op(self) -> Op:
-        """The overload that the call reaches, the out forms and in-place forms aside."""
+        """The overload that the call reaches, without out and in-place forms."""
         found = _reached.get((self.row.name, id(self.sample)))
         if found is None:
             call = self.build("cpu")
             forms = [op for op in OPS_OF[self.row.name] if op.kind != "out"]
             fits = [op for op in forms if takes(op, call.args, call.kwargs)]
-            # Python parses `x.to(device)` itself: no overload takes these arguments as they are
+            # Python code parses `x.to(device)`: no overload accepts these arguments
             found = next((op for op in fits if op.kind == "functional"), (fits or forms)[0])
             _reached[self.row.name, id(self.sample)] = found
         return found
 
     def expected(self) -> dtype_rules.Expected | None:
-        """The dtypes to compute in and to get, by the YAML; None where the call must be refused."""
+        """Return the dtypes of arithmetic and result, by the YAML; None if the call must raise."""
         op = self.op()
         if not op.dtypes:
             return self._own_dtype()
@@ -149,7 +149,7 @@ class Case:
         return dtype_rules.Expected(None, result)
 
     def reference(self, expected: dtype_rules.Expected) -> Any:
-        """What the row's reference makes of the operands, in the dtype it computes in."""
+        """Return the result of the row's reference, in the dtype of its arithmetic."""
         position = iter(range(99))
 
         def enter(x: Any) -> Any:
@@ -173,14 +173,14 @@ class Case:
             return self.row.ref(*args, **kwargs)
 
 
-# (row, id of a sample) -> the overload that it reaches; samples live as long as their rows.
+# (row, id of a sample) -> the overload that it reaches; ids stay valid, as rows keep samples.
 _reached: dict[tuple[str, int], Op] = {}
 
 
 def widen(array: np.ndarray, compute: dtype) -> np.ndarray:
-    """The values in the dtype that the operator computes in, then in the widest of its category."""
+    """Cast values to the dtype of the arithmetic, then to the widest dtype of its category."""
     if compute in (dtypes.float16, dtypes.bfloat16) and array.dtype.kind in "iu":
-        array = array.astype(np.float32)  # wide integers reach 16-bit floats through float32
+        array = array.astype(np.float32)  # wide integers are cast to 16-bit floats through float32
     with np.errstate(all="ignore"):
         narrow = compare.cast(array, compute)
     if compute.category == COMPLEX:
@@ -193,7 +193,7 @@ def widen(array: np.ndarray, compute: dtype) -> np.ndarray:
 
 
 class Call:
-    """The arguments of a case on one device, made anew, and the storages they look at."""
+    """New arguments of a case on one device, and their storages."""
 
     __slots__ = ("case", "device", "args", "kwargs", "built")
 
@@ -214,12 +214,12 @@ class Call:
             self.kwargs["device"] = device
 
     def run(self) -> Any:
-        """Call the operator in the form in which users call it."""
+        """Call the operator in its main form."""
         gt.manual_seed(7)
         return flat(main_form(self.case.row.name)(self.args, self.kwargs))
 
     def assert_unchanged(self) -> None:
-        """Raise if a storage holds anything but what it held at first."""
+        """Raise if a storage has changed."""
         for number, made in enumerate(self.built):
             compare.assert_same(
                 made.storage_now(), made.before, self.case, f"operand {number} was written to;"
@@ -227,7 +227,7 @@ class Call:
 
 
 def flat(results: Any) -> Any:
-    """Lists among several results as results of their own."""
+    """Flatten lists among several results."""
     if not isinstance(results, (list, tuple)):
         return results
     return list(_leaves(list(results))) if list in map(type, results) else results
@@ -252,7 +252,7 @@ def as_function(name: str) -> Callable[..., Any] | None:
 
 
 def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
-    """The method `base` (the row's own name unless given), with `self` in front."""
+    """Return the method `base`, by default the row's name, as a function of self and arguments."""
     base = base or name
     overloads = [op for op in OPS if op.base == base]
     methods = [op for op in overloads if "method" in op.variants]
@@ -263,8 +263,8 @@ def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     place = names.index("self")
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        # an overload that is no method: where(condition), repeat_interleave(repeats); Python
-        # parses `x.to(device)` itself, which no overload takes
+        # some overloads are no methods: where(condition), repeat_interleave(repeats); Python
+        # code parses `x.to(device)`, which no overload accepts
         taking = [op for op in overloads if takes(op, args, kwargs)]
         if place >= len(args) or taking and not any(op in methods for op in taking):
             return packet(base)(*args, **kwargs)
@@ -284,7 +284,7 @@ def as_packet(name: str) -> Callable[..., Any]:
 
 
 def main_form(name: str) -> Callable[..., Any]:
-    """Function, else method, else property; private operators have `gt.ops` alone."""
+    """Return the function, method or property, whichever exists; `gt.ops` for private operators."""
     return as_function(name) or as_method(name) or as_property(name) or as_packet(name)
 
 
@@ -292,14 +292,13 @@ def main_form(name: str) -> Callable[..., Any]:
 
 
 def dtypes_of(row: Row) -> tuple[dtype, ...]:
-    """Every dtype, complex32 too where nothing is computed, unless the row says which."""
+    """Return the row's dtypes, by default all; complex32 only if the operator computes nothing."""
     computes = any(op.dtypes for op in OPS_OF[row.name])
     return row.dtypes or (ALL if computes else STORED)
 
 
 def one_of_each_form(row: Row) -> list[Case]:
-    """A case that is not refused for each form of the row's samples: how many arguments, which by
-    keyword."""
+    """Return a valid case for each form of call in the row's samples (arguments and keywords)."""
     of = dtypes_of(row)
     chosen = dtypes.float32 if dtypes.float32 in of else of[0]
     found: dict[Any, Case] = {}
@@ -313,10 +312,10 @@ def one_of_each_form(row: Row) -> list[Case]:
 
 
 def cases(row: Row, *, crossed: bool) -> Iterator[Case]:
-    """The row's samples × dtypes × layouts.
+    """Return the row's samples × dtypes × layouts.
 
-    crossed: every dtype in every layout. Else every dtype in one layout and every layout in one
-    dtype, which changes from sample to sample. The quick tier asks for less than either.
+    crossed: every dtype in every layout. Otherwise every dtype in one layout and every layout in
+    one dtype, which changes from sample to sample. The quick tier has fewer.
     """
     if not tier.is_full():
         yield from _spread(row)
@@ -327,10 +326,12 @@ def cases(row: Row, *, crossed: bool) -> Iterator[Case]:
 
 
 def long_cases(row: Row) -> list[Case]:
-    """Cases whose operands have some thousand elements: what vectors, blocks, rests and
-    accumulators of a loop need. Of rows that compute; ranks and broadcasts are the samples' own.
-    Each overload meets each dtype and each layout, in the full tier too: kernels planned for a
-    layout are built one by one."""
+    """Return cases of thousands of elements, for vectors, blocks and remainders of loops.
+
+    Only for rows that compute; ranks and broadcasts are those of the samples. Each overload gets
+    each dtype and each layout, uncrossed in the full tier too, because kernels planned for a layout
+    are built one by one.
+    """
     if row.like or not any(op.dtypes for op in OPS_OF[row.name]):
         return []
     return _spread(row, _lengthened(row))
@@ -338,7 +339,7 @@ def long_cases(row: Row) -> list[Case]:
 
 @cache
 def _lengthened(row: Row) -> tuple[S, ...]:
-    """The samples that can be made longer, one of each way to call them and of each sizes."""
+    """Return lengthened samples, one for each form of call and each sizes."""
     found: dict[str, S] = {}
     for sample in row.samples:
         tensors = [x for x in _leaves((sample.args, sample.kwargs)) if type(x) is T]
@@ -351,7 +352,7 @@ def _lengthened(row: Row) -> tuple[S, ...]:
 
 
 def _factor(sizes: tuple[int, ...], most: int = 4500) -> int:
-    """The largest number by which all sizes but 1 can grow."""
+    """Return the largest factor of all sizes but 1."""
     count, dims = math.prod(sizes), sum(n != 1 for n in sizes)
     return int((most / count) ** (1 / dims)) if count and dims else 1
 
@@ -377,8 +378,9 @@ def _cross(row: Row, sample: S, number: int, *, all_with_all: bool = False) -> I
 
 @cache
 def _spread(row: Row, samples: tuple[S, ...] | None = None) -> list[Case]:
-    """Each sample once and more, so that each overload meets each dtype and each layout in a call
-    that is not refused, where there is one."""
+    """Return each sample at least once, and each overload with each dtype and layout.
+
+    As far as possible these are valid calls."""
     of_overload: dict[str, list[S]] = {}
     for sample in row.samples if samples is None else samples:
         reached = Case(row, sample, dtypes_of(row)[0]).op().name
@@ -395,7 +397,7 @@ def _cover(row: Row, samples: list[S]) -> list[Case]:
         sample = free[place // each]
         here = _layouts(row, sample)
         made.append(Case(row, sample, takes[place % len(takes)], here[place % len(here)]))
-    # what was met in refused calls alone is asked for again
+    # dtypes and layouts of invalid calls are tried again
     possible = [
         Case(row, sample, of, layout)
         for sample in free
@@ -412,13 +414,13 @@ def _cover(row: Row, samples: list[S]) -> list[Case]:
 
 
 def _is_fixed(sample: S) -> bool:
-    """No tensor and no dtype is left to choose."""
+    """Return True if no tensor and no dtype can be chosen."""
     leaves = _leaves((sample.args, sample.kwargs))
     return all(type(x) is not T and x is not DTYPE for x in leaves)
 
 
 def _layouts(row: Row, sample: S) -> list[str]:
-    """Those in which at least one operand lies otherwise than contiguously."""
+    """Return layouts with at least one operand that is not contiguous."""
     free = [x for x in _leaves((sample.args, sample.kwargs)) if type(x) is T and x.layout is None]
     return [
         layout

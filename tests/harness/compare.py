@@ -1,4 +1,4 @@
-"""Checks of results: equal bits, or within so many units in the last place. They raise."""
+"""Checks of results that raise: equal bits, or a distance in units in the last place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 
 def cast(wide: Any, to: dtype) -> np.ndarray:
-    """A reference in a wide dtype rounded to another one; integers keep the low bits."""
+    """Round a reference to a narrower dtype; integers keep the low bits."""
     wide = np.asarray(wide)
     if wide.dtype == to.np:
         return wide
@@ -37,7 +37,7 @@ def as_complex32(wide: np.ndarray) -> np.ndarray:
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:
-    """Whether dtype, sizes and bits agree; any NaN equals any NaN."""
+    """Return True if dtype, sizes and bits are equal; all NaNs are equal."""
     if found.dtype != expected.dtype or found.shape != expected.shape:
         return False
     x, y = _parts(found), _parts(expected)
@@ -54,7 +54,7 @@ def same(found: np.ndarray, expected: np.ndarray) -> bool:
 
 
 def _parts(array: np.ndarray) -> np.ndarray:
-    """Real numbers in a row, so that real and imaginary parts are looked at one by one."""
+    """Return a flat array of real numbers, with real and imaginary parts as separate elements."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype == complex32.np:
         return flat.view(np.float16)
@@ -67,7 +67,7 @@ def assert_same(found: np.ndarray, expected: np.ndarray, case: Any, what: str = 
 
 
 def _difference(found: np.ndarray, expected: np.ndarray) -> str:
-    """Dtypes and sizes, or the first element that differs: what a failure is read for."""
+    """Describe a failure: dtypes and sizes, or the first element that differs."""
     if found.dtype != expected.dtype or found.shape != expected.shape:
         return f"got {found.dtype}{found.shape}, wanted {expected.dtype}{expected.shape}"
     for index in np.ndindex(found.shape):
@@ -77,7 +77,7 @@ def _difference(found: np.ndarray, expected: np.ndarray) -> str:
 
 
 def signs_dropped(array: np.ndarray) -> np.ndarray:
-    """The array with every -0.0 as 0.0."""
+    """Replace every -0.0 by 0.0."""
     array = readable(array)
     return array + array.dtype.type(0) if array.dtype.kind in "fcV" else array
 
@@ -85,10 +85,10 @@ def signs_dropped(array: np.ndarray) -> np.ndarray:
 def assert_within(
     found: np.ndarray, wide: Any, of: dtype, ulp: float, case: Any, of_largest: bool = False
 ) -> None:
-    """Raise unless `found` lies within `ulp` units of the reference; 0 is its correct rounding.
+    """Raise unless `found` is within `ulp` units of the reference; 0 means correctly rounded.
 
-    The unit is the spacing at the reference's magnitude; of a complex number, at its modulus. With
-    `of_largest` it is that of the largest finite element.
+    The unit is the spacing at the reference's magnitude, for a complex number at its modulus; with
+    `of_largest`, at the largest finite element.
     """
     expected = cast(wide, of)
     is_exact = ulp == 0 or of.category < FLOATING
@@ -109,7 +109,7 @@ def assert_within(
 def _errors(
     found: np.ndarray, expected: np.ndarray, wide: np.ndarray, of: dtype, of_largest: bool
 ) -> np.ndarray:
-    """How many units each element is away; infinitely many where only one of two is NaN."""
+    """Return the distance of each element in units; inf if only one of two is NaN."""
     kind = np.complex128 if of.category == COMPLEX else np.float64
     x, y, z = [readable(np.asarray(a)).astype(kind) for a in (found, expected, wide)]
     magnitude = np.abs(z).astype(of.to_real.np)

@@ -1,6 +1,6 @@
-"""What the YAML's `dtypes:` promises of a call: the dtype it computes in and that of its result.
+"""The dtypes of a call by the YAML's `dtypes:`: that of the arithmetic and that of the result.
 
-Written apart from the kernels, from PyTorch's rules (words of core/dtype_rules.py).
+Written independently of the kernels, from PyTorch's rules (words of core/dtype_rules.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT = dtypes.float32
 
 
 class Expected:
-    """compute: the dtype operands are brought to first. result: of the result."""
+    """compute: the dtype to which operands are cast. result: the result's dtype."""
 
     __slots__ = ("compute", "result")
 
@@ -26,7 +26,7 @@ class Expected:
 
 
 def promoted(operands: list[Any]) -> dtype | None:
-    """The dtype in which (sizes, dtype) pairs and Python numbers meet; None where they do not."""
+    """Return the promoted dtype of (sizes, dtype) pairs and numbers; None if there is none."""
     specs = tuple(
         [(contiguous_geometry(*x), None) if type(x) is tuple else type(x) for x in operands]
     )
@@ -37,7 +37,7 @@ def promoted(operands: list[Any]) -> dtype | None:
 
 
 def expected(rule: str, family: str, operands: list[Any], wanted: dtype | None) -> Expected | None:
-    """The dtypes of a call by its rule in the YAML; None where the call must be refused.
+    """Return the dtypes of a call by its rule in the YAML; None if the call must raise.
 
     operands: (sizes, dtype) of a tensor or a Python number. wanted: the argument `dtype`.
     """

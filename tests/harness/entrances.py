@@ -1,5 +1,4 @@
-"""Good calls of public functions that are no operators, for sweeps that spoil an argument at a
-time."""
+"""Valid calls of public functions that are no operators, for tests that replace one argument."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ def _backward() -> Any:
 
 
 def _of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Arguments that are functions without a name are made for each call: tensors."""
+    """Call arguments that are lambdas, to make new tensors for each call."""
     return lambda: (
         function,
         tuple(a() if callable(a) and getattr(a, "__name__", "") in _MADE else a for a in args),
@@ -73,7 +72,7 @@ def _doubled(x: Any) -> Any:
 
 
 def _nothing_of(*given: Any, **named: Any) -> None:
-    """Takes anything."""
+    """A function that accepts any arguments."""
 
 
 def _saved() -> io.BytesIO:
@@ -86,7 +85,7 @@ def _saved() -> io.BytesIO:
 _numbers = itertools.count()
 _MADE = ("_x", "_leaf", "<lambda>")
 
-# name -> a function that makes (callable, good positional arguments, good keyword arguments)
+# name -> a function that returns (callable, valid positional arguments, valid keyword arguments)
 ENTRANCES: dict[str, Callable[[], Any]] = {
     "tensor": _of(gt.tensor, [1, 2]),
     "as_tensor": _of(gt.as_tensor, [1, 2]),

@@ -1,5 +1,4 @@
-"""Good calls of the functions of `gt.nn.functional` that are no operators, as harness/entrances.py
-has those of the others."""
+"""Valid calls of functions in gt.nn.functional that are no operators; see harness/entrances.py."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ def _ones(*sizes: int) -> Callable[[], Any]:
 
 
 def _drawn(*sizes: int) -> Callable[[], Any]:
-    """Elements that differ, so that indices of maxima do."""
+    """Return a tensor of different elements, so that indices of maxima are unique."""
     return lambda: gt.arange(gt.Size(sizes).numel(), dtype=gt.float32).reshape(sizes)
 
 
@@ -24,12 +23,12 @@ def _indices(*numbers: Any) -> Callable[[], Any]:
     return lambda: gt.tensor(numbers)
 
 
-# What is given for each kind of input: a row of channels, a plane and a volume.
+# Inputs with one, two and three spatial dimensions.
 _LINE, _PLANE, _VOLUME = _drawn(1, 2, 4), _drawn(1, 2, 4, 4), _drawn(1, 2, 4, 4, 4)
 _X, _CLASSES = _ones(2, 3), _indices(0, 2)
 _HALF = lambda: gt.full((2, 3), 0.5)  # noqa: E731
 
-# name -> good arguments; those that are functions make a tensor for each call
+# name -> valid arguments; functions make a tensor for each call
 _CALLS: dict[str, tuple[Any, ...]] = {
     "linear": (_X, _ones(4, 3), _ones(4)),
     "bilinear": (_X, _ones(2, 4), _ones(5, 3, 4), _ones(5)),

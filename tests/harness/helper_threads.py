@@ -6,10 +6,10 @@ from gputensor.runtime import cpu
 
 
 def anew(count: int) -> None:
-    """Let kernels use `count` threads, none of which was asked before.
+    """Let kernels use `count` new threads.
 
-    A helper that the machine has not let run yet has an older ticket before it, and is not asked
-    again (Note [Standing threads]): who must meet it would wait for ever.
+    A helper that has not run yet still has an older ticket and is not asked again (Note [Standing
+    threads]): a test that needs it would wait for ever.
     """
     cpu.set_num_threads(1)
     cpu.set_num_threads(count)

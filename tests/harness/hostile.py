@@ -1,5 +1,4 @@
-"""Tensors that no operand was meant to be: of other sizes, dtypes, devices, and with numbers that
-name places far outside."""
+"""Bad tensors for operands: other sizes, dtypes and devices, and indices far out of range."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ def _one_place_out(x: Any) -> Any:
 _PLACES = (-1, 7, -7, 100, 2**31, 2**32, 2**62, 2**63 - 1, -(2**63), -(2**31) - 1)
 _DTYPES = "bool uint8 int16 int32 int64 uint32 float16 bfloat16 float64 complex64".split()
 
-# name -> what stands in the place of an operand, on its device
+# name -> tensor that replaces an operand, on its device
 TENSORS: dict[str, Callable[[Any], Any]] = {
     "empty": _sized(lambda sizes: (0,)),
     "first size 0": _sized(lambda sizes: (0, *sizes[1:])),
@@ -52,12 +51,12 @@ TENSORS: dict[str, Callable[[Any], Any]] = {
     "expanded": lambda x: gt.ones((1,) * x.ndim, dtype=x.dtype, device=x.device).expand(x.shape),
     "conjugated": lambda x: _of(gt.complex64)(x).conj(),
 }
-# Of so many elements bincount makes as many bins as its largest number says.
+# bincount makes as many bins as the largest element says.
 TOO_MANY_BINS = ("2147483648 as int64", "4294967296 as int64", "2147483647 as int32")
 
 
 def tensors_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where tensors stand in arguments."""
+    """Return the positions of tensors in arguments."""
     for place, x in tree.items() if type(tree) is dict else enumerate(tree):
         if isinstance(x, gt.Tensor):
             yield (*path, place)
@@ -66,7 +65,7 @@ def tensors_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 
 
 def exchanged(tree: Any, path: tuple[Any, ...], make: Callable[[Any], Any]) -> Any:
-    """The arguments with another tensor at that place. Raises what making it does."""
+    """Return the arguments with another tensor at a position; errors of making it are raised."""
     found: Any = dict(tree) if type(tree) is dict else list(tree)
     at = path[0]
     found[at] = make(tree[at]) if len(path) == 1 else exchanged(tree[at], path[1:], make)

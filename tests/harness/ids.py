@@ -1,5 +1,4 @@
-"""Names of a test's cases that are the same in every process, as pytest's workers must agree on
-them."""
+"""Names of test cases that are equal in every process, as pytest's workers require."""
 
 from __future__ import annotations
 
@@ -15,5 +14,5 @@ def has_address(name: str) -> bool:
 
 
 def without_address(show: Callable[[Any], str]) -> Callable[[Any], str]:
-    """`repr` or `str`, less the addresses of objects."""
+    """Return `repr` or `str` without addresses of objects."""
     return lambda value: _ADDRESS.sub("", show(value))

@@ -1,5 +1,4 @@
-"""Good calls of what gt.nn and gt.optim hold, as harness/entrances.py has those of functions: each
-module is made and called, each optimiser and schedule made and stepped."""
+"""Valid uses of gt.nn and gt.optim: modules made and called, optimisers and schedulers stepped."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ _MODULES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     # convolutions
     **{f"Conv{n}d": ((2, 4, 2, 1, 1, 1, 2), (_INPUTS[n - 1],)) for n in (1, 2, 3)},
     **{f"ConvTranspose{n}d": ((2, 4, 2, 2, 1, 1, 2), (_INPUTS[n - 1],)) for n in (1, 2, 3)},
-    # whose sizes come with the first input
+    # lazy: sizes come from the first input
     "LazyLinear": ((2,), (_X,)),
     **{f"LazyConv{n}d": ((4, 2), (_INPUTS[n - 1],)) for n in (1, 2, 3)},
     **{f"LazyConvTranspose{n}d": ((4, 2), (_INPUTS[n - 1],)) for n in (1, 2, 3)},
@@ -135,11 +134,11 @@ def _made(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _constructed(name: str) -> Callable[[], Any]:
-    """The module is made of what is given, and called with its inputs."""
+    """Make a module of the arguments and call it with its inputs."""
     kind, (args, inputs) = getattr(gt.nn, name), _MODULES[name]
     signature = inspect.signature(kind)
     defaults = []
-    if "args" in signature.parameters:  # the options, which it takes by place
+    if "args" in signature.parameters:  # options that are positional
         defaults = list(getattr(kind, "options", {}).values())[len(args) :]
 
     def make_and_call(*given: Any, **kwargs: Any) -> Any:
@@ -175,7 +174,7 @@ def _leaf() -> Any:
 
 
 def _stepped(kind: Any, *args: Any, of: Callable[[], Any]) -> Callable[[], Any]:
-    """An optimiser or a schedule, made and stepped."""
+    """Make and step an optimiser or a scheduler."""
 
     def make_and_step(*given: Any, **kwargs: Any) -> None:
         made = kind(*given, **kwargs)

@@ -1,4 +1,4 @@
-"""The operands of the rows' samples. Authors of devices need them too, so the package has them."""
+"""The operands of the rows' samples, from the package, because authors of devices need them too."""
 
 from gputensor.op_tests.operands import LAYOUTS, Built, T, array_of, build, strides_of, values
 

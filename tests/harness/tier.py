@@ -1,7 +1,7 @@
-"""How much a run of the tests crosses: `--tier quick`, the default, or `--tier full`.
+"""The tiers of a test run: `--tier quick`, the default, or `--tier full`.
 
-The quick tier meets every value of every axis once, the full tier every combination; tests that
-carry the mark `full` run there alone. Both come from the same rows and lists.
+The quick tier tests every value of every axis once, the full tier every combination, and tests with
+the mark `full`. Both use the same rows and lists.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ def pick(quick: T, full: T) -> T:
 
 
 def some(rows: Sequence[T], family: Callable[[T], str], most: int) -> list[T]:
-    """All rows; in the quick tier at most so many of a family, evenly spread: operators of one
-    family share the loops whose shapes such a test crosses."""
+    """Return all rows; in the quick tier at most `most` of a family, evenly spread.
+
+    Operators of a family share the tested loops.
+    """
     if is_full():
         return list(rows)
     of: dict[str, list[T]] = {}
@@ -41,14 +43,15 @@ def some(rows: Sequence[T], family: Callable[[T], str], most: int) -> list[T]:
 
 
 def crossed(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Every combination of the axes' values; in the quick tier as many as the longest axis has
-    values, of which each occurs."""
+    """Return all combinations of the axes' values; in the quick tier a few with each value."""
     return list(product(*axes)) if is_full() else spread(*axes)
 
 
 def spread(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Each value of each axis at least once, the same ones in every run; axes of one length are
-    shifted, so that no value meets itself alone."""
+    """Return combinations with each value of each axis at least once, equal in every run.
+
+    Axes of equal length are shifted, so that equal values are not always combined.
+    """
     return [
         tuple(axis[(k + shift) % len(axis)] for shift, axis in enumerate(axes))
         for k in range(max(map(len, axes)))

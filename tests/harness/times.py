@@ -1,7 +1,7 @@
-"""What each folder of tests costs: CPU seconds of its tests and of the processes they waited for.
+"""Measure the CPU seconds of each folder of tests, with those of child processes.
 
-CPU seconds, as a wall clock tells more about what else the machine does; beside them those of a
-loop that is always the same, since machines differ. `python -m tests.budgets` compares.
+CPU seconds depend less on other load than wall time. The seconds of a fixed loop are recorded too,
+to compare machines. `python -m tests.budgets` checks the budgets.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import pytest
 
 
 def folder_of(test: str) -> str:
-    """`tests/core`; a file that lies in tests/ itself stands for a folder."""
+    """Return a test's folder, `tests/core`; for a file in tests/ itself, the file."""
     return "/".join(test.partition("::")[0].split("/")[:2])
 
 
 def reference_s() -> float:
-    """CPU seconds of a fixed piece of Python and NumPy, the best of three."""
+    """Return CPU seconds of a fixed loop of Python and NumPy, the best of three."""
     return min(_loop_s() for _ in range(3))
 
 
@@ -43,7 +43,7 @@ def _cpu_s() -> float:
 
 
 class Times:
-    """Gathers them, from workers too, and writes them to a file at the end."""
+    """Collects the times, also of workers, and writes them to a file at the end."""
 
     def __init__(self, config: pytest.Config, path: str) -> None:
         self.config, self.path = config, Path(path)
@@ -65,13 +65,13 @@ class Times:
         return report
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        # a test in which a process died has no time
+        # a test whose process crashed has no time
         self.seconds[folder_of(report.nodeid)] += getattr(report, "cpu_s", 0.0)
         self.tests[folder_of(report.nodeid)] += report.when == "call"
 
     def pytest_sessionfinish(self) -> None:
         if hasattr(self.config, "workerinput"):
-            return  # the process that started the workers hears of all their tests
+            return  # the main process gets the reports of all workers
         found = {
             "tier": self.config.getoption("--tier"),
             "reference_s": min(self.before_s, reference_s()),

@@ -1,4 +1,4 @@
-"""Random sizes and strides as views produce them; no tensors, so that any test may use them."""
+"""Random sizes and strides as views have them, without tensors, for any test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan made of one of other sizes is the plan that is built for these sizes."""
+"""A plan derived from a plan of other sizes equals the plan built for these sizes."""
 
 from __future__ import annotations
 

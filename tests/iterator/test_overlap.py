@@ -1,4 +1,4 @@
-"""Overlap verdicts against the bytes themselves."""
+"""Overlap checks against a comparison of all bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges and array parts over threads: everything once, nothing ragged, NumPy's results."""
+"""Ranges and array parts over threads: each element once, whole rows, NumPy's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that the tests of CPU kernels share, and how they are compared."""
+"""Shared arrays of tests of CPU kernels, and their comparison."""
 
 from __future__ import annotations
 

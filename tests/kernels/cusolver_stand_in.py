@@ -1,4 +1,4 @@
-"""cuSOLVER as CuPy offers it, by LAPACK at the addresses that it is given."""
+"""CuPy's interface of cuSOLVER, by LAPACK on host memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of one content in several layouts, for tests of kernels that take any."""
+"""Arrays with equal elements in several layouts, for tests of kernels."""
 
 from __future__ import annotations
 

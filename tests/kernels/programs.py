@@ -1,11 +1,11 @@
 """Random programs over the families that have compiled loops: `python -m tests.kernels.programs`.
 
-A program is drawn from its seed alone, so that processes with other loops draw the same one. Each
-step has a rule for how its results at two capabilities are compared. Only results that are the same
-bits everywhere are operands of later steps: a difference of one ulp does not spread.
+A program depends only on its seed, so that all capabilities run the same one. Each step has a rule
+to compare its results at two capabilities. Only results with equal bits everywhere are operands of
+later steps, so that a difference of one ulp does not spread.
 
-As a command it runs programs FIRST to LAST, each with one thread and with two, and pickles what
-they gave to a file: `python -m tests.kernels.programs FIRST LAST FILE`.
+The command `python -m tests.kernels.programs FIRST LAST FILE` runs programs FIRST to LAST, each
+with one thread and with two, and pickles the results to a file.
 """
 
 from __future__ import annotations

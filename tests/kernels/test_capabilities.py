@@ -1,8 +1,9 @@
-"""Every capability gives the same results, with any number of threads: random programs, each
-capability in a process of its own.
+"""All capabilities give equal results, with any number of threads: random programs.
 
-A failure says the seed and the step; `python -m tests.kernels.programs SEED SEED+1 FILE` with
-GPUTENSOR_CPU_CAPABILITY runs that program alone.
+Each capability has a process.
+
+A failure names seed and step; `python -m tests.kernels.programs SEED SEED+1 FILE` with
+GPUTENSOR_CPU_CAPABILITY runs one program.
 """
 
 from __future__ import annotations

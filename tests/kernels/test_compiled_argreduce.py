@@ -1,4 +1,4 @@
-"""Compiled extremes and their places against NumPy's: dtypes, layouts, ties, NaN, threads."""
+"""Compiled extremes and their indices against NumPy's: dtypes, layouts, ties, NaN, threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled loop of embedding_bag against the operators that serve where there is no library."""
+"""The compiled loop of embedding_bag against the composition used without the library."""
 
 from __future__ import annotations
 

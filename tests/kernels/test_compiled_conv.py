@@ -1,4 +1,4 @@
-"""The compiled loops of convolutions and their gradients, against products that are composed."""
+"""The compiled loops of convolutions and their gradients, against composed matrix products."""
 
 from __future__ import annotations
 

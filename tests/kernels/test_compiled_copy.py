@@ -1,4 +1,4 @@
-"""Compiled copies and casts write what NumPy's loops write, and nothing beside it."""
+"""Compiled copies and casts write the bytes of NumPy's loops, and no others."""
 
 from __future__ import annotations
 

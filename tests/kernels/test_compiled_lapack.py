@@ -1,5 +1,5 @@
-"""LAPACK called by the compiled library: batches of all layouts, against NumPy in double precision,
-and the same bits from any number of threads."""
+"""LAPACK called by the compiled library: batches of all layouts against NumPy in double precision,
+with equal bits for any number of threads."""
 
 from __future__ import annotations
 

@@ -86,3 +86,26 @@ def test_added_products() -> None:
     ]
     wanted = 2 * self + 3 * (a @ b)
     assert gt.allclose(gt.baddbmm(self, a, b, beta=2, alpha=3), wanted)
+
+
+@pytest.mark.parametrize("rows", [2, 5, 64])
+def test_few_rows_by_the_weights_of_a_layer(rows: int) -> None:
+    """Made by columns; each call several times, so that it takes its short cut, too."""
+    from gputensor.kernels.compiled import matmul
+
+    assert matmul.by_columns(rows, 450, 310, True)
+    gt.manual_seed(0)
+    x, w, shift = gt.randn(2 * rows, 310)[::2], gt.randn(450, 310), gt.randn(450)
+    exact, out = x.double() @ w.double().t(), gt.empty(rows, 450)
+    turned = gt.empty(450, rows).t()
+    for _ in range(4):
+        for made, wanted in (
+            (x @ w.t(), exact),
+            (gt.nn.functional.linear(x, w), exact),
+            (gt.nn.functional.linear(x, w, shift), exact + shift),
+            (gt.addmm(shift, x, w.t(), beta=0.5, alpha=2), 0.5 * shift + 2 * exact),
+            (gt.mm(x, w.t(), out=out), exact),
+            (gt.mm(x, w.t(), out=turned), exact),
+        ):
+            assert (made - wanted).abs().max() < 2e-4
+        assert out.is_contiguous() and turned.stride() == (1, rows)

@@ -1,4 +1,4 @@
-"""The compiled loops of pad, roll and cat against NumPy's: the same bytes, whatever the layout."""
+"""The compiled loops of pad, roll and cat against NumPy's: equal bytes for all layouts."""
 
 from __future__ import annotations
 

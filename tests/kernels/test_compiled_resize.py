@@ -1,4 +1,4 @@
-"""Images resized by the compiled loop have the bits that NumPy's functions give."""
+"""Images resized by the compiled loop have the bits of NumPy's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled loops that sample images at the places of a grid, against what NumPy composes."""
+"""The compiled loops of grid_sample against a composition of NumPy functions."""
 
 from __future__ import annotations
 

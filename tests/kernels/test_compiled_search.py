@@ -1,4 +1,4 @@
-"""The compiled loops of family search give what halving by PyTorch's comparisons gives."""
+"""The compiled loops of family search against a binary search with PyTorch's comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled pools against the array functions that serve where there is no library."""
+"""The compiled pooling loops against the array functions used without the library."""
 
 from __future__ import annotations
 
@@ -147,6 +147,30 @@ def test_means_of_as_many_windows_as_are_asked_for(
         channel = -4 if len(sizes) == 5 else -3
         assert served == [True] or 1 not in (given.stride(-1), given.stride(channel))
     assert len(bits) == 1
+
+
+@pytest.mark.parametrize("sizes, out", ADAPTED, ids=str)
+@pytest.mark.parametrize("of", [np.float32, np.float64, np.float16])
+def test_gradients_of_means_of_as_many_windows_as_are_asked_for(
+    sizes: Any, out: Any, of: Any, monkeypatch: Any
+) -> None:
+    op: Any = calls._adaptive_avg_pool2d
+    back: Any = calls._adaptive_avg_pool2d_backward
+    if len(sizes) == 5:
+        op, back = calls._adaptive_avg_pool3d, calls._adaptive_avg_pool3d_backward
+    for x in _layouts(gt.tensor(_random.standard_normal(sizes).astype(of))):
+        grad = gt.randn_like(op(x, out))
+        with monkeypatch.context() as patch:
+            served = _served(patch, pool, "_line")
+            made = back(grad, x)
+            assert served and (all(served) or not grad.is_contiguous())
+        with monkeypatch.context() as patch:
+            _without(patch, pool, "_line")
+            plain = back(grad, x)
+        assert made.stride() == plain.stride()
+        np.testing.assert_allclose(
+            made.numpy(), plain.numpy(), 1e-6, {2: 1e-3}.get(x.itemsize, 1e-6)
+        )
 
 
 @pytest.mark.parametrize("of", [gt.float32, gt.float64, gt.bfloat16])

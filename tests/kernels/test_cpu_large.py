@@ -1,5 +1,4 @@
-"""Paths that the CPU takes for many elements, and for numbers that calls repeat: samples of rows
-are too small for them."""
+"""CPU paths for many elements and for repeated numbers, for which samples of rows are too small."""
 
 from __future__ import annotations
 

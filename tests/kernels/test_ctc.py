@@ -1,5 +1,4 @@
-"""The gradient of ctc_loss, which differences tell behind log_softmax alone, and texts that cannot
-be aligned."""
+"""ctc_loss: the gradient through log_softmax by finite differences; impossible targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kernels/cusolver.py over a stand-in for CuPy: LAPACK works at the addresses that it is given."""
+"""kernels/cusolver.py over a replacement for CuPy by LAPACK."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Elementary functions of the compiled CPU library: within their bounds, exact where C99 says so.
+"""Elementary functions of the compiled CPU library: within bounds, exact where C99 demands it.
 
-The bounds are those of bench/ulp.py, which measures every f32; here a sample, with special numbers,
-goes through the same loops.
+The bounds are those of bench/ulp.py, which measures every f32; here a sample with special numbers
+uses the same loops.
 """
 
 from __future__ import annotations

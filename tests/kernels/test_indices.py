@@ -1,4 +1,4 @@
-"""Indices out of range, duplicates, many dimensions and masks: what samples of rows leave out."""
+"""Indices out of range, duplicates, many dimensions and masks, beyond the samples of rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The compiled library within a process: Ctrl-C, forks, threads of all kinds, no memory.
 
-Each test runs a program in a process of its own. Where the system is to refuse the library memory
-or threads, a shim is loaded before it (`refusing`).
+Each test runs a program in a new process. `refusing` loads a shim before the library, by which the
+system refuses memory or threads.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Targets that are no class, rows with infinities, and long rows: what the rows' samples leave
-out."""
+"""Losses of invalid targets, rows with infinities, and long rows, beyond the samples of rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""NEON's loops, compiled for aarch64 and run by QEMU, give the bits of AVX2's.
+"""NEON loops, compiled for aarch64 and run by QEMU, give the bits of AVX2's.
 
-loops_alone.cpp, which has no Python in it, calls every pointwise loop and cast and many functions,
-and is built once for each. GPUTENSOR_REQUIRE_NEON=1: where the tools are missing, the test fails.
+loops_alone.cpp, which contains no Python, calls every pointwise loop and cast and many functions;
+it is built for both. With GPUTENSOR_REQUIRE_NEON=1 the test fails without the tools.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What large operands take and the rows' small samples do not: parts on threads, bits of f16."""
+"""Paths for large operands, beyond the samples of rows: parts on threads, bits of f16."""
 
 from __future__ import annotations
 

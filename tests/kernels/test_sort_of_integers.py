@@ -1,4 +1,4 @@
-"""Orders of 64-bit integers, which are sorted with their places in one number where they fit."""
+"""Sorting 64-bit integers, which are packed with their indices into one number if both fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Degrees and dimensions whose loops would never end."""
+"""Special functions with degrees and dimensions for which loops would not end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's operator of the same schema is cast as one of ours."""
+"""Operators of users are cast like ours of the same schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A family that is installed after a device was registered reaches the device all the same."""
+"""A family that loads after a device was registered is available on the device."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Each maker, shape by shape: what is written out for a shape does what the general kernel does.
+"""Each maker's kernels for special schemas have the results of its general kernel.
 
-And an operator of the user's gets, of the same schema, the very kernel that one of ours gets.
+An operator of a user gets the same kernel as ours of the same schema.
 """
 
 from __future__ import annotations

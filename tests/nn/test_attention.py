@@ -1,4 +1,4 @@
-"""Attention and transformers without PyTorch beside them: what looks at what, and refusals."""
+"""Attention and transformers without PyTorch: masks and errors."""
 
 from __future__ import annotations
 

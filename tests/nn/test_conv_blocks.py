@@ -1,4 +1,4 @@
-"""Convolutions in blocks of rows give what one product of all windows gives; empty results."""
+"""Convolutions in blocks of rows equal one product of all windows; empty results."""
 
 from __future__ import annotations
 

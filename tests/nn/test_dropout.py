@@ -1,4 +1,4 @@
-"""Dropout under gt.nn.functional and as modules: shares, channels, in place, evaluation."""
+"""Dropout as functions and modules: probabilities, channels, in place, evaluation."""
 
 from __future__ import annotations
 

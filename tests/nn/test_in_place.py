@@ -1,4 +1,4 @@
-"""In-place functions of gt.nn.functional: the same values, memory and gradients."""
+"""In-place functions of gt.nn.functional: equal values and gradients, the operand's memory."""
 
 from __future__ import annotations
 

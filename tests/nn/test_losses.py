@@ -1,4 +1,4 @@
-"""Losses as modules: what they keep, what they hand on, and those with parameters of their own."""
+"""Losses as modules: attributes, arguments passed on, and losses with parameters."""
 
 from __future__ import annotations
 

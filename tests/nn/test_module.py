@@ -1,4 +1,4 @@
-"""Module: what it registers, walks, moves, saves and loads, and what it refuses."""
+"""Module: registration, iteration, moves, saving and loading, errors."""
 
 from __future__ import annotations
 

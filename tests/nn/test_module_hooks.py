@@ -1,5 +1,4 @@
-"""Hooks of modules around the backward pass and their state, and what a module stores beside
-tensors."""
+"""Hooks of modules for backward and state, and state other than tensors."""
 
 from __future__ import annotations
 

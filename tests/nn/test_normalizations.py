@@ -1,4 +1,4 @@
-"""Derivatives of normalisations of any order are those of what they are made of."""
+"""Derivatives of normalisations of any order equal those of their composition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large tensors are padded edge by edge, to the same elements."""
+"""Padding of large tensors, which is done edge by edge, has the elements of small ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools in blocks of planes and of rows give the bits of one block; NaN has its place."""
+"""Pooling in blocks of planes and rows has the bits of one block; NaN and its index."""
 
 from __future__ import annotations
 

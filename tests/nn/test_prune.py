@@ -1,4 +1,4 @@
-"""gt.nn.utils.prune: random masks, prunings of one's own, and what is refused. Masks of the others:
+"""gt.nn.utils.prune: random masks, users' classes, errors. Other masks:
 tests/oracle/test_nn_utils_oracle.py."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU without PyTorch beside them: a layer is its cell over the steps; refusals."""
+"""RNN, LSTM and GRU without PyTorch: a layer equals its cell applied to each step; errors."""
 
 from __future__ import annotations
 

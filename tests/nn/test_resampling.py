@@ -1,4 +1,4 @@
-"""What gt.nn.functional decides of resampling before an operator is called."""
+"""Decisions of gt.nn.functional about resampling before an operator is called."""
 
 from __future__ import annotations
 

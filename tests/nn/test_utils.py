@@ -1,4 +1,4 @@
-"""gt.nn.utils: what needs no other library to be checked, and bad input."""
+"""gt.nn.utils without other libraries, and bad input."""
 
 from __future__ import annotations
 

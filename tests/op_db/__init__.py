@@ -1,1 +1,1 @@
-"""What operators give for PyTorch's own samples: recorded once, replayed without PyTorch."""
+"""Results of operators for PyTorch's samples: recorded once, replayed without PyTorch."""

@@ -1,6 +1,6 @@
-"""The frozen cases, replayed without PyTorch: `python -m tests.op_db [--only NAME ...]`.
+"""Replay the frozen cases without PyTorch: `python -m tests.op_db [--only NAME ...]`.
 
-All cases, of every dtype, are replayed by `python -m tests.oracle.op_db`.
+`python -m tests.oracle.op_db` replays all cases of every dtype.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recorded calls and the file that holds them: plain JSON beside one block of bytes, compressed."""
+"""Recorded calls and their file: JSON and one block of bytes, compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases that are frozen in this folder, which need no PyTorch."""
+"""The frozen cases of this folder, which need no PyTorch."""
 
 from __future__ import annotations
 

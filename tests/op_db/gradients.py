@@ -1,4 +1,4 @@
-"""Public functions on PyTorch's samples: results and gradients against those recorded."""
+"""Public functions on PyTorch's samples: results and gradients against recorded ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many overloads and functions agree: counts that may only rise, in counts.toml."""
+"""Numbers of overloads and functions that agree, in counts.toml; they may only rise."""
 
 from __future__ import annotations
 

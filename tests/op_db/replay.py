@@ -1,4 +1,4 @@
-"""Recorded calls made again here: do values, dtypes, sizes and strides agree with PyTorch's?"""
+"""Repeat recorded calls and compare values, dtypes, sizes and strides with PyTorch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay found, as text."""
+"""The results of a replay as text."""
 
 from __future__ import annotations
 

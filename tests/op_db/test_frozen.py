@@ -1,4 +1,4 @@
-"""Frozen samples of PyTorch's operators agree here: what exists agrees, and counts never fall."""
+"""Frozen samples of PyTorch's operators: existing operators agree, and counts do not fall."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Random programs over views, in-place and out-of-place operators, to run on two libraries alike.
+"""Random programs of views, in-place and out-of-place operators, to run with two libraries.
 
-A program is a list of steps that name tensors by their place in a pool; `Run` executes it with
-PyTorch or gputensor. A step that raises ends nothing: the next one goes on with the pool as it is.
+A program is a list of steps that name tensors by their index in a pool; `Run` executes it with
+PyTorch or gputensor. After a step that raises, the next one continues with the unchanged pool.
 """
 
 from __future__ import annotations

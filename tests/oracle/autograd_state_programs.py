@@ -1,9 +1,9 @@
-"""Random programs that change what autograd knows while they run, to run on two libraries alike.
+"""Random programs that change the state of autograd, to run with two libraries.
 
-Beside the views, writes and operators of autograd_programs.py: hooks on tensors, nodes and leaves,
-freezing and thawing, `detach_`, `.data` read and set, guards as blocks, decorators of functions and
-of generators, guards left out of order, custom Functions, `retain_grad`, backward and grad amid the
-program with retained and recorded graphs, and, on a device, a stream of its own for each step.
+In addition to the steps of autograd_programs.py: hooks on tensors, nodes and leaves, changes of
+requires_grad, `detach_`, `.data` read and set, guards as blocks and as decorators of functions and
+generators, guards left out of order, custom Functions, `retain_grad`, backward and grad within the
+program with retained and recorded graphs, and, on a device, a stream for each step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What oracles of many small programs share."""
+"""Shared fixtures of oracles with many small programs."""
 
 from __future__ import annotations
 

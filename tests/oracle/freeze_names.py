@@ -1,8 +1,8 @@
-"""Writes the public names of PyTorch and NumPy: `python -m tests.oracle.freeze_names`.
+"""Write the public names of PyTorch and NumPy: `python -m tests.oracle.freeze_names`.
 
-What an error says of a name that gputensor lacks comes from `gputensor/core/errors/names.txt`: a
-line for each of their modules that has a counterpart here, and for their class of tensors.
-`tests/as_torch/names.txt` has PyTorch's further modules, that programs run as PyTorch's import.
+Errors about names that gputensor lacks read `gputensor/core/errors/names.txt`: a line for each of
+their modules with a counterpart here, and for their tensor classes.
+`tests/as_torch/names.txt` has PyTorch's further modules that programs may import.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writes what is frozen of PyTorch's samples: `python -m tests.oracle.freeze_op_db`.
+"""Write frozen samples of PyTorch: `python -m tests.oracle.freeze_op_db`.
 
-`tests/op_db/*.cases` are a few small cases of each overload and function; the suite replays them
-without PyTorch. `gputensor/cli/pytorch.txt` are the names of PyTorch's overloads, which `gputensor
-ops` compares with what is here.
+`tests/op_db/*.cases` are a few small cases of each overload and function, which the suite replays
+without PyTorch. `gputensor/cli/pytorch.txt` has the names of PyTorch's overloads, for `gputensor
+ops`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Random layouts made twice, in PyTorch and in gputensor, by the same steps; and how to compare
-them."""
+"""Random layouts made by the same steps in PyTorch and gputensor, and their comparison."""
 
 from __future__ import annotations
 

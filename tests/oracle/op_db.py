@@ -1,11 +1,11 @@
-"""PyTorch's samples of its operators, recorded and replayed: `python -m tests.oracle.op_db`.
+"""Record and replay PyTorch's samples of its operators: `python -m tests.oracle.op_db`.
 
     python -m tests.oracle.op_db                      each overload: agrees, refuses or differs
     python -m tests.oracle.op_db --only gather sort   overloads or op_db's operators of these names
     python -m tests.oracle.op_db --core --dtype bfloat16
     python -m tests.oracle.op_db --gradients          public functions and their gradients
 
-A recording is made once per dtype (minutes) and kept in the user's cache, outside the repository.
+A recording is made once per dtype (minutes) and kept in the user's cache.
 """
 
 from __future__ import annotations

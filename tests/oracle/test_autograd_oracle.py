@@ -1,4 +1,4 @@
-"""Gradients equal PyTorch's in random programs; test_op_db_oracle.py has its own samples."""
+"""Gradients in random programs equal PyTorch's; test_op_db_oracle.py has PyTorch's samples."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Programs that freeze, detach, hook, guard and differentiate amid their operators equal PyTorch's.
+"""Programs that change requires_grad, detach, add hooks and differentiate have PyTorch's results.
 
-GPUTENSOR_STATE_PROGRAMS asks for more of them than the suite runs.
+GPUTENSOR_STATE_PROGRAMS sets their number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random convolutions and their gradients are PyTorch's; elements and sums are whole numbers."""
+"""Random convolutions and their gradients equal PyTorch's exactly: all sums are integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU loops against PyTorch, on values for which both sides define a result."""
+"""CPU loops against PyTorch, on values for which both define a result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Custom operators against PyTorch's: one program for both libraries, run in each.
+"""Custom operators against PyTorch's: one program, run with both libraries.
 
-Schemas from annotations are equal as texts; results, versions and gradients are equal; misuse
-raises an error of the same class.
+Schemas from annotations, results, versions and gradients are equal; misuse raises an error of the
+same class.
 """
 
 from __future__ import annotations

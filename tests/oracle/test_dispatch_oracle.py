@@ -1,10 +1,10 @@
-"""Our tables, key sets and thread state against PyTorch's, on operators registered in both.
+"""Tables, key sets and thread state against PyTorch's, for operators registered in both.
 
-Left out by name: keys whose backend fallback only one of us has (OTHER_FALLBACKS), registration at
-Undefined (in PyTorch it means "no key"), a Meta kernel beside CompositeImplicitAutograd (its Python
-front refuses that in one order only). Where bug b of section 0 may have left PyTorch's
-AutogradOther slot stale, as a Quantized or Sparse kernel came after the composite one, PyTorch is
-made to compute it anew.
+Excluded: keys with a backend fallback in one library only (OTHER_FALLBACKS), registration at
+Undefined (in PyTorch it means "no key"), a Meta kernel with CompositeImplicitAutograd (PyTorch's
+Python API rejects it in one order only). Bug b of section 0 leaves PyTorch's AutogradOther slot
+stale if a Quantized or Sparse kernel comes after the composite one; PyTorch is then made to compute
+it again.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Calls with a dimension on tensors of none and of one: sizes, strides, dtypes, values as
-PyTorch's."""
+"""Calls with a dimension on 0-d and 1-d tensors: sizes, strides, dtypes and values as PyTorch's."""
 
 from __future__ import annotations
 

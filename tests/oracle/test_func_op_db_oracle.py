@@ -1,6 +1,6 @@
-"""PyTorch's samples of its operators within vmap and under forward derivatives, in both libraries.
+"""PyTorch's samples of its operators in vmap and forward derivatives, in both libraries.
 
-What PyTorch refuses does not count, nor do operators that are not here at all.
+Calls that PyTorch rejects, and operators that gputensor lacks, do not count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""gt.func beside torch.func: the same programs, with the same numbers."""
+"""gt.func against torch.func: equal results of the same programs."""
 
 from __future__ import annotations
 

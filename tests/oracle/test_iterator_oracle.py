@@ -1,7 +1,7 @@
-"""Iterator and promotion against PyTorch itself, over thousands of random layouts.
+"""Iterator and promotion against PyTorch, over thousands of random layouts.
 
-Each test compares what a plan decides (sizes, strides, dtype of the result, or that there is an
-error) with what the same operator of PyTorch returns.
+Each test compares a plan (sizes, strides and dtype of the result, or an error) with the result of
+PyTorch's operator.
 """
 
 from __future__ import annotations

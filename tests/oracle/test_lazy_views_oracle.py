@@ -1,9 +1,9 @@
 """Conjugates, negatives and efficient zeros against PyTorch's: random programs of views, reads and
 writes.
 
-After every step values, sizes, strides and both bits are compared, and at the end the memory that
-all of it went to. Left out by name: `view_as_real` and other dtypes of lazy views (both refuse), x
-/ zero (PyTorch: inf whatever x is), `resize_` of an efficient zero (PyTorch 2.13 crashes).
+Values, sizes, strides and both bits are compared after every step, and the memory at the end.
+Excluded: `view_as_real` and other dtypes of lazy views (both raise), x / zero (PyTorch: inf for any
+x), `resize_` of an efficient zero (PyTorch 2.13 crashes).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.dispatch import dispatcher
-from gputensor.interpose.lazy_views import _passes
+from gputensor.fallbacks.lazy_views import _passes
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]

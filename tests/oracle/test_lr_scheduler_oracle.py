@@ -1,4 +1,4 @@
-"""gt.optim.lr_scheduler against torch.optim.lr_scheduler: the rates of every step, to the bit."""
+"""gt.optim.lr_scheduler against torch.optim.lr_scheduler: equal bits of the rates of every step."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Models written for PyTorch run by changing the import: a residual block of convolutions, a block
-of a transformer, a small U-Net. Each takes PyTorch's weights from a safetensors file, and agrees
-forward and backward."""
+"""Models written for PyTorch run with another import: a residual block, a transformer block, a
+small U-Net. Each loads PyTorch's weights from a safetensors file; forward and backward agree."""
 
 from __future__ import annotations
 

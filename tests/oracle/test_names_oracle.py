@@ -1,4 +1,4 @@
-"""What gputensor/core/errors/names.txt says of PyTorch and NumPy is what they have."""
+"""gputensor/core/errors/names.txt equals the names of PyTorch and NumPy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""gt.nn's modules against torch.nn's: names and shapes of their states, weights taken over, results
-and gradients, and how they read."""
+"""gt.nn's modules against torch.nn's: names and shapes of states, results and gradients with equal
+weights, repr."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Every call that takes a number x dtype x numbers at the edges: what PyTorch gives, or an error as
-it has."""
+"""Calls with numbers at the limits of dtypes: PyTorch's results and errors."""
 
 from __future__ import annotations
 

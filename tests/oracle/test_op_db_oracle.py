@@ -1,4 +1,4 @@
-"""PyTorch's samples, all of them: the counts of what agrees here may only rise."""
+"""All samples of PyTorch: the number of calls that agree may only rise."""
 
 from __future__ import annotations
 

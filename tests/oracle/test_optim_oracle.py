@@ -1,4 +1,4 @@
-"""gt.optim against torch.optim: parameters after 50 steps, and state taken over from PyTorch's."""
+"""gt.optim against torch.optim: parameters after 50 steps, and states loaded from PyTorch."""
 
 from __future__ import annotations
 

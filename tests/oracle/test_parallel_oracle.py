@@ -1,4 +1,4 @@
-"""DistributedDataParallel of two ranks against PyTorch's, which gloo joins."""
+"""DistributedDataParallel with two ranks against PyTorch's with gloo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies, pickles and files of leaves and results keep and lose what PyTorch's do."""
+"""Copies, pickles and files of leaves and results keep the same attributes as PyTorch's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""repr against PyTorch's own, to the character; "torch." reads "gputensor." and nothing else
-changes."""
+"""repr equals PyTorch's, with "gputensor." for "torch."."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints that PyTorch writes are read here, and those of here by PyTorch: bit for bit."""
+"""gputensor reads PyTorch's checkpoints, and PyTorch ours, with equal bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gt.optim.swa_utils against torch.optim.swa_utils: averages of a model of the same weights."""
+"""gt.optim.swa_utils against torch.optim.swa_utils: averages of models with equal weights."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Runs rows of the table with PyTorch, or with gputensor under its name, and writes what came out.
+"""Run rows of the table with PyTorch, or with gputensor under its name, and write the results.
 
     python -m tests.programs.child SIDE FOLDER NAME ...
 
-SIDE is `torch`, `gputensor`, or `back`: PyTorch again, reading the files that gputensor's side
-saved. Of each row FOLDER gets `NAME.SIDE.npz`, or `NAME.SIDE.txt` with the sentence of an error.
+SIDE is `torch`, `gputensor`, or `back`: PyTorch reading the files that gputensor saved. FOLDER gets
+`NAME.SIDE.npz` for each row, or `NAME.SIDE.txt` with an error message.
 """
 
 from __future__ import annotations

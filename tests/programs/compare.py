@@ -1,4 +1,4 @@
-"""What both sides wrote of a row, compared by relative difference."""
+"""Compare a row's results of both libraries by relative difference."""
 
 from __future__ import annotations
 

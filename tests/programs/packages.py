@@ -1,6 +1,6 @@
-"""Packages of the registry that programs come from: fetched once, beside the repository.
+"""Packages of the tested programs, fetched once to a folder beside the repository.
 
-Each lies in a folder of its own, without what it depends on: the table of programs names that too.
+Each has its own folder, without dependencies: the table of programs lists these too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a row of the table is, and what its programs are made with.
+"""The rows of the table, and helpers of their programs.
 
-`torch` is imported within functions alone: in a child process it is PyTorch, or gputensor under
-that name. Nothing here imports either.
+`torch` is imported only within functions: in a child process it is PyTorch, or gputensor under
+that name.
 """
 
 from __future__ import annotations

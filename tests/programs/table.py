@@ -1,4 +1,4 @@
-"""The one table of public programs, and which packages each group of them needs."""
+"""The table of public programs, and the packages that each group of them needs."""
 
 from __future__ import annotations
 

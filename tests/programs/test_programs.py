@@ -1,7 +1,7 @@
-"""Public PyTorch programs run with PyTorch and with gputensor in its place, and agree.
+"""Public PyTorch programs give equal results with PyTorch and with gputensor in its place.
 
-Their packages are fetched when the test runs (packages.py). GPUTENSOR_REQUIRE_PROGRAMS=1 turns a
-skip for want of the registry into a failure.
+packages.py fetches them when the test runs. With GPUTENSOR_REQUIRE_PROGRAMS=1 the test fails
+instead of being skipped without the registry.
 """
 
 from __future__ import annotations

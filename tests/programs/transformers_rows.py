@@ -1,4 +1,4 @@
-"""Programs of transformers: small configurations, their weights saved and loaded both ways."""
+"""Programs of transformers: small configurations, with weights saved and loaded both ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loops build_library.py builds."""
+"""The loops that build_library.py builds."""
 
 from __future__ import annotations
 

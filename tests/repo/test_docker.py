@@ -1,6 +1,6 @@
-"""Images: what they are made of is fixed, they run as nobody in particular, and CI builds one.
+"""Docker images: pinned sources, no root user, and a build in CI.
 
-That they build and run, `.ci/image` shows where something builds images.
+`.ci/image` builds and runs them on machines that can.
 """
 
 from __future__ import annotations

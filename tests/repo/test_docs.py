@@ -1,12 +1,12 @@
-"""Code blocks in README and docs run, as a reader would type them.
+"""Code blocks in README and docs run.
 
-```python blocks of a page run in order in one namespace; what follows `# → ` is what they print
+```python blocks of a page run in order in one namespace; the text after `# → ` is their output
 (with `>>>`, a block is a doctest). ```sh and ```console blocks run in bash, in one folder for a
-page; in a console block the lines after `$ ` are its output, where `…` stands for anything and
-lines may be broken anywhere. A benchmark runs one small case.
+page; in a console block the lines after a `$ ` line are its output, where `…` matches anything and
+lines may be wrapped anywhere. A benchmark runs one small case.
 
-What cannot run here says so in a comment above the block, `<!-- not run: REASON -->`, and is
-counted in NOT_RUN; that it names targets and modules that exist is checked all the same.
+A block that cannot run has a comment above it, `<!-- not run: REASON -->`, and is counted in
+NOT_RUN; targets and modules that it names must still exist.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""A program of a user's, outside of the checkout, under mypy and pyright: an editable install must
-be seen by them as the wheel is."""
+"""mypy and pyright find types of an editable install, as of the wheel, from a program elsewhere."""
 
 from __future__ import annotations
 

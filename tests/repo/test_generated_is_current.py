@@ -1,4 +1,4 @@
-"""What is committed is what codegen writes, and everything the YAML promises exists."""
+"""The committed generated code is current, and all loops of the YAML exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import gputensor` may load: modules are counted here, milliseconds in bench/."""
+"""The modules that `import gputensor` may load; bench/ measures milliseconds."""
 
 from __future__ import annotations
 

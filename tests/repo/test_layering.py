@@ -1,7 +1,6 @@
-"""Walks every import of the package against the list of floors: an import goes down, never up, and
-never in a circle.
+"""All imports of the package go to lower floors of the list, without cycles.
 
-Imports inside functions count. Imports under `if TYPE_CHECKING:` are free: they do not run.
+Imports inside functions count. Imports under `if TYPE_CHECKING:` do not, because they never run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FLOORS = [
     (6, "structured _generated.short_forms"),  # forms that structured/shortcuts/ choose among
     (7, "native"),
     (8, "autograd"),
-    (9, "interpose"),
+    (9, "fallbacks"),
     (10, "amp makers _generated.shapes"),  # kernels between autograd and native are made of these
     (11, "_generated.kernels"),
     (11, "exchange"),
@@ -43,7 +42,7 @@ FLOORS = [
     (13, "cuda"),
     (13, "testing"),
     (13, "op_tests"),
-    (13, "watch"),
+    (13, "profiling"),
     (13, "nn"),
     (13, "functional"),
     (12, "fusion"),

@@ -1,4 +1,4 @@
-"""Ruff and mypy are tests too, where they are installed."""
+"""Ruff and mypy pass, if they are installed."""
 
 from __future__ import annotations
 

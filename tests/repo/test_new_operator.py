@@ -1,7 +1,7 @@
-"""docs/new_operator.md is done in a copy of the checkout: what it writes is all that is written.
+"""The steps of docs/new_operator.md work in a copy of the checkout, without further edits.
 
-A paragraph "`FILE`, before `LINE`:" and the block behind it are an edit. The new operators then run
-in the copy, on every device that is there, in every form, through the harnesses that know none.
+A paragraph "`FILE`, before `LINE`:" and the following block are an edit. The new operators then run
+in the copy, on every available device and in every form, by the general tests of operators.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""native_functions.yaml is the only list of operators: the code that serves them holds no other.
+"""native_functions.yaml is the only list of operators: the package has no other.
 
-A list here is a tuple, list, set or dict with two or more operators' names in it. The file of a
-family, `native/reduce.py` or `kernels/cuda/reduce_launch.py`, may name that family's.
+A list is a tuple, list, set or dict with names of two or more operators. The file of a family,
+`native/reduce.py` or `kernels/cuda/reduce_launch.py`, may name operators of the family.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gputensor._generated.index import OPERATORS
 ROOT = Path(__file__).parents[2]
 ROOMS = (
     "codegen", "gputensor/native", "gputensor/structured", "gputensor/kernels",
-    "gputensor/interpose", "gputensor/makers",
+    "gputensor/fallbacks", "gputensor/makers",
 )  # fmt: skip
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # Lists of the binary family in files that the pointwise families share, and why they are there.

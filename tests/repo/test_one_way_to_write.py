@@ -1,7 +1,6 @@
-"""Files are written by `runtime.files` alone: what is written elsewhere can be seen half-done.
+"""Only `runtime.files` writes files, because its writes are atomic.
 
-The generator of `codegen/` is left out: it works while the package is broken, on files that git
-has.
+`codegen/` is excluded: it must work while the package is broken, on files that git has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `dir()` lists of gt and its modules is what users name, and what is missing is explained."""
+"""`dir()` of gt and its modules lists the public names, and missing names are explained."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The house by its file names: few modules at the root, a sentence at every door, families only in
-native/, and no text that names a file which is not there.
+"""Files of the package: few modules at the root, a docstring in every `__init__`, only families in
+native/, and no text that names a missing file.
 """
 
 from __future__ import annotations

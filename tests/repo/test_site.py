@@ -1,5 +1,4 @@
-"""`make docs`: the site builds without a warning, has every public name, and loads nothing from
-elsewhere."""
+"""`make docs`: the site builds without warnings, has all public names, loads no external files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tiers: what the quick one still meets, ids that workers agree on, budgets by folder."""
+"""The tiers: coverage of the quick one, ids equal in all workers, budgets by folder."""
 
 from __future__ import annotations
 

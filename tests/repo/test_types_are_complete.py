@@ -1,4 +1,4 @@
-"""What pyright --verifytypes knows of the package's public names: their share may only rise."""
+"""pyright --verifytypes: the share of public names with known types may only rise."""
 
 from __future__ import annotations
 

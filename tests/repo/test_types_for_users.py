@@ -1,5 +1,5 @@
-"""A user's program under mypy --strict (pyproject.toml has it check this file) and under pyright
-(test_types_of_pages.py): what is named is exported, and has the type that it has when it runs."""
+"""A user's program under mypy --strict (pyproject.toml has it check this file) and pyright
+(test_types_of_pages.py): names are exported, and static types equal those at run time."""
 
 from __future__ import annotations
 

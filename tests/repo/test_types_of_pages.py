@@ -1,6 +1,6 @@
-"""mypy and pyright, both strict, take the Python blocks of README and docs.
+"""mypy and pyright, both strict, accept the Python blocks of README and docs.
 
-The blocks of a page are one module. No page is left out; OFF has the rules that are off on some.
+The blocks of a page are one module. All pages are checked; OFF lists rules disabled on some.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Builds both wheels, with and without compiled loops, and uses them where nothing of the checkout
-can be seen; and the sdist."""
+"""Build wheels with and without compiled loops, and the sdist; use them without the checkout."""
 
 from __future__ import annotations
 

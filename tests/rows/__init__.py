@@ -1,9 +1,9 @@
-"""One row per operator: samples to call it with, a NumPy reference, how exact it is, its refusals.
+"""One row per operator: samples of arguments, a NumPy reference, a tolerance, expected errors.
 
-A row says nothing that native_functions.yaml already says; the harnesses (`tests/test_ops_*.py`)
-know no operator by name and take forms, dtypes and overloads from there. Adding an operator adds
-one row to the file of its family. `x.add_` and `add.out` are forms of the row `add`; an operator
-that has no other form, such as `copy_`, keeps its underscore.
+A row repeats nothing of native_functions.yaml; the general tests (`tests/test_ops_*.py`) know no
+operator by name and take forms, dtypes and overloads from there. A new operator needs one row in
+the file of its family. `x.add_` and `add.out` are forms of the row `add`; an operator without
+another form, such as `copy_`, keeps its underscore.
 """
 
 from __future__ import annotations

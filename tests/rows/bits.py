@@ -1,4 +1,4 @@
-"""Rows of native/bits: what the bits of numbers say."""
+"""Rows of native/bits: functions of the bits of numbers."""
 
 from __future__ import annotations
 

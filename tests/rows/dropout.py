@@ -1,4 +1,4 @@
-"""Rows of native/dropout: the numbers that decide are bernoulli_'s, and the seed is 7."""
+"""Rows of native/dropout: the masks come from bernoulli_ with seed 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of native/embedding: tables whose rows indices name."""
+"""Rows of native/embedding: rows of tables by index."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows of native/factor.py: factorisations of matrices, and determinants.
 
-The matrices are those that every factorisation takes and that leave no choice of signs; larger ones
-are PyTorch's own samples (tests/op_db), which are compared in values, strides and gradients.
+The matrices are valid for every factorisation and determine all signs. PyTorch's samples
+(tests/op_db) have larger ones, with values, strides and gradients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of operators that make tensors from nothing, or like another one."""
+"""Rows of operators that make new tensors, also like another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of kernels/*/gather: elements that indices name, read."""
+"""Rows of kernels/*/gather: reads of elements by index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of native/margin: made of other operators, with gradients of their own."""
+"""Rows of native/margin: composed of other operators, with their own gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of native/masked: where a mask holds."""
+"""Rows of native/masked: writes and reads by a mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of native/moments: variance, standard deviation, and what is made of them."""
+"""Rows of native/moments: variance, standard deviation, and functions composed of them."""
 
 from __future__ import annotations
 

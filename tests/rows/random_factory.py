@@ -1,4 +1,4 @@
-"""Rows of native/random_factory: new tensors of the numbers that the rows of `random` fill with."""
+"""Rows of native/random_factory: new tensors with the numbers of the rows of `random`."""
 
 from __future__ import annotations
 

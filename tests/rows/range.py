@@ -1,4 +1,4 @@
-"""Rows of kernels/*/range: values that follow from the index."""
+"""Rows of kernels/*/range: values computed from the index."""
 
 from __future__ import annotations
 

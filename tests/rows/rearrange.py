@@ -1,4 +1,4 @@
-"""Rows of operators that bring the same elements to other places."""
+"""Rows of operators that reorder elements."""
 
 from __future__ import annotations
 

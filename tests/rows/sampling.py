@@ -1,4 +1,4 @@
-"""Rows of sampling. The references walk place by place; gradients are those of basis vectors."""
+"""Rows of sampling. The references loop over positions; gradients are those of basis vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of kernels/*/scatter: elements that indices name, written."""
+"""Rows of kernels/*/scatter: writes of elements by index."""
 
 from __future__ import annotations
 

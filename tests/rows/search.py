@@ -1,4 +1,4 @@
-"""Rows of places in sorted sequences, and of membership."""
+"""Rows of binary search in sorted sequences, and of membership."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of native/segment: runs of a dimension."""
+"""Rows of native/segment: reductions over segments of a dimension."""
 
 from __future__ import annotations
 

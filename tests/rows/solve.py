@@ -1,6 +1,6 @@
 """Rows of native/solve.py: systems of linear equations.
 
-NumPy and SciPy call the same LAPACK, so batches of small matrices agree nearly to the bit.
+NumPy and SciPy call the same LAPACK, so results of small matrices are almost bit-equal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of order along one dimension."""
+"""Rows of sorting along one dimension."""
 
 from __future__ import annotations
 

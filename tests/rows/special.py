@@ -1,5 +1,4 @@
-"""Rows of kernels/*/special. SciPy in float64 is the reference, and the families of orthogonal
-polynomials as it has them."""
+"""Rows of kernels/*/special. The reference is SciPy in float64, also for orthogonal polynomials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of native/spectrum.py: eigenvalues, singular values, and what they say."""
+"""Rows of native/spectrum.py: eigenvalues, singular values, and functions of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of diagonals, and of what lies on one side of them."""
+"""Rows of diagonals and triangles."""
 
 from __future__ import annotations
 

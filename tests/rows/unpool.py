@@ -1,4 +1,4 @@
-"""Rows of unpool. Planes of one element have no index twice, of which one would win."""
+"""Rows of unpool, with planes of one element, so that no index occurs twice."""
 
 from __future__ import annotations
 

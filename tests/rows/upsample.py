@@ -1,4 +1,4 @@
-"""Rows of upsample. The references are matrices, one a dimension, of weights one by one."""
+"""Rows of upsample. The references are matrices of weights, one for each dimension."""
 
 from __future__ import annotations
 

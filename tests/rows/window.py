@@ -1,4 +1,4 @@
-"""Rows of native/window: windows of signals, and transforms of short parts of them."""
+"""Rows of native/window: window functions and short-time Fourier transforms."""
 
 from __future__ import annotations
 

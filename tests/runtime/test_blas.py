@@ -1,4 +1,4 @@
-"""BLAS takes one thread while small matrices are factorised, and as many as before afterwards."""
+"""BLAS has one thread while small matrices are factorised, and its former number afterwards."""
 
 from __future__ import annotations
 

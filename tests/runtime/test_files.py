@@ -1,5 +1,4 @@
-"""Files appear whole: what readers see, what stays of the old one, and what killed writers
-leave."""
+"""Atomic writes of files: readers, the former file, and killed writers."""
 
 from __future__ import annotations
 

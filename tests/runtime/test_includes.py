@@ -1,4 +1,4 @@
-"""The key of a kernel covers every file that its text includes: an edit anywhere builds it anew."""
+"""The cache key of a kernel covers all included files: an edit of any one compiles it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a shape that are whole along an axis: each element once, on any number of threads."""
+"""Division of a shape into parts whole along an axis: each element once, with any threads."""
 
 from __future__ import annotations
 

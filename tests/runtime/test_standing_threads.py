@@ -1,4 +1,4 @@
-"""The hand-over to the standing threads of runtime/cpu.py: whatever happens, nothing is left."""
+"""Hand-over of work to the standing threads of runtime/cpu.py: no work is lost in any case."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every field of a DLPack struct with every bad value, and random pairs of them, one line each.
+"""A program that tries every bad value of every field of a DLPack struct, and random pairs.
 
-A program of its own: what is not checked before it is read ends a process. A line is JSON: the
-case, before anything is done with it, then what became of it.
+It runs in a new process, because an unchecked read would crash it. It prints lines of JSON: a case
+before it is tried, then its result.
 """
 
 from __future__ import annotations

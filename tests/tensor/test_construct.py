@@ -1,4 +1,4 @@
-"""gt.tensor without PyTorch: a table of dtypes and values, and what is refused."""
+"""gt.tensor without PyTorch: a table of dtypes and values, and errors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""DLPack without PyTorch: every dtype and layout through capsules and back, and who frees what
-when."""
+"""DLPack without PyTorch: all dtypes and layouts through capsules and back, freeing of memory."""
 
 from __future__ import annotations
 

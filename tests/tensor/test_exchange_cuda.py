@@ -1,5 +1,4 @@
-"""What a real CUDA tensor tells other libraries, with a stand-in for the runtime: no GPU is
-touched."""
+"""Protocols of real CUDA tensors for other libraries, with a replaced runtime and no GPU."""
 
 from __future__ import annotations
 

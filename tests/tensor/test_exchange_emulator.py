@@ -1,4 +1,4 @@
-"""Emulated CUDA tensors: they print, index, save and copy as any, and never pose as a GPU's."""
+"""Emulated CUDA tensors print, index, save and copy like others, and never claim to be on a GPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Functions and methods that no operator computes: what tensors, dtypes and sizes are, and gt.norm
-by name."""
+"""Functions and methods without an operator: properties of tensors, dtypes and sizes, gt.norm."""
 
 from __future__ import annotations
 

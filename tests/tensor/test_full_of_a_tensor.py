@@ -1,4 +1,4 @@
-"""A tensor of one element may stand for the number that a new tensor is filled with."""
+"""The fill value of a new tensor may be a tensor of one element."""
 
 from __future__ import annotations
 

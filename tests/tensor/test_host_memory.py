@@ -1,4 +1,4 @@
-"""Memory that processes share, storages as numbers, and what needs CUDA refused without it."""
+"""Memory shared between processes, storages as sequences of numbers, errors without CUDA."""
 
 from __future__ import annotations
 

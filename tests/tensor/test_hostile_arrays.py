@@ -1,7 +1,7 @@
-"""Arrays of others that lie: DLPack capsules, both array interfaces, buffers, in every part.
+"""Foreign arrays with wrong descriptions: DLPack capsules, both array interfaces, buffers.
 
-What is refused stays its producer's; nothing is read before it is checked. What no consumer can
-tell, a size that is larger than the memory or a pointer to somewhere else, is not tried.
+After an error the memory still belongs to the producer; nothing is read before it is checked. A
+size larger than the memory and a wrong pointer are not tested, because no consumer can detect them.
 """
 
 from __future__ import annotations

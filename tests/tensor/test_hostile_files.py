@@ -1,7 +1,7 @@
-"""Files that were made to harm: every field of the format and of its archive, with every bad value.
+"""Forged files: every field of the format and of its archive, with every bad value.
 
-A load ends with the one sentence, or with a value that lies wholly within the file; it takes no
-more memory than the file has bytes, and a little.
+A load raises one clear error, or returns a value whose data is in the file; its memory is bounded
+by the size of the file.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""x[index] and x[index] = value: what is a view, what is a copy, and what one call costs in
-dispatches."""
+"""x[index] and x[index] = value: views, copies, and the number of dispatches of a call."""
 
 from __future__ import annotations
 

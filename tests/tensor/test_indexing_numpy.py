@@ -1,7 +1,7 @@
 """x[index] and x[index] = value against NumPy: random indices of every kind, in every layout.
 
-NumPy is asked in two steps, first for the basic part and then for what picks: PyTorch takes ints
-before indices, where NumPy would let an int beside them move their dimensions to the front.
+NumPy applies the basic indices first and then the advanced ones: like PyTorch, gputensor applies
+ints first, while NumPy lets an int move the dimensions of advanced indices to the front.
 """
 
 from __future__ import annotations

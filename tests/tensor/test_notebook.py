@@ -1,4 +1,4 @@
-"""`_repr_html_`: values, facts and the picture of what is like an image."""
+"""`_repr_html_`: values, properties, and a picture for tensors that look like images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sharing memory with NumPy: what is shared, what is copied, what is refused."""
+"""Sharing memory with NumPy: shared and copied arrays, errors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""repr: golden text, frozen from PyTorch 2.13 (tests/oracle/test_printing_oracle.py compares at
-random)."""
+"""repr: golden texts of PyTorch 2.13 (tests/oracle/test_printing_oracle.py has random tensors)."""
 
 from __future__ import annotations
 

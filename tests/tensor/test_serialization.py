@@ -1,5 +1,4 @@
-"""save and load: what comes back, what stays shared, what a damaged file says, and that no code
-runs."""
+"""save and load: values, shared storages, errors of damaged files, and that no code runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage that grows is a new buffer; every tensor that looks at it must see that one."""
+"""A storage that grows gets a new buffer, which all its tensors must use."""
 
 from __future__ import annotations
 

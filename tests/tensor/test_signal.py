@@ -1,4 +1,4 @@
-"""gt.stft with the arguments of PyTorch's function, and istft, which brings its signal back."""
+"""gt.stft with the arguments of PyTorch's function, and istft, its inverse."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""gt.testing.assert_close: what passes, what fails and with which words (frozen from PyTorch
-2.13)."""
+"""gt.testing.assert_close: results and messages, frozen from PyTorch 2.13."""
 
 from __future__ import annotations
 

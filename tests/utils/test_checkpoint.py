@@ -1,4 +1,4 @@
-"""gt.utils.checkpoint: the same gradients, and nothing kept in between; gt.utils._pytree."""
+"""gt.utils.checkpoint: equal gradients without saved tensors; gt.utils._pytree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gt.utils.data: what loaders give, in which order, and what becomes of workers that fail."""
+"""gt.utils.data: batches and their order, and failing workers."""
 
 from __future__ import annotations
 

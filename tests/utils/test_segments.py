@@ -1,4 +1,4 @@
-"""How batches of workers travel: without a copy, and with nothing left of them afterwards."""
+"""Batches of workers reach the main process without a copy and leave no memory behind."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import activation as native
 from .. import operators as _operators
@@ -279,19 +279,15 @@ class EluBackward0(_Node):
 
     def keep(node, self, alpha, scale, input_scale):
         node.saved_self = _save(self)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
-        node.saved_scale = scale if type(scale) in _NUMBERS else _kept(scale)
-        node.saved_input_scale = (
-            input_scale if type(input_scale) in _NUMBERS else _kept(input_scale)
-        )
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
+        node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
+        node.saved_input_scale = input_scale if type(input_scale) in _PLAIN else _kept(input_scale)
 
     def keep_inplace(node, self, alpha, scale, input_scale):
         node.saved_self = _save_copy(self)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
-        node.saved_scale = scale if type(scale) in _NUMBERS else _kept(scale)
-        node.saved_input_scale = (
-            input_scale if type(input_scale) in _NUMBERS else _kept(input_scale)
-        )
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
+        node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
+        node.saved_input_scale = input_scale if type(input_scale) in _PLAIN else _kept(input_scale)
 
     def backward(node, grad):
         alpha = node.saved_alpha
@@ -316,11 +312,9 @@ class EluBackwardBackward0(_Node):
         node.saved_self_or_result = _save(self_or_result)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
-        node.saved_scale = scale if type(scale) in _NUMBERS else _kept(scale)
-        node.saved_input_scale = (
-            input_scale if type(input_scale) in _NUMBERS else _kept(input_scale)
-        )
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
+        node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
+        node.saved_input_scale = input_scale if type(input_scale) in _PLAIN else _kept(input_scale)
         node.saved_is_result = is_result
 
     def backward(node, grad):
@@ -358,11 +352,11 @@ class CeluBackward0(_Node):
 
     def keep(node, self, alpha):
         node.saved_self = _save(self)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def keep_inplace(node, self, alpha):
         node.saved_self = _save_copy(self)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)
@@ -378,8 +372,8 @@ class HardtanhBackward0(_Node):
     saved = ("saved_result",)
 
     def keep(node, self, min_val, max_val):
-        node.saved_min_val = min_val if type(min_val) in _NUMBERS else _kept(min_val)
-        node.saved_max_val = max_val if type(max_val) in _NUMBERS else _kept(max_val)
+        node.saved_min_val = min_val if type(min_val) in _PLAIN else _kept(min_val)
+        node.saved_max_val = max_val if type(max_val) in _PLAIN else _kept(max_val)
 
     def backward(node, grad):
         min_val = node.saved_min_val
@@ -401,8 +395,8 @@ class HardtanhBackwardBackward0(_Node):
     def keep(node, grad_output, self, min_val, max_val):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-        node.saved_min_val = min_val if type(min_val) in _NUMBERS else _kept(min_val)
-        node.saved_max_val = max_val if type(max_val) in _NUMBERS else _kept(max_val)
+        node.saved_min_val = min_val if type(min_val) in _PLAIN else _kept(min_val)
+        node.saved_max_val = max_val if type(max_val) in _PLAIN else _kept(max_val)
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges
@@ -508,7 +502,7 @@ class HardshrinkBackward0(_Node):
 
     def keep(node, self, lambd):
         node.saved_self = _save(self)
-        node.saved_lambd = lambd if type(lambd) in _NUMBERS else _kept(lambd)
+        node.saved_lambd = lambd if type(lambd) in _PLAIN else _kept(lambd)
 
     def backward(node, grad):
         return (hardshrink_backward(grad, node.saved_self.unpack(node), node.saved_lambd),)
@@ -525,7 +519,7 @@ class HardshrinkBackwardBackward0(_Node):
     def keep(node, grad_out, self, lambd):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-        node.saved_lambd = lambd if type(lambd) in _NUMBERS else _kept(lambd)
+        node.saved_lambd = lambd if type(lambd) in _PLAIN else _kept(lambd)
 
     def backward(node, grad):
         to_grad_out, to_self = node.edges
@@ -548,7 +542,7 @@ class SoftshrinkBackward0(_Node):
 
     def keep(node, self, lambd):
         node.saved_self = _save(self)
-        node.saved_lambd = lambd if type(lambd) in _NUMBERS else _kept(lambd)
+        node.saved_lambd = lambd if type(lambd) in _PLAIN else _kept(lambd)
 
     def backward(node, grad):
         return (softshrink_backward(grad, node.saved_self.unpack(node), node.saved_lambd),)
@@ -565,7 +559,7 @@ class SoftshrinkBackwardBackward0(_Node):
     def keep(node, grad_output, self, lambd):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-        node.saved_lambd = lambd if type(lambd) in _NUMBERS else _kept(lambd)
+        node.saved_lambd = lambd if type(lambd) in _PLAIN else _kept(lambd)
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges
@@ -588,8 +582,8 @@ class SoftplusBackward0(_Node):
 
     def keep(node, self, beta, threshold):
         node.saved_self = _save(self)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
-        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _kept(threshold)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
+        node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)
@@ -608,8 +602,8 @@ class SoftplusBackwardBackward0(_Node):
         node.saved_self = _save(self)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
-        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _kept(threshold)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
+        node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges
@@ -637,13 +631,13 @@ class LeakyReluBackward0(_Node):
     def keep(node, self, negative_slope):
         node.saved_self = _save(self)
         node.saved_negative_slope = (
-            negative_slope if type(negative_slope) in _NUMBERS else _kept(negative_slope)
+            negative_slope if type(negative_slope) in _PLAIN else _kept(negative_slope)
         )
 
     def keep_inplace(node, self, negative_slope):
         node.saved_self = _save_copy(self)
         node.saved_negative_slope = (
-            negative_slope if type(negative_slope) in _NUMBERS else _kept(negative_slope)
+            negative_slope if type(negative_slope) in _PLAIN else _kept(negative_slope)
         )
 
     def backward(node, grad):
@@ -663,7 +657,7 @@ class LeakyReluBackwardBackward0(_Node):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
         node.saved_negative_slope = (
-            negative_slope if type(negative_slope) in _NUMBERS else _kept(negative_slope)
+            negative_slope if type(negative_slope) in _PLAIN else _kept(negative_slope)
         )
         node.saved_self_is_result = self_is_result
 
@@ -690,11 +684,11 @@ class ThresholdBackward0(_Node):
 
     def keep(node, self, threshold, value):
         node.saved_self = _save(self)
-        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _kept(threshold)
+        node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
 
     def keep_inplace(node, self, threshold, value):
         node.saved_self = _save_copy(self)
-        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _kept(threshold)
+        node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
 
     def backward(node, grad):
         return (threshold_backward(grad, node.saved_self.unpack(node), node.saved_threshold),)

@@ -8,7 +8,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, counts, impl, passes, refuses_out
 from ...native import argreduce as native
 from .. import operators as _operators
@@ -81,7 +81,7 @@ class MaxBackward1(_Node):
 
     def keep(node, self, dim, keepdim):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim
 
     def backward(node, grad):
@@ -114,7 +114,7 @@ class AminmaxBackward0(_Node):
 
     def keep(node, self, dim, keepdim):
         node.saved_self = _save(self)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim
 
     def backward(node, *grads):

@@ -6,7 +6,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl, passes
 from ...native import attention as native
 from .. import operators as _operators
@@ -49,7 +49,7 @@ class ScaledDotProductFlashAttentionForCpuBackward0(_Node):
         node.saved_value = _save(value)
         node.saved_attn_mask = _save(attn_mask)
         node.saved_is_causal = is_causal
-        node.saved_scale = scale if type(scale) in _NUMBERS else _kept(scale)
+        node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
 
     def backward(node, grad):
         grad_input_mask = tuple([edge is not None for edge in node.edges])

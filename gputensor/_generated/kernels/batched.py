@@ -7,7 +7,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import batched as native
 from .. import operators as _operators
@@ -76,8 +76,8 @@ class BaddbmmBackward0(_Node):
             node.saved_batch2 = _save(batch2)
         if node.edges[2] is not None:
             node.saved_batch1 = _save(batch1)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def backward(node, grad):
         to_self, to_batch1, to_batch2 = node.edges
@@ -106,8 +106,8 @@ class AddbmmBackward0(_Node):
             node.saved_batch1 = _save(batch1)
         if node.edges[1] is not None:
             node.saved_batch2 = _save(batch2)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def backward(node, grad):
         to_self, to_batch1, to_batch2 = node.edges

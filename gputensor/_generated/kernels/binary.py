@@ -13,7 +13,7 @@ from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, forwards, impl, passes, refuses_out
 from ...native import binary as native
 from .. import operators as _operators
@@ -248,7 +248,7 @@ class AddBackward0(_Node):
     __slots__ = ("saved_alpha",)
 
     def keep(node, self, other, alpha):
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def backward(node, grad):
         to_self, to_other = node.edges
@@ -263,7 +263,7 @@ class SubBackward0(_Node):
     __slots__ = ("saved_alpha",)
 
     def keep(node, self, other, alpha):
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def backward(node, grad):
         to_self, to_other = node.edges
@@ -786,7 +786,7 @@ class ThresholdBackwardBackward0(_Node):
     def keep(node, grad_output, self, threshold):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-        node.saved_threshold = threshold if type(threshold) in _NUMBERS else _kept(threshold)
+        node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
 
     def backward(node, grad):
         to_grad_output, to_self = node.edges

@@ -9,7 +9,7 @@ from ...distributed.derivatives import (
 from ...autograd.node import Node as _Node
 from ...autograd.formulas.views import shapes as _shapes
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, passes, refuses_out
 from ...distributed import operators as native
 from ..families import collective as _operators
@@ -128,7 +128,7 @@ class AllGatherIntoTensorBackward0(_Node):
 
     def keep(node, input, group_size, group_name):
         node.saved_input_shape = input.shape
-        node.saved_group_size = group_size if type(group_size) in _NUMBERS else _kept(group_size)
+        node.saved_group_size = group_size if type(group_size) in _PLAIN else _kept(group_size)
         node.saved_group_name = group_name
 
     def backward(node, grad):
@@ -144,7 +144,7 @@ class AllGatherIntoTensorCoalescedBackward0(_Node):
 
     def keep(node, inputs, group_size, group_name):
         node.saved_inputs_shapes = _shapes(inputs)
-        node.saved_group_size = group_size if type(group_size) in _NUMBERS else _kept(group_size)
+        node.saved_group_size = group_size if type(group_size) in _PLAIN else _kept(group_size)
         node.saved_group_name = group_name
 
     def backward(node, *grads):
@@ -161,7 +161,7 @@ class ReduceScatterTensorBackward0(_Node):
 
     def keep(node, input, reduce_op, group_size, group_name):
         node.saved_reduce_op = reduce_op
-        node.saved_group_size = group_size if type(group_size) in _NUMBERS else _kept(group_size)
+        node.saved_group_size = group_size if type(group_size) in _PLAIN else _kept(group_size)
         node.saved_group_name = group_name
 
     def backward(node, grad):
@@ -177,7 +177,7 @@ class ReduceScatterTensorCoalescedBackward0(_Node):
 
     def keep(node, inputs, reduce_op, group_size, group_name):
         node.saved_reduce_op = reduce_op
-        node.saved_group_size = group_size if type(group_size) in _NUMBERS else _kept(group_size)
+        node.saved_group_size = group_size if type(group_size) in _PLAIN else _kept(group_size)
         node.saved_group_name = group_name
 
     def backward(node, *grads):
@@ -213,7 +213,7 @@ class BroadcastBackward0(_Node):
     __slots__ = ("saved_src", "saved_group_name")
 
     def keep(node, input, src, group_name):
-        node.saved_src = src if type(src) in _NUMBERS else _kept(src)
+        node.saved_src = src if type(src) in _PLAIN else _kept(src)
         node.saved_group_name = group_name
 
     def backward(node, grad):

@@ -8,7 +8,7 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_or_recompute as _save_or_recompute
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import conv as native
 from .. import operators as _operators
@@ -84,7 +84,7 @@ class ConvolutionBackward0(_Node):
         node.saved_output_padding = (
             tuple(output_padding) if type(output_padding) is list else output_padding
         )
-        node.saved_groups = groups if type(groups) in _NUMBERS else _kept(groups)
+        node.saved_groups = groups if type(groups) in _PLAIN else _kept(groups)
 
     def backward(node, grad):
         to_input, to_weight, to_bias = node.edges
@@ -138,7 +138,7 @@ class ConvolutionWeightGradientBackward0(_Node):
         node.saved_stride = tuple(stride) if type(stride) is list else stride
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_dilation = tuple(dilation) if type(dilation) is list else dilation
-        node.saved_groups = groups if type(groups) in _NUMBERS else _kept(groups)
+        node.saved_groups = groups if type(groups) in _PLAIN else _kept(groups)
         node.saved_grad_output_shape = grad_output.shape
 
     def backward(node, grad):

@@ -15,7 +15,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import criterion as native
 from .. import operators as _operators
@@ -120,7 +120,7 @@ class MseLossBackward0(_Node):
     def keep(node, self, target, reduction):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
 
     def backward(node, grad):
         to_self, to_target = node.edges
@@ -150,7 +150,7 @@ class MseLossBackwardBackward0(_Node):
             node.saved_target = _save(target)
         if node.edges[1] is not None or node.edges[2] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
 
     def backward(node, grad):
         to_grad_output, to_self, to_target = node.edges
@@ -179,8 +179,8 @@ class SmoothL1LossBackward0(_Node):
     def keep(node, self, target, reduction, beta):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
 
     def backward(node, grad):
         to_self, to_target = node.edges
@@ -215,8 +215,8 @@ class SmoothL1LossBackwardBackward0(_Node):
         node.saved_target = _save(target)
         if node.edges[1] is not None or node.edges[2] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
 
     def backward(node, grad):
         to_grad_output, to_self, to_target = node.edges
@@ -257,8 +257,8 @@ class HuberLossBackward0(_Node):
     def keep(node, self, target, reduction, delta):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
-        node.saved_delta = delta if type(delta) in _NUMBERS else _kept(delta)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
+        node.saved_delta = delta if type(delta) in _PLAIN else _kept(delta)
 
     def backward(node, grad):
         to_self, to_target = node.edges
@@ -293,8 +293,8 @@ class HuberLossBackwardBackward0(_Node):
         node.saved_target = _save(target)
         if node.edges[1] is not None or node.edges[2] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
-        node.saved_delta = delta if type(delta) in _NUMBERS else _kept(delta)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
+        node.saved_delta = delta if type(delta) in _PLAIN else _kept(delta)
 
     def backward(node, grad):
         to_grad_output, to_self, to_target = node.edges
@@ -336,7 +336,7 @@ class BinaryCrossEntropyBackward0(_Node):
         if node.edges[0] is not None:
             node.saved_target = _save(target)
         node.saved_weight = _save(weight)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
 
     def backward(node, grad):
         to_self, to_target = node.edges
@@ -372,7 +372,7 @@ class BinaryCrossEntropyBackwardBackward0(_Node):
         node.saved_weight = _save(weight)
         if node.edges[1] is not None or node.edges[2] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
 
     def backward(node, grad):
         to_grad_output, to_self, to_target = node.edges
@@ -417,7 +417,7 @@ class BinaryCrossEntropyWithLogitsBackward0(_Node):
             node.saved_target = _save(target)
         node.saved_weight = _save(weight)
         node.saved_pos_weight = _save(pos_weight)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
 
     def backward(node, grad):
         to_self, to_target = node.edges
@@ -451,7 +451,7 @@ class SoftMarginLossBackward0(_Node):
     def keep(node, self, target, reduction):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)

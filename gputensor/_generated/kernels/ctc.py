@@ -7,7 +7,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import ctc as native
 from .. import operators as _operators
@@ -49,7 +49,7 @@ class CtcLossBackward0(_Node):
         node.saved_target_lengths = (
             tuple(target_lengths) if type(target_lengths) is list else target_lengths
         )
-        node.saved_blank = blank if type(blank) in _NUMBERS else _kept(blank)
+        node.saved_blank = blank if type(blank) in _PLAIN else _kept(blank)
         node.saved_zero_infinity = zero_infinity
 
     def backward(node, grad):

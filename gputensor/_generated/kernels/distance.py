@@ -10,7 +10,7 @@ from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import distance as native
 from .. import operators as _operators
@@ -119,7 +119,7 @@ class NormBackward0(_Node):
 
     def keep(node, self, p):
         node.saved_self = _save(self)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)
@@ -137,7 +137,7 @@ class NormBackward1(_Node):
 
     def keep(node, self, p, dim, keepdim):
         node.saved_self = _save(self)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
 
@@ -159,7 +159,7 @@ class NormBackward2(NormBackward1):
 
     def keep(node, self, p, dim, keepdim, dtype):
         node.saved_self = _save(self)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
 
@@ -171,7 +171,7 @@ class NormBackward3(_Node):
 
     def keep(node, self, p, dtype):
         node.saved_self = _save(self)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
 
     def backward(node, grad):
         p = node.saved_p
@@ -190,7 +190,7 @@ class LinalgVectorNormBackward0(_Node):
 
     def keep(node, self, ord, dim, keepdim, dtype):
         node.saved_self = _save(self)
-        node.saved_ord = ord if type(ord) in _NUMBERS else _kept(ord)
+        node.saved_ord = ord if type(ord) in _PLAIN else _kept(ord)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
 
@@ -214,7 +214,7 @@ class DistBackward0(_Node):
     def keep(node, self, other, p):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
 
     def backward(node, grad):
         to_self, to_other = node.edges
@@ -242,15 +242,15 @@ class RenormBackward0(_Node):
 
     def keep(node, self, p, dim, maxnorm):
         node.saved_self = _save(self)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_maxnorm = maxnorm if type(maxnorm) in _NUMBERS else _kept(maxnorm)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_maxnorm = maxnorm if type(maxnorm) in _PLAIN else _kept(maxnorm)
 
     def keep_inplace(node, self, p, dim, maxnorm):
         node.saved_self = _save_copy(self)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_maxnorm = maxnorm if type(maxnorm) in _NUMBERS else _kept(maxnorm)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_maxnorm = maxnorm if type(maxnorm) in _PLAIN else _kept(maxnorm)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)
@@ -296,7 +296,7 @@ class CdistBackward0(_Node):
     def keep(node, x1, x2, p, compute_mode):
         node.saved_x1 = _save(x1)
         node.saved_x2 = _save(x2)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
 
     def backward(node, grad):
         to_x1, to_x2 = node.edges
@@ -324,7 +324,7 @@ class PdistBackward0(_Node):
 
     def keep(node, self, p):
         node.saved_self = _save(self)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)

@@ -6,7 +6,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import impl
 from ...native import dropout as native
 from .. import operators as _operators
@@ -43,7 +43,7 @@ class NativeDropoutBackward0(_Node):
     others = (("saved_result1", 1),)
 
     def keep(node, input, p, train):
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_train = train
 
     def backward(node, grad):
@@ -62,7 +62,7 @@ class NativeDropoutBackwardBackward0(_Node):
 
     def keep(node, grad_output, mask, scale):
         node.saved_mask = _save(mask)
-        node.saved_scale = scale if type(scale) in _NUMBERS else _kept(scale)
+        node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
 
     def backward(node, grad):
         return (grad * (node.saved_mask.unpack(node) * node.saved_scale),)

@@ -10,7 +10,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, passes, refuses_out
 from ...native import embedding as native
 from .. import operators as _operators
@@ -63,9 +63,7 @@ class EmbeddingBackward0(_Node):
     def keep(node, weight, indices, padding_idx, scale_grad_by_freq, sparse):
         node.saved_indices = _save(indices)
         node.saved_weight_shape = weight.shape
-        node.saved_padding_idx = (
-            padding_idx if type(padding_idx) in _NUMBERS else _kept(padding_idx)
-        )
+        node.saved_padding_idx = padding_idx if type(padding_idx) in _PLAIN else _kept(padding_idx)
         node.saved_scale_grad_by_freq = scale_grad_by_freq
         node.saved_sparse = sparse
 
@@ -91,9 +89,7 @@ class EmbeddingDenseBackwardBackward0(_Node):
 
     def keep(node, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
         node.saved_indices = _save(indices)
-        node.saved_padding_idx = (
-            padding_idx if type(padding_idx) in _NUMBERS else _kept(padding_idx)
-        )
+        node.saved_padding_idx = padding_idx if type(padding_idx) in _PLAIN else _kept(padding_idx)
         node.saved_scale_grad_by_freq = scale_grad_by_freq
 
     def backward(node, grad):
@@ -126,11 +122,9 @@ class EmbeddingBagBackward0(_Node):
         if node.edges[0] is not None:
             node.saved_per_sample_weights = _save(per_sample_weights)
         node.saved_scale_grad_by_freq = scale_grad_by_freq
-        node.saved_mode = mode if type(mode) in _NUMBERS else _kept(mode)
+        node.saved_mode = mode if type(mode) in _PLAIN else _kept(mode)
         node.saved_include_last_offset = include_last_offset
-        node.saved_padding_idx = (
-            padding_idx if type(padding_idx) in _NUMBERS else _kept(padding_idx)
-        )
+        node.saved_padding_idx = padding_idx if type(padding_idx) in _PLAIN else _kept(padding_idx)
 
     def backward(node, grad):
         to_weight, to_per_sample_weights = node.edges

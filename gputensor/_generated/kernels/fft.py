@@ -7,7 +7,7 @@ from ...autograd.formulas.spectral import (
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, passes, refuses_out, selects
 from ...native import fft as native
 from .. import operators as _operators
@@ -140,7 +140,7 @@ class FftC2CBackward0(_Node):
     def keep(node, self, dim, normalization, forward):
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_normalization = (
-            normalization if type(normalization) in _NUMBERS else _kept(normalization)
+            normalization if type(normalization) in _PLAIN else _kept(normalization)
         )
         node.saved_forward = forward
 
@@ -159,7 +159,7 @@ class FftR2CBackward0(_Node):
         node.saved_self_shape = self.shape
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_normalization = (
-            normalization if type(normalization) in _NUMBERS else _kept(normalization)
+            normalization if type(normalization) in _PLAIN else _kept(normalization)
         )
         node.saved_onesided = onesided
 
@@ -178,7 +178,7 @@ class FftC2RBackward0(_Node):
     def keep(node, self, dim, normalization, last_dim_size):
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_normalization = (
-            normalization if type(normalization) in _NUMBERS else _kept(normalization)
+            normalization if type(normalization) in _PLAIN else _kept(normalization)
         )
 
     def backward(node, grad):

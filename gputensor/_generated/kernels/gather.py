@@ -10,7 +10,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, counts, impl, refuses_out
 from ...native import gather as native
 from .. import operators as _operators
@@ -110,7 +110,7 @@ class GatherBackward0(_Node):
     def keep(node, self, dim, index, sparse_grad):
         node.saved_index = _save(index)
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         index = node.saved_index.unpack(node)
@@ -129,7 +129,7 @@ class IndexSelectBackward0(_Node):
     def keep(node, self, dim, index):
         node.saved_index = _save(index)
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         index = node.saved_index.unpack(node)

@@ -6,7 +6,7 @@ from ...autograd.node import Node as _Node
 from ...autograd.formulas.views import shapes as _shapes
 from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import join as native
 from .. import operators as _operators
@@ -60,7 +60,7 @@ class CatBackward0(_Node):
 
     def keep(node, tensors, dim):
         node.saved_tensors_shapes = _shapes(tensors)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         return cat_backward(grad, node.saved_tensors_shapes, node.saved_dim)
@@ -71,7 +71,7 @@ class StackBackward0(_Node):
     __slots__ = ("saved_dim",)
 
     def keep(node, tensors, dim):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         return grad.unbind(node.saved_dim)

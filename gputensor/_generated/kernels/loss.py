@@ -7,7 +7,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl, passes
 from ...native import loss as native
 from .. import operators as _operators
@@ -67,9 +67,9 @@ class NllLossBackward0(_Node):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
         node.saved_weight = _save(weight)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
         node.saved_ignore_index = (
-            ignore_index if type(ignore_index) in _NUMBERS else _kept(ignore_index)
+            ignore_index if type(ignore_index) in _PLAIN else _kept(ignore_index)
         )
 
     def backward(node, grad):
@@ -102,9 +102,9 @@ class NllLossBackwardBackward0(_Node):
             node.saved_target = _save(target)
             node.saved_weight = _save(weight)
             node.saved_total_weight = _save(total_weight)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
         node.saved_ignore_index = (
-            ignore_index if type(ignore_index) in _NUMBERS else _kept(ignore_index)
+            ignore_index if type(ignore_index) in _PLAIN else _kept(ignore_index)
         )
 
     def backward(node, grad):
@@ -141,9 +141,9 @@ class CrossEntropyBackward0(_Node):
     def keep(node, self, target, weight, reduction, ignore_index):
         node.saved_target = _save(target)
         node.saved_weight = _save(weight)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
         node.saved_ignore_index = (
-            ignore_index if type(ignore_index) in _NUMBERS else _kept(ignore_index)
+            ignore_index if type(ignore_index) in _PLAIN else _kept(ignore_index)
         )
 
     def backward(node, *grads):
@@ -176,9 +176,9 @@ class NllLoss2DBackward0(_Node):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
         node.saved_weight = _save(weight)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
         node.saved_ignore_index = (
-            ignore_index if type(ignore_index) in _NUMBERS else _kept(ignore_index)
+            ignore_index if type(ignore_index) in _PLAIN else _kept(ignore_index)
         )
 
     def backward(node, grad):

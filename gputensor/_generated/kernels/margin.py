@@ -7,7 +7,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import margin as native
 from .. import operators as _operators
@@ -53,9 +53,9 @@ class MultiMarginLossBackward0(_Node):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
         node.saved_weight = _save(weight)
-        node.saved_p = p if type(p) in _NUMBERS else _kept(p)
-        node.saved_margin = margin if type(margin) in _NUMBERS else _kept(margin)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_p = p if type(p) in _PLAIN else _kept(p)
+        node.saved_margin = margin if type(margin) in _PLAIN else _kept(margin)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
 
     def backward(node, grad):
         p = node.saved_p
@@ -80,7 +80,7 @@ class MultilabelMarginLossBackward0(_Node):
     def keep(node, self, target, reduction):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
-        node.saved_reduction = reduction if type(reduction) in _NUMBERS else _kept(reduction)
+        node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
 
     def backward(node, grad):
         reduction = node.saved_reduction

@@ -10,7 +10,7 @@ from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_or_recompute as _save_or_recompute
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import matmul as native
 from .. import operators as _operators
@@ -83,9 +83,9 @@ class AddmmBackward0(_Node):
             node.saved_mat2 = _save(mat2)
         if node.edges[2] is not None:
             node.saved_mat1 = _save_or_recompute(mat1)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
         node.saved_mat1_geometry = mat1._geometry
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
         node.saved_mat2_geometry = mat2._geometry
 
     def backward(node, grad):

@@ -9,7 +9,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, refuses_out
 from ...native import moments as native
 from .. import operators as _operators
@@ -79,7 +79,7 @@ class StdBackward0(_Node):
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_correction = correction if type(correction) in _NUMBERS else _kept(correction)
+        node.saved_correction = correction if type(correction) in _PLAIN else _kept(correction)
         node.saved_keepdim = keepdim
 
     def backward(node, grad):
@@ -103,7 +103,7 @@ class StdMeanBackward0(_Node):
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_correction = correction if type(correction) in _NUMBERS else _kept(correction)
+        node.saved_correction = correction if type(correction) in _PLAIN else _kept(correction)
         node.saved_keepdim = keepdim
 
     def backward(node, *grads):
@@ -125,7 +125,7 @@ class VarBackward0(_Node):
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_correction = correction if type(correction) in _NUMBERS else _kept(correction)
+        node.saved_correction = correction if type(correction) in _PLAIN else _kept(correction)
         node.saved_keepdim = keepdim
 
     def backward(node, grad):
@@ -148,7 +148,7 @@ class VarMeanBackward0(_Node):
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
-        node.saved_correction = correction if type(correction) in _NUMBERS else _kept(correction)
+        node.saved_correction = correction if type(correction) in _PLAIN else _kept(correction)
         node.saved_keepdim = keepdim
 
     def backward(node, *grads):

@@ -10,7 +10,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import norm as native
 from .. import operators as _operators
@@ -147,10 +147,10 @@ class NativeGroupNormBackward0(_Node):
     def keep(node, input, weight, bias, N, C, HxW, group, eps):
         node.saved_input = _save(input)
         node.saved_weight = _save(weight)
-        node.saved_N = N if type(N) in _NUMBERS else _kept(N)
-        node.saved_C = C if type(C) in _NUMBERS else _kept(C)
-        node.saved_HxW = HxW if type(HxW) in _NUMBERS else _kept(HxW)
-        node.saved_group = group if type(group) in _NUMBERS else _kept(group)
+        node.saved_N = N if type(N) in _PLAIN else _kept(N)
+        node.saved_C = C if type(C) in _PLAIN else _kept(C)
+        node.saved_HxW = HxW if type(HxW) in _PLAIN else _kept(HxW)
+        node.saved_group = group if type(group) in _PLAIN else _kept(group)
 
     def backward(node, *grads):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
@@ -186,10 +186,10 @@ class NativeGroupNormBackwardBackward0(_Node):
         node.saved_mean = _save(mean)
         node.saved_rstd = _save(rstd)
         node.saved_weight = _save(weight)
-        node.saved_N = N if type(N) in _NUMBERS else _kept(N)
-        node.saved_C = C if type(C) in _NUMBERS else _kept(C)
-        node.saved_HxW = HxW if type(HxW) in _NUMBERS else _kept(HxW)
-        node.saved_group = group if type(group) in _NUMBERS else _kept(group)
+        node.saved_N = N if type(N) in _PLAIN else _kept(N)
+        node.saved_C = C if type(C) in _PLAIN else _kept(C)
+        node.saved_HxW = HxW if type(HxW) in _PLAIN else _kept(HxW)
+        node.saved_group = group if type(group) in _PLAIN else _kept(group)
 
     def backward(node, *grads):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
@@ -230,7 +230,7 @@ class NativeBatchNormBackward0(_Node):
         node.saved_running_mean = _save(running_mean)
         node.saved_running_var = _save(running_var)
         node.saved_training = training
-        node.saved_eps = eps if type(eps) in _NUMBERS else _kept(eps)
+        node.saved_eps = eps if type(eps) in _PLAIN else _kept(eps)
 
     def backward(node, grad):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
@@ -276,7 +276,7 @@ class NativeBatchNormBackwardBackward0(_Node):
         node.saved_save_mean = _save(save_mean)
         node.saved_save_invstd = _save(save_invstd)
         node.saved_train = train
-        node.saved_eps = eps if type(eps) in _NUMBERS else _kept(eps)
+        node.saved_eps = eps if type(eps) in _PLAIN else _kept(eps)
 
     def backward(node, *grads):
         grad_input_mask = tuple([edge is not None for edge in node.edges])

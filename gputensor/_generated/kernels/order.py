@@ -8,7 +8,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import order as native
 from .. import operators as _operators
@@ -98,7 +98,7 @@ class MedianBackward1(_Node):
 
     def keep(node, self, dim, keepdim):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim
 
     def backward(node, grad):
@@ -133,5 +133,5 @@ class KthvalueBackward0(MedianBackward1):
 
     def keep(node, self, k, dim, keepdim):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim

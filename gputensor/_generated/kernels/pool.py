@@ -10,7 +10,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import pool as native
 from .. import operators as _operators
@@ -74,7 +74,7 @@ class AvgPool2DBackward0(_Node):
         node.saved_ceil_mode = ceil_mode
         node.saved_count_include_pad = count_include_pad
         node.saved_divisor_override = (
-            divisor_override if type(divisor_override) in _NUMBERS else _kept(divisor_override)
+            divisor_override if type(divisor_override) in _PLAIN else _kept(divisor_override)
         )
 
     def backward(node, grad):
@@ -114,7 +114,7 @@ class AvgPool2DBackwardBackward0(_Node):
         node.saved_ceil_mode = ceil_mode
         node.saved_count_include_pad = count_include_pad
         node.saved_divisor_override = (
-            divisor_override if type(divisor_override) in _NUMBERS else _kept(divisor_override)
+            divisor_override if type(divisor_override) in _PLAIN else _kept(divisor_override)
         )
 
     def backward(node, grad):
@@ -157,7 +157,7 @@ class AvgPool3DBackward0(_Node):
         node.saved_ceil_mode = ceil_mode
         node.saved_count_include_pad = count_include_pad
         node.saved_divisor_override = (
-            divisor_override if type(divisor_override) in _NUMBERS else _kept(divisor_override)
+            divisor_override if type(divisor_override) in _PLAIN else _kept(divisor_override)
         )
 
     def backward(node, grad):
@@ -197,7 +197,7 @@ class AvgPool3DBackwardBackward0(_Node):
         node.saved_ceil_mode = ceil_mode
         node.saved_count_include_pad = count_include_pad
         node.saved_divisor_override = (
-            divisor_override if type(divisor_override) in _NUMBERS else _kept(divisor_override)
+            divisor_override if type(divisor_override) in _PLAIN else _kept(divisor_override)
         )
 
     def backward(node, grad):

@@ -7,7 +7,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import products as native
 from .. import operators as _operators
@@ -183,8 +183,8 @@ class AddmvBackward0(_Node):
             node.saved_vec = _save(vec)
         if node.edges[2] is not None:
             node.saved_mat = _save(mat)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def backward(node, grad):
         to_self, to_mat, to_vec = node.edges
@@ -211,8 +211,8 @@ class AddrBackward0(_Node):
             node.saved_vec2 = _save(vec2)
         if node.edges[2] is not None:
             node.saved_vec1 = _save(vec1)
-        node.saved_beta = beta if type(beta) in _NUMBERS else _kept(beta)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def backward(node, grad):
         to_self, to_vec1, to_vec2 = node.edges

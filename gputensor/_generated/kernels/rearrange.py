@@ -8,7 +8,7 @@ from ...autograd.formulas.views import (
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, refuses_out
 from ...native import rearrange as native
 from .. import operators as _operators
@@ -96,7 +96,7 @@ class Rot90Backward0(_Node):
     __slots__ = ("saved_k", "saved_dims")
 
     def keep(node, self, k, dims):
-        node.saved_k = k if type(k) in _NUMBERS else _kept(k)
+        node.saved_k = k if type(k) in _PLAIN else _kept(k)
         node.saved_dims = tuple(dims) if type(dims) is list else dims
 
     def backward(node, grad):
@@ -109,7 +109,7 @@ class PixelShuffleBackward0(_Node):
 
     def keep(node, self, upscale_factor):
         node.saved_upscale_factor = (
-            upscale_factor if type(upscale_factor) in _NUMBERS else _kept(upscale_factor)
+            upscale_factor if type(upscale_factor) in _PLAIN else _kept(upscale_factor)
         )
 
     def backward(node, grad):
@@ -122,7 +122,7 @@ class PixelUnshuffleBackward0(_Node):
 
     def keep(node, self, downscale_factor):
         node.saved_downscale_factor = (
-            downscale_factor if type(downscale_factor) in _NUMBERS else _kept(downscale_factor)
+            downscale_factor if type(downscale_factor) in _PLAIN else _kept(downscale_factor)
         )
 
     def backward(node, grad):
@@ -134,7 +134,7 @@ class ChannelShuffleBackward0(_Node):
     __slots__ = ("saved_groups",)
 
     def keep(node, self, groups):
-        node.saved_groups = groups if type(groups) in _NUMBERS else _kept(groups)
+        node.saved_groups = groups if type(groups) in _PLAIN else _kept(groups)
 
     def backward(node, grad):
         return (channel_shuffle_backward(grad, node.saved_groups),)

@@ -9,7 +9,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, impl, passes, refuses_out
 from ...native import reduce as native
 from .. import operators as _operators
@@ -146,7 +146,7 @@ class ProdBackward1(_Node):
 
     def keep(node, self, dim, keepdim, dtype):
         node.saved_self = _save(self)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim
 
     def backward(node, grad):

@@ -7,7 +7,7 @@ from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import sampling as native
 from .. import operators as _operators
@@ -59,10 +59,10 @@ class GridSampler2DBackward0(_Node):
         node.saved_input = _save(input)
         node.saved_grid = _save(grid)
         node.saved_interpolation_mode = (
-            interpolation_mode if type(interpolation_mode) in _NUMBERS else _kept(interpolation_mode)
+            interpolation_mode if type(interpolation_mode) in _PLAIN else _kept(interpolation_mode)
         )
         node.saved_padding_mode = (
-            padding_mode if type(padding_mode) in _NUMBERS else _kept(padding_mode)
+            padding_mode if type(padding_mode) in _PLAIN else _kept(padding_mode)
         )
         node.saved_align_corners = align_corners
 
@@ -105,10 +105,10 @@ class GridSampler3DBackward0(_Node):
         node.saved_input = _save(input)
         node.saved_grid = _save(grid)
         node.saved_interpolation_mode = (
-            interpolation_mode if type(interpolation_mode) in _NUMBERS else _kept(interpolation_mode)
+            interpolation_mode if type(interpolation_mode) in _PLAIN else _kept(interpolation_mode)
         )
         node.saved_padding_mode = (
-            padding_mode if type(padding_mode) in _NUMBERS else _kept(padding_mode)
+            padding_mode if type(padding_mode) in _PLAIN else _kept(padding_mode)
         )
         node.saved_align_corners = align_corners
 

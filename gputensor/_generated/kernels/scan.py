@@ -9,7 +9,7 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, refuses_out
 from ...native import scan as native
 from .. import operators as _operators
@@ -41,7 +41,7 @@ class CumsumBackward0(_Node):
     __slots__ = ("saved_dim",)
 
     def keep(node, self, dim, dtype):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         return (cumsum_backward(grad, node.saved_dim),)
@@ -54,11 +54,11 @@ class CumprodBackward0(_Node):
 
     def keep(node, self, dim, dtype):
         node.saved_self = _save(self)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def keep_inplace(node, self, dim, dtype):
         node.saved_self = _save_copy(self)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         return (cumprod_backward(grad, node.saved_self.unpack(node), node.saved_dim),)
@@ -74,7 +74,7 @@ class LogcumsumexpBackward0(_Node):
 
     def keep(node, self, dim):
         node.saved_self = _save(self)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)
@@ -93,7 +93,7 @@ class CummaxBackward0(_Node):
 
     def keep(node, self, dim):
         node.saved_self = _save(self)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         self = node.saved_self.unpack(node)

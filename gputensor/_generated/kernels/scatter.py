@@ -17,7 +17,7 @@ from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import scatter as native
 from .. import operators as _operators
@@ -223,7 +223,7 @@ class ScatterBackward0(_Node):
 
     def keep(node, self, dim, index, src):
         node.saved_index = _save(index)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_src_shape = src.shape
 
     def backward(node, grad):
@@ -248,7 +248,7 @@ class ScatterBackward1(_Node):
 
     def keep(node, self, dim, index, value):
         node.saved_index = _save(index)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         return (scatter(grad, node.saved_dim, node.saved_index.unpack(node), 0),)
@@ -269,14 +269,14 @@ class ScatterBackward2(_Node):
         node.saved_self = _save(self)
         node.saved_index = _save(index)
         node.saved_src = _save(src)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
 
     def keep_inplace(node, self, dim, index, src, reduce):
         node.saved_self = _save_copy(self)
         node.saved_index = _save(index)
         node.saved_src = _save(src)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
 
     def backward(node, grad):
@@ -313,8 +313,8 @@ class ScatterBackward3(_Node):
 
     def keep(node, self, dim, index, value, reduce):
         node.saved_index = _save(index)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_value = value if type(value) in _NUMBERS else _kept(value)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_value = value if type(value) in _PLAIN else _kept(value)
         node.saved_reduce = reduce
 
     def backward(node, grad):
@@ -338,7 +338,7 @@ class ScatterAddBackward0(_Node):
         if node.edges[1] is not None:
             node.saved_index = _save(index)
         node.saved_src_shape = src.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         to_self, to_src = node.edges
@@ -367,7 +367,7 @@ class ScatterReduceBackward0(_Node):
         node.saved_self = _save(self)
         node.saved_index = _save(index)
         node.saved_src = _save(src)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
         node.saved_include_self = include_self
 
@@ -375,7 +375,7 @@ class ScatterReduceBackward0(_Node):
         node.saved_self = _save_copy(self)
         node.saved_index = _save(index)
         node.saved_src = _save(src)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
         node.saved_include_self = include_self
 
@@ -417,8 +417,8 @@ class IndexAddBackward0(_Node):
         if node.edges[1] is not None:
             node.saved_index = _save(index)
         node.saved_source_shape = source.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_alpha = alpha if type(alpha) in _NUMBERS else _kept(alpha)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
 
     def backward(node, grad):
         to_self, to_source = node.edges
@@ -445,7 +445,7 @@ class IndexCopyBackward0(_Node):
 
     def keep(node, self, dim, index, source):
         node.saved_index = _save(index)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_source_shape = source.shape
 
     def backward(node, grad):
@@ -470,7 +470,7 @@ class IndexFillBackward0(_Node):
 
     def keep(node, self, dim, index, value):
         node.saved_index = _save(index)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         return (index_fill(grad, node.saved_dim, node.saved_index.unpack(node), 0),)
@@ -487,7 +487,7 @@ class IndexFillBackward1(_Node):
 
     def keep(node, self, dim, index, value):
         node.saved_index = _save(index)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         to_self, to_value = node.edges
@@ -516,7 +516,7 @@ class IndexReduceBackward0(_Node):
         node.saved_self = _save(self)
         node.saved_index = _save(index)
         node.saved_source = _save(source)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
         node.saved_include_self = include_self
 
@@ -524,7 +524,7 @@ class IndexReduceBackward0(_Node):
         node.saved_self = _save_copy(self)
         node.saved_index = _save(index)
         node.saved_source = _save(source)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
         node.saved_include_self = include_self
 
@@ -589,8 +589,8 @@ class SelectScatterBackward0(_Node):
     __slots__ = ("saved_dim", "saved_index")
 
     def keep(node, self, src, dim, index):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_index = index if type(index) in _NUMBERS else _kept(index)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_index = index if type(index) in _PLAIN else _kept(index)
 
     def backward(node, grad):
         to_self, to_src = node.edges
@@ -609,10 +609,10 @@ class SliceScatterBackward0(_Node):
     __slots__ = ("saved_dim", "saved_start", "saved_end", "saved_step")
 
     def keep(node, self, src, dim, start, end, step):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_start = start if type(start) in _NUMBERS else _kept(start)
-        node.saved_end = end if type(end) in _NUMBERS else _kept(end)
-        node.saved_step = step if type(step) in _NUMBERS else _kept(step)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_start = start if type(start) in _PLAIN else _kept(start)
+        node.saved_end = end if type(end) in _PLAIN else _kept(end)
+        node.saved_step = step if type(step) in _PLAIN else _kept(step)
 
     def backward(node, grad):
         to_self, to_src = node.edges
@@ -633,9 +633,9 @@ class UnfoldBackwardBackward0(_Node):
     __slots__ = ("saved_dim", "saved_size", "saved_step")
 
     def keep(node, grad_in, input_sizes, dim, size, step):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_size = size if type(size) in _NUMBERS else _kept(size)
-        node.saved_step = step if type(step) in _NUMBERS else _kept(step)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_size = size if type(size) in _PLAIN else _kept(size)
+        node.saved_step = step if type(step) in _PLAIN else _kept(step)
 
     def backward(node, grad):
         return (grad.unfold(node.saved_dim, node.saved_size, node.saved_step),)

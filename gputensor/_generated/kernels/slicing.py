@@ -10,7 +10,7 @@ from ...autograd.node import Node as _Node
 from ...autograd.formulas.views import geometry as _geometry
 from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, refuses_out, tracks
 from ...native import slicing as native
 from .. import operators as _operators
@@ -138,8 +138,8 @@ class SelectBackward0(_Node):
 
     def keep(node, self, dim, index):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_index = index if type(index) in _NUMBERS else _kept(index)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_index = index if type(index) in _PLAIN else _kept(index)
 
     def backward(node, grad):
         return (select_backward(grad, node.saved_self_shape, node.saved_dim, node.saved_index),)
@@ -151,10 +151,10 @@ class SliceBackward0(_Node):
 
     def keep(node, self, dim, start, end, step):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
-        node.saved_start = start if type(start) in _NUMBERS else _kept(start)
-        node.saved_end = end if type(end) in _NUMBERS else _kept(end)
-        node.saved_step = step if type(step) in _NUMBERS else _kept(step)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
+        node.saved_start = start if type(start) in _PLAIN else _kept(start)
+        node.saved_end = end if type(end) in _PLAIN else _kept(end)
+        node.saved_step = step if type(step) in _PLAIN else _kept(step)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -174,7 +174,7 @@ class AsStridedBackward0(_Node):
         node.saved_size = tuple(size) if type(size) is list else size
         node.saved_stride = tuple(stride) if type(stride) is list else stride
         node.saved_storage_offset = (
-            storage_offset if type(storage_offset) in _NUMBERS else _kept(storage_offset)
+            storage_offset if type(storage_offset) in _PLAIN else _kept(storage_offset)
         )
 
     def backward(node, grad):
@@ -196,9 +196,9 @@ class DiagonalBackward0(_Node):
 
     def keep(node, self, offset, dim1, dim2):
         node.saved_self_shape = self.shape
-        node.saved_offset = offset if type(offset) in _NUMBERS else _kept(offset)
-        node.saved_dim1 = dim1 if type(dim1) in _NUMBERS else _kept(dim1)
-        node.saved_dim2 = dim2 if type(dim2) in _NUMBERS else _kept(dim2)
+        node.saved_offset = offset if type(offset) in _PLAIN else _kept(offset)
+        node.saved_dim1 = dim1 if type(dim1) in _PLAIN else _kept(dim1)
+        node.saved_dim2 = dim2 if type(dim2) in _PLAIN else _kept(dim2)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -214,9 +214,9 @@ class UnfoldBackward0(_Node):
 
     def keep(node, self, dimension, size, step):
         node.saved_self_shape = self.shape
-        node.saved_dimension = dimension if type(dimension) in _NUMBERS else _kept(dimension)
-        node.saved_size = size if type(size) in _NUMBERS else _kept(size)
-        node.saved_step = step if type(step) in _NUMBERS else _kept(step)
+        node.saved_dimension = dimension if type(dimension) in _PLAIN else _kept(dimension)
+        node.saved_size = size if type(size) in _PLAIN else _kept(size)
+        node.saved_step = step if type(step) in _PLAIN else _kept(step)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -231,7 +231,7 @@ class UnbindBackward0(_Node):
     __slots__ = ("saved_dim",)
 
     def keep(node, self, dim):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, *grads):
         grads = node.zeros_for(grads)
@@ -243,7 +243,7 @@ class SplitBackward0(_Node):
     __slots__ = ("saved_dim",)
 
     def keep(node, self, split_size, dim):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, *grads):
         grads = node.zeros_for(grads)
@@ -255,7 +255,7 @@ class SplitWithSizesBackward0(SplitBackward0):
     __slots__ = ()
 
     def keep(node, self, split_sizes, dim):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
 
 class UnsafeSplitBackward0(SplitBackward0):
@@ -268,7 +268,7 @@ class UnsafeSplitWithSizesBackward0(SplitBackward0):
     __slots__ = ()
 
     def keep(node, self, split_sizes, dim):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
 
 class DiagonalScatterBackward0(_Node):
@@ -276,9 +276,9 @@ class DiagonalScatterBackward0(_Node):
     __slots__ = ("saved_offset", "saved_dim1", "saved_dim2")
 
     def keep(node, self, src, offset, dim1, dim2):
-        node.saved_offset = offset if type(offset) in _NUMBERS else _kept(offset)
-        node.saved_dim1 = dim1 if type(dim1) in _NUMBERS else _kept(dim1)
-        node.saved_dim2 = dim2 if type(dim2) in _NUMBERS else _kept(dim2)
+        node.saved_offset = offset if type(offset) in _PLAIN else _kept(offset)
+        node.saved_dim1 = dim1 if type(dim1) in _PLAIN else _kept(dim1)
+        node.saved_dim2 = dim2 if type(dim2) in _PLAIN else _kept(dim2)
 
     def backward(node, grad):
         to_self, to_src = node.edges
@@ -302,7 +302,7 @@ class AsStridedScatterBackward0(_Node):
         node.saved_size = tuple(size) if type(size) is list else size
         node.saved_stride = tuple(stride) if type(stride) is list else stride
         node.saved_storage_offset = (
-            storage_offset if type(storage_offset) in _NUMBERS else _kept(storage_offset)
+            storage_offset if type(storage_offset) in _PLAIN else _kept(storage_offset)
         )
 
     def backward(node, grad):

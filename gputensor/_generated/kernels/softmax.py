@@ -7,7 +7,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import softmax as native
 from .. import operators as _operators
@@ -47,7 +47,7 @@ class SoftmaxBackward0(_Node):
 
     def keep(node, self, dim, half_to_float):
         node.saved_self_dtype = self.dtype
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         result = node.saved_result.unpack(node)
@@ -63,7 +63,7 @@ class SafeSoftmaxBackward0(_Node):
     saved = ("saved_result",)
 
     def keep(node, self, dim, dtype):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         result = node.saved_result.unpack(node)
@@ -82,7 +82,7 @@ class SoftmaxBackwardDataBackward0(_Node):
         node.saved_output = _save(output)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_input_dtype = input_dtype
 
     def backward(node, grad):
@@ -110,7 +110,7 @@ class LogSoftmaxBackward0(_Node):
 
     def keep(node, self, dim, half_to_float):
         node.saved_self_dtype = self.dtype
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         result = node.saved_result.unpack(node)
@@ -129,7 +129,7 @@ class LogSoftmaxBackwardDataBackward0(_Node):
         node.saved_output = _save(output)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         to_grad_output, to_output = node.edges

@@ -6,7 +6,7 @@ from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, refuses_out
 from ...native import sort as native
 from .. import operators as _operators
@@ -49,7 +49,7 @@ class SortBackward0(_Node):
 
     def keep(node, self, dim, descending):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         indices = node.saved_indices.unpack(node)
@@ -65,7 +65,7 @@ class SortBackward1(SortBackward0):
 
     def keep(node, self, stable, dim, descending):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
 
 class TopkBackward0(SortBackward0):
@@ -74,4 +74,4 @@ class TopkBackward0(SortBackward0):
 
     def keep(node, self, k, dim, largest, sorted):
         node.saved_self_shape = self.shape
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)

@@ -15,7 +15,7 @@ from ...structured import forms as _forms
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, forwards, impl, passes, refuses_out
 from ...native import special as native
 from .. import operators as _operators
@@ -481,11 +481,11 @@ class LogitBackward0(_Node):
 
     def keep(node, self, eps):
         node.saved_self = _save(self)
-        node.saved_eps = eps if type(eps) in _NUMBERS else _kept(eps)
+        node.saved_eps = eps if type(eps) in _PLAIN else _kept(eps)
 
     def keep_inplace(node, self, eps):
         node.saved_self = _save_copy(self)
-        node.saved_eps = eps if type(eps) in _NUMBERS else _kept(eps)
+        node.saved_eps = eps if type(eps) in _PLAIN else _kept(eps)
 
     def backward(node, grad):
         return (logit_backward(grad, node.saved_self.unpack(node), node.saved_eps),)
@@ -501,7 +501,7 @@ class PolygammaBackward0(_Node):
 
     def keep(node, n, self):
         node.saved_self = _save(self)
-        node.saved_n = n if type(n) in _NUMBERS else _kept(n)
+        node.saved_n = n if type(n) in _PLAIN else _kept(n)
 
     def backward(node, grad):
         return (grad * polygamma(node.saved_n + 1, node.saved_self.unpack(node)),)

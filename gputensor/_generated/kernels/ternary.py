@@ -11,7 +11,7 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, forwards, refuses_out
 from ...native import ternary as native
 from .. import operators as _operators
@@ -87,7 +87,7 @@ class AddcmulBackward0(_Node):
             node.saved_tensor2 = _save(tensor2)
         if node.edges[2] is not None:
             node.saved_tensor1 = _save(tensor1)
-        node.saved_value = value if type(value) in _NUMBERS else _kept(value)
+        node.saved_value = value if type(value) in _PLAIN else _kept(value)
 
     def backward(node, grad):
         to_self, to_tensor1, to_tensor2 = node.edges
@@ -114,7 +114,7 @@ class AddcdivBackward0(_Node):
             node.saved_tensor2 = _save(tensor2)
         if node.edges[2] is not None:
             node.saved_tensor1 = _save(tensor1)
-        node.saved_value = value if type(value) in _NUMBERS else _kept(value)
+        node.saved_value = value if type(value) in _PLAIN else _kept(value)
 
     def backward(node, grad):
         to_self, to_tensor1, to_tensor2 = node.edges
@@ -140,13 +140,13 @@ class ClampBackward0(_Node):
 
     def keep(node, self, min, max):
         node.saved_self = _save(self)
-        node.saved_min = min if type(min) in _NUMBERS else _kept(min)
-        node.saved_max = max if type(max) in _NUMBERS else _kept(max)
+        node.saved_min = min if type(min) in _PLAIN else _kept(min)
+        node.saved_max = max if type(max) in _PLAIN else _kept(max)
 
     def keep_inplace(node, self, min, max):
         node.saved_self = _save_copy(self)
-        node.saved_min = min if type(min) in _NUMBERS else _kept(min)
-        node.saved_max = max if type(max) in _NUMBERS else _kept(max)
+        node.saved_min = min if type(min) in _PLAIN else _kept(min)
+        node.saved_max = max if type(max) in _PLAIN else _kept(max)
 
     def backward(node, grad):
         return (clamp_backward(grad, node.saved_self.unpack(node), node.saved_min, node.saved_max),)

@@ -4,7 +4,7 @@
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, passes, refuses_out, selects
 from ...native import triangle as native
 from .. import operators as _operators
@@ -50,7 +50,7 @@ class TrilBackward0(_Node):
     __slots__ = ("saved_diagonal",)
 
     def keep(node, self, diagonal):
-        node.saved_diagonal = diagonal if type(diagonal) in _NUMBERS else _kept(diagonal)
+        node.saved_diagonal = diagonal if type(diagonal) in _PLAIN else _kept(diagonal)
 
     def backward(node, grad):
         return (grad.tril(node.saved_diagonal),)
@@ -61,7 +61,7 @@ class TriuBackward0(_Node):
     __slots__ = ("saved_diagonal",)
 
     def keep(node, self, diagonal):
-        node.saved_diagonal = diagonal if type(diagonal) in _NUMBERS else _kept(diagonal)
+        node.saved_diagonal = diagonal if type(diagonal) in _PLAIN else _kept(diagonal)
 
     def backward(node, grad):
         return (grad.triu(node.saved_diagonal),)
@@ -72,9 +72,9 @@ class DiagEmbedBackward0(_Node):
     __slots__ = ("saved_offset", "saved_dim1", "saved_dim2")
 
     def keep(node, self, offset, dim1, dim2):
-        node.saved_offset = offset if type(offset) in _NUMBERS else _kept(offset)
-        node.saved_dim1 = dim1 if type(dim1) in _NUMBERS else _kept(dim1)
-        node.saved_dim2 = dim2 if type(dim2) in _NUMBERS else _kept(dim2)
+        node.saved_offset = offset if type(offset) in _PLAIN else _kept(offset)
+        node.saved_dim1 = dim1 if type(dim1) in _PLAIN else _kept(dim1)
+        node.saved_dim2 = dim2 if type(dim2) in _PLAIN else _kept(dim2)
 
     def backward(node, grad):
         return (grad.diagonal(node.saved_offset, node.saved_dim1, node.saved_dim2),)

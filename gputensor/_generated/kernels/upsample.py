@@ -16,7 +16,7 @@ from ...autograd.formulas import (
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, counts, impl, refuses_out
 from ...native import upsample as native
 from .. import operators as _operators
@@ -239,7 +239,7 @@ class UpsampleNearest1DBackward0(_Node):
     def keep(node, self, output_size, scales):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales = scales if type(scales) in _NUMBERS else _kept(scales)
+        node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -254,7 +254,7 @@ class UpsampleNearest1DBackwardBackward0(_Node):
 
     def keep(node, grad_output, output_size, input_size, scales):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales = scales if type(scales) in _NUMBERS else _kept(scales)
+        node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
 
     def backward(node, grad):
         return (upsample_nearest1d(grad, node.saved_output_size, node.saved_scales),)
@@ -267,8 +267,8 @@ class UpsampleNearest2DBackward0(_Node):
     def keep(node, self, output_size, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -284,8 +284,8 @@ class UpsampleNearest2DBackwardBackward0(_Node):
 
     def keep(node, grad_output, output_size, input_size, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -304,9 +304,9 @@ class UpsampleNearest3DBackward0(_Node):
     def keep(node, self, output_size, scales_d, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales_d = scales_d if type(scales_d) in _NUMBERS else _kept(scales_d)
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -325,9 +325,9 @@ class UpsampleNearest3DBackwardBackward0(_Node):
 
     def keep(node, grad_output, output_size, input_size, scales_d, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales_d = scales_d if type(scales_d) in _NUMBERS else _kept(scales_d)
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -344,7 +344,7 @@ class UpsampleNearestExact1DBackward0(_Node):
     def keep(node, self, output_size, scales):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales = scales if type(scales) in _NUMBERS else _kept(scales)
+        node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -359,7 +359,7 @@ class UpsampleNearestExact1DBackwardBackward0(_Node):
 
     def keep(node, grad_output, output_size, input_size, scales):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales = scales if type(scales) in _NUMBERS else _kept(scales)
+        node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
 
     def backward(node, grad):
         return (_upsample_nearest_exact1d(grad, node.saved_output_size, node.saved_scales),)
@@ -372,8 +372,8 @@ class UpsampleNearestExact2DBackward0(_Node):
     def keep(node, self, output_size, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -391,8 +391,8 @@ class UpsampleNearestExact2DBackwardBackward0(_Node):
 
     def keep(node, grad_output, output_size, input_size, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -411,9 +411,9 @@ class UpsampleNearestExact3DBackward0(_Node):
     def keep(node, self, output_size, scales_d, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales_d = scales_d if type(scales_d) in _NUMBERS else _kept(scales_d)
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -432,9 +432,9 @@ class UpsampleNearestExact3DBackwardBackward0(_Node):
 
     def keep(node, grad_output, output_size, input_size, scales_d, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-        node.saved_scales_d = scales_d if type(scales_d) in _NUMBERS else _kept(scales_d)
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -452,7 +452,7 @@ class UpsampleLinear1DBackward0(_Node):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales = scales if type(scales) in _NUMBERS else _kept(scales)
+        node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -469,7 +469,7 @@ class UpsampleLinear1DBackwardBackward0(_Node):
     def keep(node, grad_output, output_size, input_size, align_corners, scales):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales = scales if type(scales) in _NUMBERS else _kept(scales)
+        node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -489,8 +489,8 @@ class UpsampleBilinear2DBackward0(_Node):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -510,8 +510,8 @@ class UpsampleBilinear2DBackwardBackward0(_Node):
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -532,9 +532,9 @@ class UpsampleTrilinear3DBackward0(_Node):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_d = scales_d if type(scales_d) in _NUMBERS else _kept(scales_d)
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -560,9 +560,9 @@ class UpsampleTrilinear3DBackwardBackward0(_Node):
     ):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_d = scales_d if type(scales_d) in _NUMBERS else _kept(scales_d)
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -586,8 +586,8 @@ class UpsampleBicubic2DBackward0(_Node):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -607,8 +607,8 @@ class UpsampleBicubic2DBackwardBackward0(_Node):
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -629,8 +629,8 @@ class UpsampleBilinear2DAaBackward0(_Node):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -650,8 +650,8 @@ class UpsampleBilinear2DAaBackwardBackward0(_Node):
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -672,8 +672,8 @@ class UpsampleBicubic2DAaBackward0(_Node):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -693,8 +693,8 @@ class UpsampleBicubic2DAaBackwardBackward0(_Node):
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size
@@ -715,8 +715,8 @@ class UpsampleLanczos2DAaBackward0(_Node):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         self_shape = node.saved_self_shape
@@ -736,8 +736,8 @@ class UpsampleLanczos2DAaBackwardBackward0(_Node):
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
-        node.saved_scales_h = scales_h if type(scales_h) in _NUMBERS else _kept(scales_h)
-        node.saved_scales_w = scales_w if type(scales_w) in _NUMBERS else _kept(scales_w)
+        node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
+        node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
 
     def backward(node, grad):
         output_size = node.saved_output_size

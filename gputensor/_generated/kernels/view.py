@@ -6,7 +6,7 @@ from ...autograd.formulas.views import permute_backward
 from ...autograd.node import Node as _Node
 from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
-from ...core.arguments import NUMBERS as _NUMBERS
+from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, passes, refuses_out, tracks
 from ...native import view as native
 from .. import operators as _operators
@@ -230,8 +230,8 @@ class TransposeBackward0(_Node):
     __slots__ = ("saved_dim0", "saved_dim1")
 
     def keep(node, self, dim0, dim1):
-        node.saved_dim0 = dim0 if type(dim0) in _NUMBERS else _kept(dim0)
-        node.saved_dim1 = dim1 if type(dim1) in _NUMBERS else _kept(dim1)
+        node.saved_dim0 = dim0 if type(dim0) in _PLAIN else _kept(dim0)
+        node.saved_dim1 = dim1 if type(dim1) in _PLAIN else _kept(dim1)
 
     def backward(node, grad):
         return (grad.transpose(node.saved_dim0, node.saved_dim1),)
@@ -319,7 +319,7 @@ class UnsqueezeBackward0(_Node):
     __slots__ = ("saved_dim",)
 
     def keep(node, self, dim):
-        node.saved_dim = dim if type(dim) in _NUMBERS else _kept(dim)
+        node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
     def backward(node, grad):
         return (grad.squeeze(node.saved_dim),)

@@ -21,7 +21,7 @@ from ..history import gradient_edge, is_leaf, requires_grad
 from ..node import Edge, GradientEdge, zeros_of
 
 
-# --- what users call ------------------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------------------
 
 
 @declares(
@@ -64,7 +64,7 @@ def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
     create_graph: bool = False, allow_unused: bool | None = None, materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The gradients of `outputs` with respect to `inputs`; `grad` of no tensor changes.
+    """Return the gradients of `outputs` with respect to `inputs`, without changing any `.grad`.
 
     Args:
         grad_outputs, retain_graph, create_graph: as in `backward`.

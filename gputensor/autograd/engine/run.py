@@ -189,7 +189,7 @@ class Run(Careful):
             elif node not in seen:
                 see(node)
                 follow(node)
-        for node in order:  # which grows meanwhile
+        for node in order:  # grows during the loop
             for edge in node.edges:
                 if edge is not None:
                     following = edge[0]

@@ -14,8 +14,7 @@ from ..._generated import calls, functions
 
 
 def __getattr__(name: str) -> Any:
-    """An operator. None is named before its family has its derivatives: see Note [Loads take one
-    lock first]."""
+    """Return an operator, on use within a formula; see Note [Loads take one lock first]."""
     if name.startswith("__"):
         raise AttributeError(name)
     found = getattr(functions, name, None)

@@ -15,7 +15,7 @@ from ...tensor.tensor import Tensor
 Sizes = tuple[int, ...]
 
 
-# --- fitting a gradient to what it is the gradient of; called by the engine -----------------------
+# --- fitting a gradient to its tensor's sizes and dtype; called by the engine ---------------------
 
 
 # Cached steps to sum a gradient to sizes: the dims to sum over, whether to keep them and to drop

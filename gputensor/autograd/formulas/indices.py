@@ -41,7 +41,7 @@ def gather_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tens
 
 
 def _corner(x: Tensor, sizes: Sizes) -> Tensor:
-    """The first of the indices of each dimension, as many as `sizes` has."""
+    """Return the corner of x with `sizes`, at index 0 of each dimension."""
     for d, n in enumerate(sizes):
         if n != x._geometry.sizes[d]:
             x = calls.slice_Tensor(x, d, 0, n, 1)

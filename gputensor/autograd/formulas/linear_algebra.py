@@ -1,7 +1,7 @@
 """Derivatives of factorisations and solvers.
 
-Source: torch/csrc/autograd/FunctionsManual.cpp. Everything is made of operators that have
-derivatives themselves; a gradient of several results is None where there is none.
+Source: torch/csrc/autograd/FunctionsManual.cpp. Everything is composed of differentiable
+operators. Of several incoming gradients, missing ones are None.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _as(x: Tensor, like: Tensor) -> Tensor:
-    """Real numbers as complex ones, where `like` is."""
+    """Cast real numbers to complex if `like` is complex."""
     return calls.to_dtype(x, like._geometry.dtype, False, False, None)
 
 
@@ -202,7 +202,7 @@ def linalg_qr_backward(to_q: Any, to_r: Any, Q: Tensor, R: Tensor, mode: str) ->
     to_q = calls.zeros_like(Q) if to_q is None else to_q
     to_r = calls.zeros_like(R) if to_r is None else to_r
     rest = None
-    if m < n:  # the part next to the square is Q^H times its part of A
+    if m < n:  # the columns of R beyond the square are Q^H times those of A
         beside = calls.narrow(R, -1, k, n - k), calls.narrow(to_r, -1, k, n - k)
         rest = _mm(Q, beside[1])
         to_q = to_q + _mm(_mm(Q, beside[0]), _H(beside[1]))
@@ -226,7 +226,7 @@ def linalg_eigh_backward(to_l: Any, to_v: Any, L: Tensor, V: Tensor) -> Any:
 
 
 def _apart(a: Tensor, b: Tensor) -> Tensor:
-    """Differences, and 1 on the diagonal, where there are none."""
+    """Return differences of all pairs, with 1 on the diagonal."""
     return _row(a) - _column(b) + _on_diagonal(calls.ones_like(a))
 
 

@@ -50,7 +50,7 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
 
 
 def zeros_for(stride: Any) -> tuple[int, ...]:
-    """A zero for each number of stride."""
+    """Return zeros, as many as `stride` has numbers."""
     return (0,) * len(stride)
 
 
@@ -72,8 +72,8 @@ def first_windows(
 
 
 def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
-    """x normalised by the statistics that were found, and rstd. Where a derivative is to be
-    differentiated, both carry the gradients of what they were made of."""
+    """Return x normalised by the saved statistics, and rstd. For second derivatives both are
+    differentiable functions of x."""
     mean, rstd = _wide(calls.detach(mean)), _wide(calls.detach(rstd))
     if calls.alias(x).requires_grad:
         now = _mean(x, dims)
@@ -87,9 +87,9 @@ def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tenso
 class _Normal:
     """The operands of a normalisation's gradients, for differentiating them.
 
-    grad: what arrived. normal: x normalised. weight: None where there is none. dims: what the
-    statistics are over. rows: what a weight is the same for. is_fixed: the statistics were given;
-    others count as functions of x.
+    grad: the incoming gradient. normal: x normalised. weight: or None. dims: dimensions of the
+    statistics. rows: dimensions along which a weight is constant. is_fixed: True for given
+    statistics, which do not depend on x.
     """
 
     def __init__(

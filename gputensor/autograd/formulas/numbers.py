@@ -41,7 +41,7 @@ def repeated(grad: Tensor, count: int) -> Tensor:
 
 
 def angle_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """i * self / |self|^2 of complex numbers, and zero of real ones."""
+    """i * self / |self|^2 for complex numbers, zero for real ones."""
     if not self._geometry.dtype.is_complex:
         return functions.zeros_like(self) * grad
     size = self.abs()
@@ -104,7 +104,7 @@ def clamp_max_backward(grad: Tensor, self: Tensor, min: Any, max: Tensor) -> Ten
 
 
 def sgn_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    """Zero of real numbers; what goes across the ray of complex ones."""
+    """Zero for real numbers; for complex ones the component orthogonal to self."""
     if not self._geometry.dtype.is_complex:
         return functions.zeros_like(grad)
     size = self.abs()

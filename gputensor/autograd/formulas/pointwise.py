@@ -62,7 +62,7 @@ def native_dropout_input_backward(grad: Tensor, mask: Tensor, p: float, train: A
 
 
 def larger_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
-    """The gradient of maximum: what is compared has none, whatever is recorded."""
+    """The gradient of maximum; the comparison itself is never recorded."""
     if grad_mode.get() == DEFAULT:
         self, other = (x if type(x) in NUMBERS else calls.detach(x) for x in (self, other))
     found: Tensor = calls._larger_backward(grad, self, other)

@@ -17,7 +17,7 @@ from .numbers import conj
 
 
 def _with_dims(grad: Tensor, ndim: int, dim: Any, keepdim: bool) -> Tensor:
-    """A reduction's result with the reduced dimensions as ones."""
+    """Restore reduced dimensions in a reduction's result, with size 1."""
     if keepdim or ndim == 0:
         return grad
     dims = (dim,) if type(dim) is int else dim

@@ -36,9 +36,11 @@ def not_implemented(operand: str) -> Any:
 
 
 def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Tensor:
-    """At the first zero of a row the products without it, and behind it nothing is left; but that
-    nothing has derivatives by the zero, so where it is differentiated it is zero times what would
-    be there. So are derivatives of `order` right, whatever is zero."""
+    """At the first zero of a row, the products without it; after it, zero.
+
+    For second derivatives these zeros must depend on the first zero, so they are computed as it
+    times the products without it. Derivatives up to `order` are right for any zeros.
+    """
     if grad._geometry.numel <= 1:
         return grad
     x = calls.to_dtype(self, grad._geometry.dtype, False, False, None)

@@ -23,7 +23,7 @@ _Says: TypeAlias = Callable[[], AutogradError]
 
 
 def _says(sentence: str) -> _Says:
-    """A message without parts."""
+    """Return a function that makes an AutogradError with this message."""
     return lambda: AutogradError(sentence)
 
 

@@ -18,7 +18,7 @@ _TENSORS = ("torch.Tensor", "numpy.ndarray")
 def no_name(module: str, missing: str) -> str:
     """Near names that the module has, and which library has this one."""
     place = module.removeprefix(_PACKAGE)
-    # gt.profiler is watch/profiler.py; other libraries have modules of that name too.
+    # gt.profiler is profiling/profiler.py; other libraries have modules of that name too.
     exported = {home: name for name, home in index.EXPORTS.items()}.get(f"{place[1:]}.")
     place = f".{exported}" if exported else place
     places = [f"{library}{place}" for library in _LIBRARIES]

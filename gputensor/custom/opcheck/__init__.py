@@ -67,10 +67,10 @@ def opcheck(
     """Test an operator's registrations on these arguments, which are not changed.
 
     Call it for a representative set: every device, layouts, tensors that require grad. Returns test
-    -> "SUCCESS", or what was raised.
+    -> "SUCCESS" or the exception.
 
     Args:
-        op: what `custom_op` made, or an operator of `gt.ops`.
+        op: a result of `custom_op`, or an operator of `gt.ops`.
         test_utils: some of `test_schema`: memory is written and shared as the schema says.
             `test_autograd_registration`: derivatives are at autograd keys. `test_faketensor`: the
             Meta kernel gives the sizes, strides and dtypes that the operator gives.
@@ -78,7 +78,7 @@ def opcheck(
             differences of the function, in float64 where the kernel computes in it.
         raise_exception: raise OpCheckError at the first failure, instead of returning it.
         atol, rtol: of test_gradcheck; both or neither.
-    Raises: OpCheckError; ArgumentValueError for an op or a test that is none.
+    Raises: OpCheckError; ArgumentValueError for an unknown op or test.
     """
     if (atol is None) != (rtol is None):
         rule = "be given with rtol, or neither"

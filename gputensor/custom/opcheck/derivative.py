@@ -31,7 +31,7 @@ _PRECISIONS = {8: (1e-6, 1e-6, 1e-4, 1e-9), 4: (1e-2, 1e-2, 2e-2, 1e-4)}
 
 
 def check(call: Call, rtol: float | None, atol: float | None) -> None:
-    """Raises: OpCheckError; and what backward raises."""
+    """Raise OpCheckError for a wrong derivative; exceptions of backward are passed on."""
     if not call.requires_grad() or any(a.is_write for a in call.operator.schema.arguments):
         return
     # The differences may exceed the range of a float.
@@ -48,7 +48,7 @@ def check(call: Call, rtol: float | None, atol: float | None) -> None:
 
 
 def _backward(call: Call) -> bool:
-    """Go through backward once, as the arguments are; False if there is nothing to go through."""
+    """Run backward once with the given arguments; return False if no result requires grad."""
     made = call.copied(with_grad=True)
     outputs = _outputs(made.run())
     if not outputs:
@@ -185,7 +185,7 @@ def _compare(
         numerical = (up - down) / (2 * eps)
         analytical = 0.0 if grad is None else float((np.conj(_array(grad)) * direction).real.sum())
         allowed = atol + rtol * max(abs(numerical), abs(analytical)) + rounding * size
-        # Where the function is bent, any value between the slopes of both sides is accepted.
+        # At a corner any value between the slopes of both sides is accepted.
         sides = sorted(step / eps for step in far)
         if not sides[0] - allowed <= analytical <= sides[1] + allowed:
             raise call.wrong(

@@ -57,7 +57,7 @@ class _Before:
 
 
 def _bytes(before: _Before) -> Bytes | None:
-    """A copy of the storage's bytes; None where there are none."""
+    """Return a copy of the storage's bytes; None for meta tensors and efficient zeros."""
     if before.tensor.is_meta or before.tensor._keys & ZERO:
         return None
     return host_bytes(before.storage).copy()

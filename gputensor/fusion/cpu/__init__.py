@@ -5,7 +5,8 @@ Otherwise each block goes through all instructions before the next block begins,
 a thread reuses; so operands are read from memory once, and values that are not stored are never
 written to memory. If all operands have the walk's layout, a block is a run of memory; with several
 layouts it is a part of a slab (cpu/layouts.py); otherwise it is a run of the walk's rows. A chain
-that fits into one block runs directly. Chains with reductions are in cpu/reductions.py.
+that fits into one block runs directly. Chains with reductions are programs whose blocks are rows
+(cpu/rows.py), or run block by block too (cpu/reductions.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from . import blocks
 from . import layouts
 from . import programs
 from . import reductions
+from . import rows
 from ..chain import Chain, Stream
 
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
@@ -30,14 +32,15 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 def prepare(chain: Chain) -> Run:
     """See Note [An executor]."""
     if chain.is_reduced:
-        return reductions.prepare(chain)
+        return rows.prepare(chain) or reductions.prepare(chain)
     alone = layouts.copies_alone(chain)
     if alone is not None:
         return alone
-    in_slabs = layouts.prepare(chain)
-    if in_slabs is not None and chain.walk.numel > blocks.BLOCK:
-        return in_slabs
     part = programs.whole(chain)
+    if chain.walk.numel > blocks.BLOCK and (part is None or not layouts.is_near(chain)):
+        in_slabs = layouts.prepare(chain)
+        if in_slabs is not None:
+            return in_slabs
     return _in_blocks(chain) if part is None else _at_once(chain, part)
 
 

@@ -36,6 +36,8 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 _SLAB_NBYTES = 1 << 21
 # Operands with at least this many contiguous elements are read in their own layout.
 _ALIKE = 256
+# Bytes between elements that a cache line still has several of.
+_NEAR = 16
 
 
 def prepare(chain: Chain) -> Run | None:
@@ -45,6 +47,18 @@ def prepare(chain: Chain) -> Run | None:
     if not any([_crosses(x, chain.walk) for x in ends]):
         return None
     return _Slabs(chain, _Split(chain), stub.cpu("copy").copy).run
+
+
+def is_near(chain: Chain) -> bool:
+    """True if a program reads operands of other layouts as fast as the copy loop moves them: long
+    runs of the results are elements that lie a few bytes apart, as a channel of packed pixels."""
+    stored = {chain.geometry(x).strides for x in chain.stores}
+    if len(stored) != 1:
+        return False
+    to = chain.geometry(chain.stores[0])
+    along = blocks.along(to)
+    steps = [x.strides[along] * x.dtype.itemsize for x in chain.inputs if _crosses(x, to)]
+    return to.sizes[along] >= _ALIKE and all([0 < step <= _NEAR for step in steps])
 
 
 def copies_alone(chain: Chain) -> Run | None:

@@ -46,12 +46,33 @@ class Part:
         self.made: dict[int, tuple[tuple[int, ...], Any]] = {
             x: (steps[x - count].what.walk.sizes, chain.geometry(x).dtype.np) for x in self.stores
         }
-        numbers = {x: n for n, x in enumerate([*self.inputs, *own])}
-        said = [_said(chain, step, numbers) for step in steps[first:last]]
+        moves = self._moves(chain, own)
+        done = [x for x in own if x not in moves]
+        numbers = {x: n for n, x in enumerate([*self.inputs, *done])}
+        numbers |= {x: numbers[source] for x, source in moves.items()}
+        said = [_said(chain, steps[x - count], numbers) for x in done]
         self.run: Any = library.program(
             tuple([chain.geometry(x).dtype.code for x in self.inputs]),
             tuple([numbers[x] for x in self.stores]), tuple(said),
         )  # fmt: skip
+
+    def _moves(self, chain: Chain, own: range) -> dict[int, int]:
+        """Copies of computed values to another layout, with the value: the store is all that
+        there is to do. Not where both are stored."""
+        found: dict[int, int] = {}
+        count, taken = len(chain.inputs), {*self.stores}
+        for x in own:
+            what, operands = (
+                chain.instructions[x - count].what,
+                chain.instructions[x - count].operands,
+            )
+            if what.family != "copy" or what.kinds[0] is not what.result:
+                continue
+            source = found.get(operands[0], operands[0])
+            if source in own and not (x in taken and source in taken):
+                found[x] = source
+                taken |= {source} if x in taken else set()
+        return found
 
 
 def _said(chain: Chain, step: Instruction, numbers: dict[int, int]) -> tuple[Any, ...]:
@@ -65,7 +86,7 @@ def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
     """Programs, and the numbers of the instructions between them."""
     found: list[Part | int] = []
     steps, first = chain.instructions, 0
-    are_known = [_is_known(chain, step) for step in steps]
+    are_known = [is_known(chain, step) for step in steps]
     while first < len(steps):
         last, sizes = first, steps[first].what.walk.sizes
         while (
@@ -91,7 +112,7 @@ def _built(chain: Chain, stores: tuple[int, ...], first: int, last: int) -> list
     return _built(chain, stores, first, middle) + _built(chain, stores, middle, last)
 
 
-def _is_known(chain: Chain, step: Instruction) -> bool:
+def is_known(chain: Chain, step: Instruction) -> bool:
     """True if the library has the loop for these operands."""
     kinds = tuple([
         chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands

@@ -1,4 +1,5 @@
-"""Executor of chains with reductions on the CPU: each block is computed and reduced in the cache.
+"""Chains with reductions that are no program of rows (cpu/rows.py): each block is computed and
+reduced in the cache.
 
 Note [The order of a fused sum]
 The bits equal those of the operators run one by one, for any number of threads: the operators' own
@@ -77,22 +78,17 @@ class _Reduction:
 
 def _cut(
     body: blocks.Body, reductions: list[_Reduction], axis: int
-) -> tuple[list[tuple[int, int]], bool, list[_Reduction]]:
-    """Pieces of the walk, [first, last) of its slowest dimension or, if the second is True, of its
-    memory; and the reductions that take a piece at a time."""
+) -> tuple[list[tuple[int, int]], list[_Reduction]]:
+    """Pieces of the walk, [first, last) of its slowest dimension; and the reductions that take a
+    piece at a time."""
     walk = body.walk
     numel, rows = walk.numel, walk.sizes[axis] if walk.ndim else 1
     if numel <= blocks.BLOCK:
-        return [(0, rows)], False, []
-    is_full = not body.has_inline and all([r.axes is None and r.is_exact for r in reductions])
-    is_flat = body.is_flat and is_full
-    if is_flat:
-        rows, step = numel, body.block
-    else:
-        step = max(1, body.block * rows // numel)
+        return [(0, rows)], []
+    step = max(1, body.block * rows // numel)
     of = [r for r in reductions if r.is_exact or (r.stays and r.is_by_rows)]
     pieces = [(first, min(first + step, rows)) for first in range(0, rows, step)]
-    return pieces, is_flat, of
+    return pieces, of
 
 
 def prepare(chain: Chain) -> Run:
@@ -117,11 +113,11 @@ def prepare(chain: Chain) -> Run:
     elements = [chain.geometry(value).dtype.np for value in made]
     places = [chain.stores.index(value) for value in stored]
     body = programs.body(chain, (*stored, *made))
-    cuts, is_flat, cut = _cut(body, reductions, axis)
+    cuts, cut = _cut(body, reductions, axis)
     whole = [r for r in reductions if r not in cut]
     whole_sources = {r.source for r in whole}
     longest = max([last - first for first, last in cuts])
-    row = 1 if is_flat or not walk.ndim else walk.numel // walk.sizes[axis]
+    row = walk.numel // walk.sizes[axis] if walk.ndim else 1
 
     def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         given, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
@@ -130,10 +126,8 @@ def prepare(chain: Chain) -> Run:
             for value, element in zip(made, elements)
         ]
         pieces = [results[n] for n in places] + kept
-        shapes = [() if is_flat else results[r.place].shape for r in cut]
         parts = [
-            None if r.stays else np.empty((len(cuts), *shape), r.part)
-            for r, shape in zip(cut, shapes)
+            None if r.stays else np.empty((len(cuts), *results[r.place].shape), r.part) for r in cut
         ]
         if len(cuts) > 1 or cut:
             _run_pieces(given, pieces, results, parts, scalars)
@@ -141,10 +135,8 @@ def prepare(chain: Chain) -> Run:
             quiet.run(body.go, [*given], pieces, scalars, body.whole_pool(), walk.sizes)
         for r, found in zip(cut, parts):
             if found is not None:
-                out = results[r.place]
-                out = out.reshape(()) if is_flat else out
                 assert r.combine is not None, r.loop
-                quiet.run(r.combine, found, (0,), None, out, False)
+                quiet.run(r.combine, found, (0,), None, results[r.place], False)
         sources = {**dict(enumerate(given)), **dict(zip((*stored, *made), pieces))}
         for r in whole:
             quiet.run(r.loop, sources[r.source], r.axes, None, results[r.place], r.keepdim)
@@ -156,11 +148,7 @@ def prepare(chain: Chain) -> Run:
         given: list[Array], pieces: list[Any], results: list[Array], parts: list[Any],
         scalars: list[Any],
     ) -> None:  # fmt: skip
-        if is_flat:
-            given, at = body.flat(given), -1
-            pieces = [None if x is None else body.flat([x])[0] for x in pieces]
-        else:
-            at = axis - walk.ndim
+        at = axis - walk.ndim
 
         def make() -> Callable[[int], None]:
             numel = longest * row
@@ -174,10 +162,7 @@ def prepare(chain: Chain) -> Run:
                 first, last = cuts[number]
                 values = [parallel.part(x, at, first, last) for x in given]
                 outs = [None if x is None else parallel.part(x, at, first, last) for x in pieces]
-                if is_flat:
-                    sizes: tuple[int, ...] = (last - first,)
-                else:
-                    sizes = (*walk.sizes[:axis], last - first, *walk.sizes[axis + 1 :])
+                sizes = (*walk.sizes[:axis], last - first, *walk.sizes[axis + 1 :])
                 for n, buffer in enumerate(memory, len(stored)):
                     if buffer is not None:
                         outs[n] = body.temporary(sizes, buffer, elements[n - len(stored)])
@@ -197,8 +182,7 @@ def prepare(chain: Chain) -> Run:
                         out = r.into(results[r.place], first, last)
                         r.loop(array, r.axes, None, out, r.keepdim)
                     else:
-                        keepdim = r.keepdim and not is_flat
-                        r.loop(array, r.axes, None, into[number, ...], keepdim)
+                        r.loop(array, r.axes, None, into[number, ...], r.keepdim)
 
             return work
 

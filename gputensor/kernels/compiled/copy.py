@@ -12,11 +12,7 @@ from ...runtime import cpu
 from ..cpu import copy as numpys
 from . import library
 
-# Below this, in bytes, NumPy's copy of the same dtype costs less than a plan.
-_SMALL = 1 << 11
-
 _copy = library.function("copy", "copy")
-_copyto = np.copyto
 
 
 def copy(dst: np.ndarray, src: np.ndarray) -> None:

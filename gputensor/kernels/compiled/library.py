@@ -94,17 +94,21 @@ def bind(
 
 
 def program(
-    dtypes: tuple[int, ...], stored: tuple[int, ...], steps: tuple[tuple[Any, ...], ...]
-) -> Loop | None:
+    dtypes: tuple[int, ...], stored: tuple[int, ...], steps: tuple[tuple[Any, ...], ...],
+    row: int = 0,
+) -> Loop | None:  # fmt: skip
     """Operators as one program, or None. Values are numbered: the inputs, of these codes, then what
     each step gives; an operand below 0 is a number, -1 the first.
 
     steps: (family, op, code of the dtype computed in, code of the result's, operands, params);
     family "copy" is a cast. Returns: `(*stored, *inputs, numbers, may_share)`, which answers
     whether it is done. If not, nothing is written: see `bind`.
+
+    row: a block is a row of at most so many elements, and steps may be functions of rows, see
+    `read_step` of engine/chain.cpp. Arrays are (rows, elements), or one run that is cut into rows.
     """
     library = choice().library
-    found: Loop | None = library.program(dtypes, stored, steps) if library else None
+    found: Loop | None = library.program(dtypes, stored, steps, row) if library else None
     return found
 
 

@@ -22,7 +22,7 @@ _EXTREMES = ("amax", "amin")
 
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
     """The loop `(array, axes, None, out, keepdims)`; `axes` None or a tuple, `out` an ndarray."""
-    name = _name(op, given, compute)
+    name = name_of(op, given, compute)
     if name is None:
         return numpys.bind(op, given, compute, out, numel)
     loop: Loop | None = None
@@ -37,7 +37,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     return numpys.bind(op, given, compute, out, numel) if found is None else found
 
 
-def _name(op: str, given: dtype, compute: dtype) -> str | None:
+def name_of(op: str, given: dtype, compute: dtype) -> str | None:
     """What the library calls the reduction; None where it has none."""
     if op in _EXTREMES and given is bool_:
         op = "any" if op == "amax" else "all"

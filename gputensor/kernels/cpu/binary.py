@@ -331,7 +331,7 @@ def _of_one(loop: Loop) -> Loop:
 def _threshold(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """A choice, not a product with a mask, which would make NaN of infinity times zero."""
+    """Select elements; a product with a mask would turn infinity times zero into NaN."""
     compute = float32 if common in (float16, bfloat16) else common
     zero = np.zeros((), common.np)
 

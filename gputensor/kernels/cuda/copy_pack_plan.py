@@ -84,7 +84,7 @@ def pack(walk: Walk, gpu: Limits) -> Pack | None:
 def _best(
     walk: Walk, gpu: Limits, runs: tuple[list[int], list[int]], useful: float, halved: int
 ) -> Pack | None:
-    """The best tile after halving a thread's elements this number of times."""
+    """Return the best tile with a thread's elements halved `halved` times."""
     best, seen = None, set()
     for out_bytes in score.PACK_RUNS_BYTES:
         for each, threads in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
@@ -324,7 +324,7 @@ def conflicts(addresses: list[int], itemsize: int) -> int:
 
 
 def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
-    """(pad_shift, pad) in elements: the least conflicts, and of equal ones the least memory."""
+    """Return (pad_shift, pad) in elements with the fewest bank conflicts, then the least memory."""
     size = walk.dst_bytes
     aligned = max(1, of.load * size // 4)  # words that a vector of the tile spans
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]

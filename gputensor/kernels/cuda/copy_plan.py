@@ -121,7 +121,7 @@ def choose(walk: Walk, gpu: Limits) -> Plan:
 
 
 def direction(walk: Walk) -> int | None:
-    """y of Note [Directions]."""
+    """Return y of Note [Directions]: the dimension along which src is read, or None."""
     size, near = walk.src_bytes, None
     for k, s in enumerate(walk.src):
         if s == size:

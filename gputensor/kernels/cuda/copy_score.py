@@ -41,8 +41,8 @@ REPEATS_PER_BLOCK = 16  # stores for each load of what is broadcast, where there
 # --- TILE -----------------------------------------------------------------------------------------
 
 TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}  # elements, by the wider item
-# (rows, columns) where columns of dst begin anywhere and whole sectors are stored, by the wider
-# item: tall ones, since a tile reads a sector's rows more than it stores.
+# (rows, columns) by the wider item, for columns of dst that begin within a sector. Tiles are tall,
+# because a tile reads one sector of rows more than it stores.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
 TILE_SQUARE_BYTES = 128  # of a thread's square in registers, at most
 TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}  # of loads in flight

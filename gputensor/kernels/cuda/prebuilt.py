@@ -58,7 +58,7 @@ def pointwise() -> Iterator[Variant]:
 
 
 def everything() -> Iterator[Variant]:
-    """`copies`, `pointwise`, and every listed variant of every other family."""
+    """Yield `copies`, `pointwise`, and all listed variants of the other families."""
     yield from copies()
     yield from pointwise()
     for family in variants.FAMILIES:

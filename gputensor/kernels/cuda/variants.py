@@ -32,7 +32,7 @@ _BY_NAME = {name: d for d, name in _NAME.items()}
 
 FAMILIES = tuple(LOOPS)
 
-# Words of reductions that combine integers as int64.
+# Dtype rules of reductions that combine integers as int64.
 _WHOLE = ("sums", "sums_real", "products")
 
 # Texts of the copy family; copy_plan.py names their variants on use.

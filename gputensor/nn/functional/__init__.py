@@ -78,7 +78,7 @@ def grouped_mm(
     bias: Tensor | None = None,
     out_dtype: _dtype | None = None,
 ) -> Tensor:
-    """Products of groups of matrices, as of the experts of a mixture and the tokens of each.
+    """Products of groups of matrices, such as tokens and weights of each expert in a mixture.
 
     offs[i] is the end of group i along the dimension that the groups divide. What lies behind the
     last end is 0 in the result. On a device the host waits for offs.

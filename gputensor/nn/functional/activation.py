@@ -96,7 +96,7 @@ def gumbel_softmax(
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Each element; zero where it is in [-lambd, lambd]."""
+    """x, but 0 for elements in [-lambd, lambd]."""
     _tensor("hardshrink", input)
     return calls.hardshrink(input, lambd)
 
@@ -208,7 +208,7 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Each element moved towards zero by lambd; zero where it is in [-lambd, lambd]."""
+    """Move each element towards zero by lambd; elements in [-lambd, lambd] become 0."""
     _tensor("softshrink", input)
     return calls.softshrink(input, lambd)
 
@@ -232,7 +232,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """Each element; value where it is not above the threshold."""
+    """x where it is above the threshold, `value` elsewhere."""
     _tensor("threshold", input)
     if flag("threshold", "inplace", inplace):
         return calls.threshold_(input, threshold, value)

@@ -154,7 +154,7 @@ def _by_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:
-    """A mask that is added: of a bool one, -inf where it is True."""
+    """Return a mask to add: for a bool mask, -inf where it is True."""
     if mask is None or mask.dtype is like.dtype:
         return mask
     if mask.dtype is bool_:

@@ -25,14 +25,14 @@ class LinearCrossEntropyOptions:
     """How `linear_cross_entropy` works in chunks of samples, so that the logits of all samples
     never exist at once: neither forward nor in backward, which computes them again.
 
-    allow_retain_graph: any number of backward passes is allowed, whatever this says.
+    allow_retain_graph: accepted; any number of backward passes is allowed.
     batch_chunk_size: samples of a chunk, or None.
-    chunking_method: "aspect_ratio", as many samples as make logits of the input's size, or
-        "aspect_ratio:N", an N-th of that. "auto" is the first for 16-bit floats on the CPU, else
-        "aspect_ratio:2". None, or a batch_chunk_size: no such choice.
+    chunking_method: "aspect_ratio" makes the logits of a chunk as large as the input,
+        "aspect_ratio:N" an N-th of that. "auto" means "aspect_ratio" for 16-bit floats on the CPU,
+        "aspect_ratio:2" otherwise. Ignored with a batch_chunk_size.
     acc_policy: "auto", "accurate", "balanced" or "compact"; all compute in acc_dtype here.
-    acc_dtype: of all that is computed; by default float32 for 16-bit floats, else
-        the input's dtype.
+    acc_dtype: the dtype of the arithmetic; by default float32 for 16-bit floats, otherwise the
+        input's.
     Source: torch/nn/modules/linear_cross_entropy_options.py.
     """
 
@@ -59,7 +59,7 @@ class LinearCrossEntropyOptions:
             raise errors.wrong_value(_OP, "acc_dtype", rule, self.acc_dtype)
 
     def _samples(self, input: Tensor, classes: int) -> int:
-        """How many samples a chunk has."""
+        """Return the number of samples in a chunk."""
         count, features = input.shape
         method, size = self.chunking_method, self.batch_chunk_size
         if method == "auto" and size is not None:
@@ -88,8 +88,8 @@ def linear_cross_entropy(
     Args:
         input: (in_features) or (N, in_features).
         linear_weight: (C, in_features), or (C, d1, ..., in_features) for targets (N, d1, ...).
-        options: compute in chunks of samples. Not of targets with further dimensions, of
-            probabilities and with label_smoothing, where they are ignored, with a warning.
+        options: compute in chunks of samples. Ignored, with a warning, for targets with further
+            dimensions, for probabilities and with label_smoothing.
     """
     op = "linear_cross_entropy"
     named = {"input": input, "linear_weight": linear_weight, "target": target}

@@ -26,7 +26,7 @@ _WITH_KWARGS, _ALWAYS = 1, 2
 class Hooks:
     """Base of Module: its hooks, and the registration of each kind of them."""
 
-    # Those of every module, which one without its own finds: so a call asks once for both.
+    # Hooks of all modules. A module without hooks refers to this dict, so a call checks only one.
     _before: HookDict = HookDict()
     _after: HookDict = HookDict()
     _before_backward: HookDict = HookDict()
@@ -82,8 +82,8 @@ class Hooks:
         return self._hook("_before_state", hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, state_dict, prefix, local_metadata)` once `state_dict` has read the
-        module and those below; the hook may change the state."""
+        """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict` has read the
+        module and its submodules; the hook may change the state."""
         return self._hook("_after_state", hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -105,8 +105,8 @@ class Hooks:
         return self._hook("_after_load", hook)
 
     def get_extra_state(self) -> Any:
-        """What `state_dict` stores of the module beside tensors; a class that overrides this also
-        overrides `set_extra_state`. Raises: NotImplementedError unless a subclass defines it."""
+        """Return state other than tensors for `state_dict`; a class that overrides this must
+        override `set_extra_state`, too. Raises: NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no get_extra_state")
 
     def set_extra_state(self, state: Any) -> None:
@@ -185,7 +185,7 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 register_module_backward_hook = register_module_full_backward_hook
 
-# Kind of what a module registers -> the hooks told of it.
+# Kind of registration -> hooks that are called for it.
 REGISTERED = {kind: HookDict() for kind in ("_parameters", "_buffers", "_modules")}
 
 
@@ -272,7 +272,7 @@ class BackwardHooks:
         for hook in self.before:
             grads = self._replaced("grad_output", hook(self.module, grads), grads)
         self.grad_output = grads
-        if not self.has_inputs:  # nothing goes on to them, so the hooks come now
+        if not self.has_inputs:  # no gradient reaches the inputs: call the hooks now
             for hook in self.after:
                 if hook(self.module, (), grads) is not None:
                     rule = "return None where no input requires grad"

@@ -263,9 +263,9 @@ class Module(Hooks):
         return found
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Put a module at a path such as `layers.0`; with `strict` only where there is one.
+        """Set the module at a path such as `layers.0`; with `strict` it must exist.
 
-        Raises: AttributeError if the path leads through no module, or with `strict` to none.
+        Raises: AttributeError if a part of the path, or with `strict` the whole, is no module.
         """
         path, _, name = target.rpartition(".")
         if not isinstance(module, Module):
@@ -274,7 +274,7 @@ class Module(Hooks):
             self.get_submodule(target)
         self.get_submodule(path).add_module(name, module)
 
-    # --- what is done to all of it --------------------------------------------------------------
+    # --- all modules and tensors ----------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
         """Call `fn` with every submodule, then with this module."""

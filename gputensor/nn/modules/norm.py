@@ -73,7 +73,7 @@ class _BatchNorm(_Affine):
             raise errors.wrong_shape(type(self).__name__, "input", rule, input)
 
     def _average(self) -> float:
-        """How much of this batch goes into the averages; counts the batch in training."""
+        """Return the weight of this batch in the running averages; count the batch in training."""
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ..._generated.functions import cat, empty, stack, zeros
+from ..._generated.functions import addcmul, addmm, cat, empty, stack, zeros
 from ...core import errors
 from ...core.arguments import flag
 from ...tensor.tensor import Tensor
@@ -25,17 +25,17 @@ from .module import Module
 State = tuple[Tensor, ...]
 
 
-def _rnn_tanh(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
-    return ((of_input + of_hidden).tanh(),)
+def _rnn_tanh(of_both: Tensor, state: State) -> State:
+    return (of_both.tanh(),)
 
 
-def _rnn_relu(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
-    return ((of_input + of_hidden).relu(),)
+def _rnn_relu(of_both: Tensor, state: State) -> State:
+    return (of_both.relu(),)
 
 
-def _lstm(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
-    i, f, g, o = (of_input + of_hidden).chunk(4, -1)
-    cell = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+def _lstm(of_both: Tensor, state: State) -> State:
+    i, f, g, o = of_both.chunk(4, -1)
+    cell = addcmul(f.sigmoid() * state[1], i.sigmoid(), g.tanh())
     return o.sigmoid() * cell.tanh(), cell
 
 
@@ -46,12 +46,14 @@ def _gru(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
 
 
 class _Kind(Module):
-    """The common part of layers and cells. gates: weight rows for each hidden unit."""
+    """The common part of layers and cells. gates: weight rows for each hidden unit. adds: a step
+    takes the sum of what input and hidden state give, not each of them."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
+    adds: ClassVar[bool] = True
 
-    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+    def _step(self) -> Callable[..., State]:
         raise NotImplementedError
 
     def _learnt(self, name: str, *sizes: int, device: Any, dtype: Any) -> None:
@@ -63,7 +65,7 @@ class _Kind(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _nonlinear(self) -> Callable[[Tensor, Tensor, State], State]:
+    def _nonlinear(self) -> Callable[..., State]:
         if self.nonlinearity not in ("tanh", "relu"):
             rule = "be 'tanh' or 'relu'"
             raise errors.must(type(self).__name__, "nonlinearity", rule, self.nonlinearity)
@@ -162,10 +164,10 @@ class RNNBase(_Kind):
         """Does nothing: the weights need not be contiguous."""
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """The last layer's hidden state of each step, and the last states of all layers.
+        """Return the last layer's hidden state of each step, and the last states of all layers.
 
-        Args: input: (L, N, H), (N, L, H) with batch_first, (L, H), or a PackedSequence, of which
-            the result is one too. hx: (layers, N, hidden), zeros unless given; of an LSTM a pair.
+        Args: input: (L, N, H), (N, L, H) with batch_first, (L, H), or a PackedSequence, which
+            gives a PackedSequence. hx: (layers, N, hidden), by default zeros; a pair for an LSTM.
         """
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
@@ -220,12 +222,15 @@ class RNNBase(_Kind):
     ) -> tuple[Tensor, State]:
         """One layer in one direction: its hidden states, and the last state."""
         weight, project = getattr(self, f"weight_hh{name}"), None
-        shifts = [
-            getattr(self, f"bias_{kind}{name}") if self.bias else None for kind in ("ih", "hh")
-        ]
+        shift: Any = None
+        hidden_shift: Any = None
+        if self.bias:
+            shift, hidden_shift = getattr(self, f"bias_ih{name}"), getattr(self, f"bias_hh{name}")
+            shift = shift + hidden_shift if self.adds else shift
         if self.proj_size:
             project = getattr(self, f"weight_hr{name}")
-        of_inputs = F.linear(x, getattr(self, f"weight_ih{name}"), shifts[0])
+        turned = weight.t()
+        of_inputs = F.linear(x, getattr(self, f"weight_ih{name}"), shift)
         steps = of_inputs.unbind(0) if sizes is None else of_inputs.split(sizes)
         is_reverse, step, made = name.endswith("_reverse"), self._step(), []
         begun: State = state
@@ -235,7 +240,10 @@ class RNNBase(_Kind):
         for of_input in reversed(steps) if is_reverse else steps:
             if sizes is not None:
                 state = _fitted(state, begun, of_input.shape[0], ended)
-            state = step(of_input, F.linear(state[0], weight, shifts[1]), state)
+            if self.adds:
+                state = step(addmm(of_input, state[0], turned), state)
+            else:
+                state = step(of_input, F.linear(state[0], weight, hidden_shift), state)
             if project is not None:
                 state = (F.linear(state[0], project), *state[1:])
             made.append(state[0])
@@ -269,7 +277,7 @@ class RNN(RNNBase):
         self.nonlinearity = nonlinearity
         self._nonlinear()
 
-    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+    def _step(self) -> Callable[..., State]:
         return self._nonlinear()
 
 
@@ -279,7 +287,7 @@ class LSTM(RNNBase):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
 
-    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+    def _step(self) -> Callable[..., State]:
         return _lstm
 
 
@@ -287,8 +295,9 @@ class GRU(RNNBase):
     """Gated recurrent unit with reset, update and new gates."""
 
     gates: ClassVar[int] = 3
+    adds: ClassVar[bool] = False
 
-    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+    def _step(self) -> Callable[..., State]:
         return _gru
 
 
@@ -325,7 +334,8 @@ class RNNCellBase(_Kind):
         sizes = [(*tuple(input.shape)[:-1], self.hidden_size)] * self.states
         state = self._begin(hx, sizes, input)
         of_input = F.linear(input, self.weight_ih, self.bias_ih)
-        made = self._step()(of_input, F.linear(state[0], self.weight_hh, self.bias_hh), state)
+        of_hidden, step = F.linear(state[0], self.weight_hh, self.bias_hh), self._step()
+        made = step(of_input + of_hidden, state) if self.adds else step(of_input, of_hidden, state)
         return made[0] if self.states == 1 else made
 
     def extra_repr(self) -> str:
@@ -346,7 +356,7 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
         self._nonlinear()
 
-    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+    def _step(self) -> Callable[..., State]:
         return self._nonlinear()
 
 
@@ -356,7 +366,7 @@ class LSTMCell(RNNCellBase):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
 
-    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+    def _step(self) -> Callable[..., State]:
         return _lstm
 
 
@@ -364,8 +374,9 @@ class GRUCell(RNNCellBase):
     """A step of GRU."""
 
     gates: ClassVar[int] = 3
+    adds: ClassVar[bool] = False
 
-    def _step(self) -> Callable[[Tensor, Tensor, State], State]:
+    def _step(self) -> Callable[..., State]:
         return _gru
 
 

@@ -123,8 +123,8 @@ def _refused(root: Module, wrong: list[str]) -> errors.GpuTensorError:
 def _hooked(
     every: list[tuple[str, Module]], state_dict: Mapping[str, Any], strict: bool
 ) -> tuple[Mapping[str, Any], list[str], list[str], list[str]]:
-    """A state as the hooks before loading leave it, and their names that are missing and
-    unexpected and their errors."""
+    """Run the hooks before loading; return the state, and the hooks' lists of missing names,
+    unexpected names and errors."""
     found: tuple[list[str], list[str], list[str]] = [], [], []
     modules = [x for x in every if x[1]._before_load]
     if modules:

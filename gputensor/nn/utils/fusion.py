@@ -85,7 +85,7 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 
 @declares(linear="Callable", bn="Callable")
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A copy of a linear layer with the following batch norm folded in; both in evaluation.
+    """Return a copy of a linear layer with the next batch norm folded in; both in evaluation mode.
 
     Raises: ArgumentValueError unless bn has one feature or as many as the layer has outputs.
     """

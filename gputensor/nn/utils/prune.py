@@ -29,9 +29,9 @@ __all__ = [
 class BasePruningMethod(ABC):
     """A hook that multiplies a parameter by a mask before each forward.
 
-    A subclass has `compute_mask`, and `PRUNING_TYPE`: what a second pruning chooses from. It is
-    "unstructured" (elements that are left), "structured" (channels of `dim` that are left), or
-    "global" (all elements).
+    A subclass defines `compute_mask`, and `PRUNING_TYPE`, from which a second pruning chooses:
+    "unstructured" (remaining elements), "structured" (remaining channels of `dim`), or "global"
+    (all elements).
     """
 
     PRUNING_TYPE: str
@@ -42,11 +42,11 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask of a tensor.
+        """Return the mask of a tensor.
 
         Args:
-            t: (*), how important each element is.
-            default_mask: (*), the mask so far.
+            t: (*), importance of each element.
+            default_mask: (*), the mask of earlier prunings.
         Returns: (*), ones and zeros.
         """
 
@@ -65,9 +65,9 @@ class BasePruningMethod(ABC):
 
         Args:
             args, kwargs: of the constructor of this class.
-            importance_scores: of the parameter's sizes; the parameter itself where None.
-        Returns: the hook, a PruningContainer where the parameter was pruned before.
-        Raises: ArgumentValueError if the module has no such parameter; nothing is changed then.
+            importance_scores: of the parameter's sizes; None means the parameter itself.
+            Returns: the hook; a PruningContainer if the parameter was pruned before.
+            Raises: ArgumentValueError if there is no parameter `name`; nothing is changed then.
         """
         check_module(cls.__name__, "module", module)
         pruned = _hook(module, name)
@@ -101,11 +101,11 @@ class BasePruningMethod(ABC):
         self, t: Tensor, default_mask: Tensor | None = None,
         importance_scores: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        """A pruned copy of a tensor.
+        """Return a pruned copy of a tensor.
 
         Args:
-            default_mask: the mask so far, of its sizes; ones where None.
-            importance_scores: of its sizes; the tensor itself where None.
+            default_mask: the mask of earlier prunings, of the tensor's sizes; None means ones.
+            importance_scores: of the tensor's sizes; None means the tensor itself.
         """
         scores = _scores(type(self).__name__, importance_scores, t)
         mask = ones_like(t) if default_mask is None else default_mask
@@ -151,12 +151,12 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """`default_mask`, with what the last pruning takes of what it left."""
+        """Apply the last pruning to what `default_mask` keeps; return the combined mask."""
         return _combined(self._pruning_methods[-1], t, default_mask)
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing: the mask so far."""
+    """Prunes nothing: returns the given mask."""
 
     PRUNING_TYPE: str = "unstructured"
 
@@ -165,7 +165,7 @@ class Identity(BasePruningMethod):
 
 
 class _Amount(BasePruningMethod):
-    """Prunes `amount` of what there is: a count, or a part in [0, 1]."""
+    """Base of prunings by `amount`: a count, or a fraction in [0, 1]."""
 
     amount: Any
 
@@ -181,11 +181,11 @@ class _Amount(BasePruningMethod):
             raise errors.wrong_value(op, "amount", "be in [0, 1], or a count", amount)
 
     def _counts(self) -> bool:
-        """Whether the amount is a count, and no part."""
+        """Return True if the amount is a count, False for a fraction."""
         return isinstance(self.amount, numbers.Integral)
 
     def _count(self, size: int) -> int:
-        """How many of `size` are pruned."""
+        """Return how many of `size` are pruned."""
         if not self._counts():
             return int(round(self.amount * size))
         if self.amount > size:
@@ -207,7 +207,7 @@ class _Unstructured(_Amount):
         return mask
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
-        """Where the pruned elements are, of all in a line."""
+        """Return the flat indices of the pruned elements."""
         raise NotImplementedError
 
 
@@ -307,7 +307,7 @@ class CustomFromMask(BasePruningMethod):
 
 
 def _scores(op: str, given: Tensor | None, t: Tensor) -> Tensor:
-    """How important the elements of t are."""
+    """Return the importance of each element of t."""
     if given is None:
         return t
     if not isinstance(given, Tensor):
@@ -327,7 +327,7 @@ def _hook(module: Any, name: str) -> tuple[int, Any] | None:
 
 
 def _combined(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Tensor:
-    """The mask, with what a further method takes of what it left."""
+    """Return the mask after a further method prunes what it keeps."""
     kind = method.PRUNING_TYPE
     if kind == "unstructured":
         place: Any = mask == 1

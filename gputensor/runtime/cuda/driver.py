@@ -47,7 +47,7 @@ def is_available() -> bool:
 
 
 def unavailable_reason() -> str | None:
-    """The driver's own words where there are any."""
+    """The driver's error message, if it has one."""
     try:
         count = _runtime.getDeviceCount()
     except Exception as error:  # CUDARuntimeError, or a RuntimeError where libcuda is missing

@@ -1,4 +1,4 @@
-"""Graphs: capturing what is queued, and replaying it."""
+"""CUDA graphs: capture queued work and replay it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Capture(capture.Capture):
 
 
 def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:
-    """Record what is queued on a stream, instead of running it, until the capture's `end`."""
+    """Record work that is queued on a stream, without running it, until the capture's `end`."""
     begun = _Capture(allocators, stream, handle, mode)
     begun.begin()
     return begun

@@ -91,7 +91,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Noted, as on a GPU; here it changes nothing."""
+    """Accepted as on a GPU, without effect."""
     percent = min(100, -(-100 * nbytes // limits(function.device_index).shared_bytes))
     function.carveout = max(function.carveout, percent)
 

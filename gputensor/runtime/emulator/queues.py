@@ -57,7 +57,7 @@ class Queue:
 
 
 class Recording:
-    """Calls that were not made, and for which others each of them has to wait."""
+    """Recorded calls, and for each one the calls for which it has to wait."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []

@@ -24,7 +24,7 @@ def is_active() -> bool:
 
 
 def environment() -> dict[str, str]:
-    """The environment in which a process has libasan from its start."""
+    """Return the environment of a process that preloads libasan."""
     command = [os.environ.get("GPUTENSOR_CXX") or "g++", "-print-file-name=libasan.so"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -39,7 +39,7 @@ def environment() -> dict[str, str]:
 
 
 def ensure_preloaded() -> None:
-    """Start this process anew with libasan, unless it has it."""
+    """Restart this process with libasan, unless it is loaded."""
     if is_active():
         return
     env = environment()

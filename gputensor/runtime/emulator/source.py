@@ -134,7 +134,7 @@ USERS_DEFINES = {"__CUDA_ARCH__": 800, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
 
 
 class _Adapter:
-    """Puts a text into g++'s words, with as many lines as before; collects its headers."""
+    """Adapts a source for g++, with an equal number of lines, and collects its headers."""
 
     def __init__(self, fibers: set[str], title: str, is_users: bool) -> None:
         self.fibers, self.title, self.is_users = fibers, title, is_users
@@ -249,7 +249,7 @@ def _cluster(entry: re.Match[str]) -> str:
 
 
 def _keep(new: str, match: re.Match[str]) -> str:
-    """`new` with as many line ends as the text it replaces."""
+    """Return `new` with the number of line ends of the text that it replaces."""
     return new + "\n" * (match.group().count("\n") - new.count("\n"))
 
 

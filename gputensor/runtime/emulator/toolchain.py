@@ -1,4 +1,4 @@
-"""g++: whether it is there, which one, and how kernels and the engine are built with it."""
+"""g++: find it and its version, and build kernels and the engine with it."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def compiler_name() -> str:
 
 
 def _major_version() -> int:
-    """12 of g++ 12.2; 0 where it does not say."""
+    """Return the major version, 12 for g++ 12.2; 0 if unknown."""
     unavailable_reason()
     number = re.search(r"(\d+)\.\d+", (_version or "").rpartition(")")[2])
     return int(number[1]) if number else 0
 
 
 def unavailable_reason() -> str | None:
-    """Why nothing can be built here, a sentence; None if it can. Looks once."""
+    """Return why kernels cannot be built, or None if they can. Cached."""
     global _version, _reason
     if _version is None and _reason is None:
         command = [compiler(), "--version"]
@@ -193,7 +193,7 @@ def _build(
             with open(place, "w") as file:
                 file.write(content)
         path = os.path.join(folder, "kernel.so")
-        # a name that nothing defines is an error now, not when the object is loaded
+        # an undefined name is an error here, not when the object is loaded
         defined = ["-Wl,-z,defs"] if is_users and not sanitizer.is_active() else []
         command = [
             compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK, *defined,

@@ -1,5 +1,4 @@
-"""Short cuts of calls on the CPU with arguments beside the operands. See Note [Short cuts] in
-dispatch.
+"""Short cuts of CPU calls with arguments other than operands. See Note [Short cuts] in dispatch.
 
 They serve operators that compute a new tensor by one loop: products, reductions, scans, softmax,
 pointwise operators with params. Params repeat from call to call: a short cut is for the objects it
@@ -44,8 +43,8 @@ _LONGEST = 4  # the maximum length of a sequence of short cuts; the next one sta
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
-    """What a short cut does for operands that require grad: it records, as Autograd's kernel does.
-    Below autograd, within a recorded call or a derivative, it records nothing (`tls.BELOW`).
+    """Return the functions by which a short cut records operands that require grad, as Autograd's
+    kernel. Below autograd, in a recorded call or a derivative, it records nothing (`tls.BELOW`).
 
     behind: the arguments after the operands.
     """
@@ -103,7 +102,7 @@ def learn(
 
 
 def long_way(*args: Any) -> None:
-    """Behind the last short cut."""
+    """The end of a list of short cuts: return None, for the full dispatch."""
 
 
 def learn_again(

@@ -24,7 +24,7 @@ _ALIGNED = 15  # bits of an address that are to be 0
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
-    """Leave the functional form's short cut for the operands that an entry was made of.
+    """Store the functional form's short cut for an entry's operands.
 
     key: (geometry, device, low bits[, geometry, low bits]), or the type of a number for the last
     two.

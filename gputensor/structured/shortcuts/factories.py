@@ -60,7 +60,7 @@ def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
 
 
 def empty_like(geometry: Geometry) -> ShortCut:
-    """self -> an uninitialised tensor of a geometry. Autograd has nothing to say of it."""
+    """Return a short cut: self -> an uninitialised tensor of a geometry, unknown to autograd."""
     if geometry.in_numpy:
         return forms.empty_like(geometry)
 

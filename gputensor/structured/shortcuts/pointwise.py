@@ -24,7 +24,7 @@ from .computed import around, fits
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
-    """Leave the functional form's short cut for the operands that an entry was made of."""
+    """Store the functional form's short cut for an entry's operands."""
     entry.is_fresh = False
     if not fits(entry):
         return
@@ -78,7 +78,7 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
 def learn_out(
     table: Table, kernel: Callable[..., Any], entry: Any, inputs: tuple[Any, ...], out: Any
 ) -> None:
-    """Leave the out form's, where `out` keeps its sizes and is none of the inputs."""
+    """Store the out form's short cut, for an `out` that keeps its sizes and is no input."""
     if entry.seen is None:  # no call has found it yet
         entry.seen = True
         return
@@ -98,8 +98,7 @@ def learn_scaled(
     table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any,
     is_inplace: bool = False,
 ) -> None:  # fmt: skip
-    """Leave that of `add(other, alpha=x)` or of `add_`, for any float x. loop: the name that the
-    plan has."""
+    """Store the short cut of `add(other, alpha=x)` or `add_`. loop: the name in the plan."""
     shapes = (self._geometry, other._geometry)
     place = (shapes[0], True, shapes[1]) if is_inplace else (None, *shapes)
     entry = table.plans.get((loop, *place))

@@ -41,7 +41,7 @@ def set_printoptions(
     precision: int | None = None, threshold: float | None = None, edgeitems: int | None = None,
     linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None,
 ) -> None:  # fmt: skip
-    """Change how tensors print, for the whole process; what is None stays, but for sci_mode.
+    """Change how tensors print, for the whole process. None changes nothing, except for sci_mode.
 
     Args:
         precision: digits after the point of floating numbers (4).
@@ -81,7 +81,7 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 
 def tensor_repr(tensor: Tensor) -> str:
-    """`tensor([1., 2.])`, with device, dtype and size where they are not the expected ones."""
+    """`tensor([1., 2.])`, with device, dtype and size unless they are the default ones."""
     geometry, place = tensor._geometry, tensor._device
     name = type(tensor).__name__
     prefix = "tensor(" if name == "Tensor" else f"{name}("

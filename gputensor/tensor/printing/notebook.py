@@ -1,4 +1,4 @@
-"""What a notebook shows of a tensor: its values, what it is, and of an image a small picture."""
+"""The HTML of a tensor for notebooks: values, properties, and a small picture of an image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...core.device import META
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-# Pixels of a side: smaller tensors are no image, and of larger ones every n-th pixel is shown.
+# Pixels of a side: smaller tensors are no images; of larger ones every n-th pixel is shown.
 _LEAST, _MOST = 8, 160
 _CHANNELS = {1: 0, 3: 2, 4: 6}  # how many -> the colour type of PNG
 
@@ -42,10 +42,10 @@ def html(x: Tensor) -> str:
 
 
 def _pixels(x: Tensor) -> np.ndarray[Any, Any] | None:
-    """(rows, columns, channels) of bytes, of a tensor (channels, rows, columns) or (rows, columns)
-    of uint8, or of bool or floating numbers within [0, 1]; None of any other.
+    """Return an image's bytes, (rows, columns, channels), or None if the tensor is no image.
 
-    Two dimensions without uint8 or bool are a matrix more often than an image.
+    Images are (channels, rows, columns) or (rows, columns) of uint8, bool or floats in [0, 1]. Two
+    dimensions of floats are usually a matrix and no image.
     """
     sizes, element = x._geometry.sizes, x._geometry.dtype
     is_flat = len(sizes) == 2

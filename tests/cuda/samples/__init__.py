@@ -1,7 +1,7 @@
-"""Sample kernels of the kinds that CUDA's own samples show, written anew, and their cases.
+"""Kernels of the kinds in CUDA's samples, newly written, and their cases.
 
-Each function gives cases as `gputensor kernel check` takes them. All results are exact unless a
-case says otherwise: integers, or floats whose sums do not round.
+Each function returns cases for `gputensor kernel check`. Results are exact unless a case has a
+tolerance: integers, or floats whose sums do not round.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ namespace {
 using abi::Scalar;
 
 constexpr int MOST_NUMBERS = 64;
+// Bytes of the temporaries of a row, which are on a thread's stack.
+constexpr i64 MOST_OF_ROW = 1 << 20;
 // A step is at most a load, itself and a store; a run of two or more has an end.
 constexpr int MOST_INSTRUCTIONS = 3 * MOST_STEPS + MOST_STEPS / 2;
 
@@ -29,6 +31,7 @@ struct Chain {
   Entered number[MOST_NUMBERS], scalar[MOST_NUMBERS];
   // Of each output a bit for each input that is read after the output was written.
   unsigned read_later[MOST_ARRAYS];
+  RowCall call[MOST_STEPS];
   abi::Instruction code[MOST_INSTRUCTIONS];
 };
 
@@ -39,17 +42,41 @@ bool read_ints(PyObject* given, int most, int* to, int* n) {
   return !PyErr_Occurred();
 }
 
-// (family, op, common, out, operands, params): False where there is no such loop.
+bool read_call(const char* family, const char* name, PyObject* arrays, PyObject* integers,
+               PyObject* numbers, RowCall* to) {
+  int place[abi::MOST_OPERANDS], integer[2];
+  if (!read_ints(arrays, abi::MOST_OPERANDS, place, &to->n_arrays) ||
+      !read_ints(integers, 2, integer, &to->n_ints) || PyTuple_Size(numbers) > 2)
+    return false;
+  for (int k = 0; k < to->n_arrays; k++) to->slot[k] = (short)place[k];
+  for (int k = 0; k < to->n_ints; k++) to->integer[k] = integer[k];
+  to->n_floats = (int)PyTuple_Size(numbers);
+  for (int k = 0; k < to->n_floats; k++)
+    to->real[k] = PyFloat_AsDouble(PyTuple_GetItem(numbers, k));
+  const abi::Family* found = family_of(family);
+  for (int k = 0; found && k < found->n_functions; k++)
+    if (!strcmp(found->functions[k].name, name)) to->function = found->functions[k].function;
+  return to->function;
+}
+
+// (family, op, common, out, operands, params), of rows (…, is_row, arrays, integers, numbers):
+// False where there is no such loop. arrays: of a function, by operand; -1 for the result,
+// -2 - dtype for a value of each row that nobody reads; () for a loop.
 bool read_step(PyObject* given, Said* to) {
   const char *family, *op;
-  PyObject *operands, *params;
-  if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "ssiiOO", &family, &op, &to->common,
-                                                 &to->out, &operands, &params))
+  PyObject *operands, *params, *arrays = nullptr, *integers, *numbers;
+  int is_row = 0;
+  if (!PyTuple_Check(given) ||
+      !PyArg_ParseTuple(given, "ssiiOO|iOOO", &family, &op, &to->common, &to->out, &operands,
+                        &params, &is_row, &arrays, &integers, &numbers))
     return false;
+  to->is_row = is_row, to->call = {};
   if (!read_ints(operands, MOST_INPUTS, to->operand, &to->n_operands) ||
       !read_ints(params, abi::MOST_SCALARS, to->param, &to->n_params))
     return false;
   to->entry = nullptr, to->rounds = false;
+  if (arrays && PyTuple_Size(arrays))
+    return !to->n_params && read_call(family, op, arrays, integers, numbers, &to->call);
   if (!strcmp(family, "copy")) return to->n_operands == 1 && !to->n_params;
   const abi::Family* found = family_of(family);
   to->entry = loop_of(found, op, to->common);
@@ -67,23 +94,25 @@ struct Slots {
   Program& program;
   int free[MOST_SLOTS], n_free = 0;
 
-  int take(int dtype, bool is_tile = false) {
+  int take(int dtype, bool is_tile = false, bool is_row = false) {
     for (int k = 0; k < n_free; k++) {
       const int slot = free[k];
-      if (program.dtype[slot] != dtype || program.is_tile[slot] != is_tile) continue;
+      if (program.dtype[slot] != dtype || program.is_tile[slot] != is_tile ||
+          program.is_row[slot] != is_row)
+        continue;
       free[k] = free[--n_free];
       return slot;
     }
     if (program.n_slots == MOST_SLOTS) return -1;
     program.itemsize[program.n_slots] = (byte)ITEMSIZE[dtype];
     program.dtype[program.n_slots] = (byte)dtype;
-    program.is_tile[program.n_slots] = is_tile;
+    program.is_tile[program.n_slots] = is_tile, program.is_row[program.n_slots] = is_row;
     return program.n_slots++;
   }
   void give(int slot) { free[n_free++] = slot; }
 };
 
-// False where it is longer than a program may be.
+// False where it is longer than a program may be, or has too many temporaries.
 bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, int n_outputs,
            const Said* said, int n_steps) {
   Program& program = chain.program;
@@ -102,6 +131,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     place[outputs[k]] = k, is_stored[outputs[k]] = true;
     program.itemsize[k] = (byte)ITEMSIZE[chain.dtype[k] = dtype[outputs[k]]];
     program.dtype[k] = (byte)chain.dtype[k];
+    program.is_row[k] = said[outputs[k] - n_inputs].is_row;
   }
   for (int v = 0; v < n_inputs; v++) {
     const int k = slot[v] = n_outputs + v;
@@ -145,11 +175,30 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     step->slot[step->n_slots++] = (byte)from;
     return true;
   };
+  int scratch[abi::MOST_OPERANDS], n_scratch = 0;
+  program.call = chain.call;
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
     const int value = n_inputs + s, out = now.out;
-    slot[value] = place[value] >= 0 ? place[value] : slots.take(out, registers.is_local(value));
-    if (!now.entry) {
+    slot[value] = place[value] >= 0
+                      ? place[value]
+                      : slots.take(out, registers.is_local(value), now.is_row);
+    if (now.call.function) {
+      RowCall& call = chain.call[s] = now.call;
+      Step* step = begin(slot[value]);
+      if (!step) return false;
+      step->call = (byte)(s + 1);
+      for (int j = 0; j < call.n_arrays; j++) {
+        const int which = call.slot[j];
+        const int of = which >= 0  ? slot[now.operand[which]]
+                       : which < -1 ? slots.take(-2 - which, false, true)
+                                    : slot[value];
+        if (of < 0) return false;
+        call.slot[j] = (short)of;
+        if (which < -1) scratch[n_scratch++] = of;
+      }
+      while (n_scratch) slots.give(scratch[--n_scratch]);
+    } else if (!now.entry) {
       const int from = now.operand[0];
       if (!cast(slot[value], slot[from], out, dtype[from])) return false;
     } else {
@@ -161,11 +210,12 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
         } else if (dtype[v] == wanted) {
           given[j] = slot[v];
         } else {
-          given[j] = own[n_own++] = slots.take(wanted);
+          given[j] = own[n_own++] = slots.take(wanted, false, now.is_row);
           if (!cast(given[j], slot[v], wanted, dtype[v])) return false;
         }
       }
-      if (now.entry->result != out) to = own[n_own++] = slots.take(now.entry->result);
+      if (now.entry->result != out)
+        to = own[n_own++] = slots.take(now.entry->result, false, now.is_row);
       Step* step = begin(to);
       if (!step) return false;
       step->loop = now.entry->loop;
@@ -200,19 +250,76 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     n_code += registers.translate(first, slot, number, first_scalar, chain.code + n_code);
     program.code = chain.code;
   }
+  i64 of_row = 0;
+  for (int k = program.n_operands + program.n_numbers; k < program.n_slots; k++)
+    if (!program.is_tile[k] && !program.is_row[k]) of_row += program.row * program.itemsize[k];
+  return of_row <= MOST_OF_ROW;
+}
+
+// Whether no output overlaps an input that is still read.
+bool are_apart(const Chain& chain, PyObject* const* args) {
+  const Program& program = chain.program;
+  for (int k = 0; k < program.n_outputs; k++) {
+    for (int j = program.n_outputs; j < program.n_operands; j++) {
+      PyArrayObject *out = (PyArrayObject*)args[k], *x = (PyArrayObject*)args[j];
+      if (!may_overlap(out, x)) continue;
+      if (!is_same_view(out, x) || chain.read_later[k] >> (j - program.n_outputs) & 1) return false;
+    }
+  }
   return true;
 }
 
-// The layout of a call: the shape is the outputs'. False where something is not as expected.
-bool read_arrays(const Chain& chain, PyObject* const* args, Walk& walk) {
+bool are_expected(const Chain& chain, PyObject* const* args) {
   const Program& program = chain.program;
-  PyArrayObject* const first = (PyArrayObject*)args[0];
   for (int k = 0; k < program.n_operands; k++) {
     PyArrayObject* x = (PyArrayObject*)args[k];
     if (!PyArray_CheckExact(args[k]) || !is_of(x, chain.dtype[k]) || !PyArray_ISALIGNED(x))
       return false;
     if (k < program.n_outputs && !PyArray_ISWRITEABLE(x)) return false;
   }
+  return true;
+}
+
+// The layout of a call by rows. Its arrays have two dimensions, rows and elements of a row, either
+// of which may be 1; or one, which is cut into rows, and of which an output that rows have once has
+// as many elements as there are rows.
+bool read_rows(const Chain& chain, PyObject* const* args, Walk& walk) {
+  const Program& program = chain.program;
+  if (!are_expected(chain, args) || !are_apart(chain, args)) return false;
+  walk.ndim = PyArray_NDIM((PyArrayObject*)args[0]);
+  if (walk.ndim < 1 || walk.ndim > 2) return false;
+  const bool is_cut = walk.ndim == 1;
+  walk.size[0] = walk.size[1] = 1;
+  for (int k = 0; k < program.n_operands; k++) {
+    PyArrayObject* x = (PyArrayObject*)args[k];
+    if (PyArray_NDIM(x) != walk.ndim) return false;
+    walk.data[k] = PyArray_BYTES(x);
+    for (int d = 0; d < walk.ndim; d++) {
+      const i64 size = PyArray_DIM(x, walk.ndim - 1 - d);
+      if (!(is_cut && program.is_row[k]) && size > walk.size[d]) walk.size[d] = size;
+    }
+  }
+  for (int k = 0; k < program.n_operands; k++) {
+    PyArrayObject* x = (PyArrayObject*)args[k];
+    for (int d = 0; d < walk.ndim; d++) {
+      const i64 size = PyArray_DIM(x, walk.ndim - 1 - d);
+      const bool is_row = program.is_row[k] && d == 0;
+      const i64 wanted = !is_row ? walk.size[d]
+                         : is_cut ? (walk.size[0] + program.row - 1) / program.row : 1;
+      const bool is_one = size == 1 && k >= program.n_outputs;
+      if (size != wanted && !is_one) return false;
+      walk.stride[k][d] = is_row || is_one ? 0 : PyArray_STRIDE(x, walk.ndim - 1 - d);
+    }
+  }
+  walk.numel = walk.size[0] * walk.size[1];
+  return is_cut || walk.size[0] <= program.row;
+}
+
+// The layout of a call: the shape is the outputs'. False where something is not as expected.
+bool read_arrays(const Chain& chain, PyObject* const* args, Walk& walk) {
+  const Program& program = chain.program;
+  PyArrayObject* const first = (PyArrayObject*)args[0];
+  if (!are_expected(chain, args)) return false;
   const int ndim = PyArray_NDIM(first);
   const npy_intp* shape = PyArray_DIMS(first);
   bool is_flat = true;  // all are runs of memory, or one element
@@ -232,13 +339,7 @@ bool read_arrays(const Chain& chain, PyObject* const* args, Walk& walk) {
               ((is_whole && PyArray_IS_C_CONTIGUOUS(x)) || (!is_output && PyArray_SIZE(x) == 1));
     walk.data[k] = PyArray_BYTES(x);
   }
-  for (int k = 0; k < program.n_outputs; k++) {
-    for (int j = program.n_outputs; j < program.n_operands; j++) {
-      PyArrayObject *out = (PyArrayObject*)args[k], *x = (PyArrayObject*)args[j];
-      if (!may_overlap(out, x)) continue;
-      if (!is_same_view(out, x) || chain.read_later[k] >> (j - program.n_outputs) & 1) return false;
-    }
-  }
+  if (!are_apart(chain, args)) return false;
   walk.numel = PyArray_SIZE(first);
   walk.ndim = is_flat ? 1 : ndim;
   if (is_flat) {
@@ -287,7 +388,7 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   }
   Walk walk;
   Scalar numbers[MOST_NUMBERS], scalars[MOST_NUMBERS];
-  if (!read_arrays(chain, args, walk)) Py_RETURN_FALSE;
+  if (!(program.row ? read_rows : read_arrays)(chain, args, walk)) Py_RETURN_FALSE;
   PyObject* given = args[program.n_operands];
   int done = enter_all(chain.number, program.n_numbers, given, numbers);
   if (done > 0) done = enter_all(chain.scalar, chain.n_scalars, given, scalars);
@@ -295,14 +396,15 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (!done) Py_RETURN_FALSE;
   const bool may_share = PyObject_IsTrue(args[program.n_operands + 1]) == 1;
   if (!walk.numel) Py_RETURN_TRUE;
+  bool is_done;
   if (walk.numel < KEEP_LOCK) {
-    run(program, walk, scalars, numbers, may_share);
+    is_done = run(program, walk, scalars, numbers, may_share);
   } else {
     PyThreadState* state = PyEval_SaveThread();
-    run(program, walk, scalars, numbers, may_share);
+    is_done = run(program, walk, scalars, numbers, may_share);
     PyEval_RestoreThread(state);
   }
-  Py_RETURN_TRUE;
+  return PyBool_FromLong(is_done);
 }
 
 PyMethodDef call_method = {"program", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
@@ -310,11 +412,14 @@ PyMethodDef call_method = {"program", (PyCFunction)(void (*)(void))call, METH_FA
 
 void forget(PyObject* capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, nullptr)); }
 
-// (dtypes of the inputs, values that are stored, steps) -> a program; None where there is none
+// (dtypes of the inputs, values that are stored, steps, elements of a row) -> a program; None where
+// there is none
 PyObject* make(PyObject*, PyObject* args) {
   PyObject *given, *stored, *steps;
   int inputs[MOST_ARRAYS], outputs[MOST_ARRAYS], n_inputs, n_outputs;
-  if (!PyArg_ParseTuple(args, "OOO!", &given, &stored, &PyTuple_Type, &steps)) return nullptr;
+  long long row = 0;
+  if (!PyArg_ParseTuple(args, "OOO!|L", &given, &stored, &PyTuple_Type, &steps, &row))
+    return nullptr;
   Said said[MOST_STEPS];
   const int n_steps = (int)PyTuple_Size(steps);
   bool is_one = capability && n_steps <= MOST_STEPS &&
@@ -327,6 +432,7 @@ PyObject* make(PyObject*, PyObject* args) {
   if (!is_one) Py_RETURN_NONE;
   Chain* chain = (Chain*)PyMem_Calloc(1, sizeof(Chain));
   if (!chain) return PyErr_NoMemory();
+  chain->program.row = row;
   if (!build(*chain, inputs, n_inputs, outputs, n_outputs, said, n_steps)) {
     PyMem_Free(chain);
     Py_RETURN_NONE;

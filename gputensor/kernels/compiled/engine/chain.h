@@ -18,6 +18,9 @@ struct Said {
   int operand[MOST_INPUTS], param[abi::MOST_SCALARS];
   bool rounds;
   int common;
+  // A function over rows instead of a loop, and whether the result is one value for each row.
+  RowCall call;
+  bool is_row;
 };
 
 // The steps of a chain that run in registers. They are runs of steps of one dtype.

@@ -1,5 +1,5 @@
-// Arithmetic on tiles that stay in registers: what engine/registers.cpp translates steps of a program
-// to, and loops/registers.cpp runs.
+// Arithmetic on tiles that stay in registers: what engine/registers.cpp translates steps of a
+// program to, and loops/registers.cpp runs.
 //
 // A tile is eight vectors. The machine has one accumulator of a tile; an instruction takes it, and
 // tiles of its places, and leaves its result in it. Numbers, and operands that are one value, are
@@ -25,10 +25,20 @@ struct Instruction {
 // The place of the scalars of loops.
 constexpr int SCALARS = 128;
 
-// What stands in the accumulator when an instruction begins: its first operand, its second, both,
-// or none. Further operands are places, in their order.
-enum Held : byte { FIRST, SECOND, TWICE, NOTHING };
-constexpr int N_HELD = 4;
+// What the accumulator holds when an instruction begins: its first operand, its second, both, or
+// none. Further operands are places, in their order. ONE: the only place, the first one or the
+// second one is a number, of which one vector is read.
+enum Held : byte {
+  FIRST,
+  SECOND,
+  TWICE,
+  NOTHING,
+  FIRST_AND_ONE,
+  SECOND_AND_ONE,
+  ONE_AND_PLACE,
+  PLACE_AND_ONE
+};
+constexpr int N_HELD = 8;
 
 struct InstructionEntry {
   const char *family, *name;  // of the loop with the same bits

@@ -71,7 +71,10 @@ PyObject* new_result(const Bound* bound, PyArrayObject* const* in, int ndim,
 }
 
 void run(const Bound* bound, const Walk& walk, const Scalar* scalars) {
-  if (walk.numel < KEEP_LOCK) return engine::run(bound->program, walk, scalars);
+  if (walk.numel < KEEP_LOCK) {
+    engine::run(bound->program, walk, scalars);
+    return;
+  }
   PyThreadState* state = PyEval_SaveThread();
   engine::run(bound->program, walk, scalars);
   PyEval_RestoreThread(state);

@@ -52,10 +52,12 @@ struct Plan {
   i64 blocks, blocks_inner;       // in all, and along what a block is cut from
   int outer;                      // the first dimension that no block spans
   bool has_rows;
+  bool is_turned;                 // blocks go along dimension 1 before they go on along dimension 0
   i64 capacity;                   // elements of a temporary
   int stages;                     // loops, casts and runs in registers
   Layout layout[MOST_ARRAYS];
   bool stays[MOST_ARRAYS];      // packed once: the same for every block
+  mutable bool has_failed;      // a function said that it cannot
 };
 
 void lay_out(Plan& plan) {
@@ -63,11 +65,11 @@ void lay_out(Plan& plan) {
   const Walk& walk = *plan.walk;
   const int n = program.n_operands;
   const i64 inner = walk.size[0];
-  plan.has_rows = walk.ndim > 1 && inner < SHORT;
+  plan.has_rows = walk.ndim > 1 && inner < SHORT && !program.row;
   i64 temporaries = 0;
   for (int k = 0; k < n; k++) {
     const i64 item = program.itemsize[k], step = walk.stride[k][0];
-    const bool may_be_one = k >= program.n_outputs;
+    const bool may_be_one = k >= program.n_outputs || program.is_row[k];
     if (plan.has_rows) {
       const i64 next = walk.stride[k][1];
       plan.layout[k] = step == item && next == item * inner ? DENSE
@@ -85,13 +87,14 @@ void lay_out(Plan& plan) {
     }
   }
   for (int k = n + program.n_numbers; k < program.n_slots; k++)
-    if (!program.is_tile[k]) temporaries += program.itemsize[k];
+    if (!program.is_tile[k] && !program.is_row[k]) temporaries += program.itemsize[k];
   plan.stages = 0;
   for (int s = 0; s < program.n_steps; plan.stages++)
     s += program.step[s].in_registers ? program.step[s].in_registers : 1;
   i64 capacity = temporaries ? TEMPORARY_BYTES / temporaries & ~(i64)63 : BLOCK;
   if (capacity < 64) capacity = 64;
   if (capacity > BLOCK) capacity = BLOCK;
+  if (program.row) capacity = program.row;
   if (plan.has_rows) {
     plan.columns = inner;
     plan.rows = capacity / inner < 1 ? 1 : capacity / inner;
@@ -106,11 +109,19 @@ void lay_out(Plan& plan) {
     plan.outer = 1;
   }
   plan.capacity = capacity;
+  // An input whose elements beside each other are along dimension 1, as channels of a pixel: what
+  // was read for one of its blocks is in the cache for the next one.
+  plan.is_turned = false;
+  for (int k = program.n_outputs; k < n && plan.outer == 1 && walk.ndim > 1; k++) {
+    const i64 next = size_of(walk.stride[k][1]);
+    if (plan.layout[k] == PACKED && next && next * walk.size[1] <= size_of(walk.stride[k][0]))
+      plan.is_turned = true;
+  }
   plan.blocks = plan.blocks_inner;
   for (int d = plan.outer; d < walk.ndim; d++) plan.blocks *= walk.size[d];
 }
 
-// The temporaries of one thread, on the stack: at most some hundred KiB, and nothing can fail.
+// The temporaries of one thread, on the stack: at most some MiB, and nothing can fail.
 i64 rounded(i64 bytes) { return (bytes + LINE - 1) & ~(LINE - 1); }
 
 // What a slot needs there: packed operands and temporaries, and a tile for what is one value.
@@ -118,17 +129,18 @@ i64 bytes_of(const Plan& plan, int k) {
   const Program& program = *plan.program;
   const int n = program.n_operands;
   const bool is_number = k >= n && k < n + program.n_numbers;
+  const bool is_of_machine = program.dtype[k] == abi::f32 || program.dtype[k] == abi::f64;
+  const int tile = program.code && is_of_machine ? program.capability->machine->tile : 0;
+  if (program.is_row[k]) return (k < n ? 0 : LINE) + tile;
   if (k < n ? plan.layout[k] == PACKED : !is_number) {
     if (program.is_tile[k]) return program.capability->machine->tile;
     return rounded(plan.capacity * program.itemsize[k]);
   }
-  const bool is_one = is_number || plan.layout[k] == ONE;
-  const bool is_of_machine = program.dtype[k] == abi::f32 || program.dtype[k] == abi::f64;
-  return program.code && is_one && is_of_machine ? program.capability->machine->tile : 0;
+  return is_number || plan.layout[k] == ONE ? tile : 0;
 }
 
-// The slots of one thread's block. tile: of an operand or number that is one value, a tile of it, or
-// null; shown: the value that is there. step: as of loops.
+// The slots of one thread's block. tile: of an operand or number that is one value, a tile of it,
+// or null; shown: the value that is there. step: as of loops.
 struct Block {
   const Plan& plan;
   const Program& program;
@@ -148,9 +160,15 @@ struct Block {
     shown[k] = slot[k];
   }
 
+  // What a row has once was written.
+  void end_row(int k) { step[k] = 0, shown[k] = nullptr; }
+
   void run_cast(const Step& now) {
     const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
-    if (step[from] || (to >= program.n_operands && !program.code)) {
+    if (program.is_row[to]) {
+      now.cast(slot[to], slot[from], 1);
+      end_row(to);
+    } else if (step[from] || (to >= program.n_operands && !program.code)) {
       step[to] = step[from] ? item : 0;
       now.cast(slot[to], slot[from], step[from] ? m : 1);
     } else {  // one value for all of an output, or of what the machine may read
@@ -166,28 +184,52 @@ struct Block {
     char* data[MOST_OPERANDS];
     i64 steps[MOST_OPERANDS];
     Scalar wide[MOST_OPERANDS];
-    step[now.slot[0]] = program.itemsize[now.slot[0]];
+    const int to = now.slot[0];
+    const bool is_row = program.is_row[to];
+    step[to] = program.itemsize[to];
     for (int j = 0; j < now.n_slots; j++) {
       const int k = now.slot[j];
-      steps[j] = step[k], data[j] = slot[k] + (program.is_tile[k] ? 0 : first * step[k]);
-      if (j && !step[k] && !program.is_wide[k]) {
+      steps[j] = is_row && !program.is_wide[k] ? program.itemsize[k] : step[k];
+      data[j] = slot[k] + (program.is_tile[k] ? 0 : first * step[k]);
+      if (j && !steps[j] && !program.is_wide[k]) {
         program.capability->widen[program.dtype[k]]((char*)&wide[j], slot[k], 1);
         data[j] = (char*)&wide[j];
       }
     }
-    now.loop(data, steps, n, plan.scalars + now.first_scalar);
+    now.loop(data, steps, is_row ? 1 : n, plan.scalars + now.first_scalar);
+    if (is_row) end_row(to);
+  }
+
+  // A row is an array of one row, what it has once an array of one element.
+  void run_call(const RowCall& now) {
+    abi::Array array[MOST_OPERANDS];
+    for (int j = 0; j < now.n_arrays; j++) {
+      const int k = now.slot[j], item = program.itemsize[k];
+      abi::Array& x = array[j];
+      x.data = slot[k], x.dtype = program.dtype[k], x.itemsize = item;
+      x.ndim = program.is_row[k] ? 1 : 2, x.size = program.is_row[k] ? 1 : m;
+      x.shape[0] = 1, x.shape[1] = m, x.stride[0] = x.size * item, x.stride[1] = step[k];
+    }
+    const abi::Call call = {now.n_arrays, now.n_ints, now.n_floats, array, now.integer, now.real,
+                            [](abi::Body body, void* context, i64 units, i64) {
+                              body(context, 0, units);
+                            }, 1};
+    if (now.function(call)) plan.has_failed = true;
+    for (int j = 0; j < now.n_arrays; j++)
+      if (program.is_row[now.slot[j]]) end_row(now.slot[j]);
   }
 
   // Of two NaN, the loops take the one that all elements share, the instructions the second.
   void run_in_registers(const Step* steps) {
     if (nans) return run_loops(steps, 0);
     const abi::Machine& machine = *program.capability->machine;
+    for (int k = 0; program.row && k < program.n_slots; k++)
+      if (program.is_row[k] && step[k] == 0) repeat(k);
     abi::Place places[abi::SCALARS + 1];
     places[abi::SCALARS] = {(char*)plan.scalars, 0};
     for (int k = 0; k < program.n_slots; k++) {
-      const bool is_operand = k < program.n_operands + program.n_numbers;
       places[k] = {slot[k], program.is_tile[k] ? 0 : -1};
-      if (is_operand && tile[k]) places[k] = {tile[k], 0};
+      if (tile[k]) places[k] = {tile[k], 0};
     }
     const i64 tiles = m * steps->item / machine.tile, first = tiles * machine.tile / steps->item;
     machine.run(program.code + steps->code, places, tiles);
@@ -213,7 +255,8 @@ struct Block {
         s += now.in_registers;
         continue;
       }
-      now.loop ? run_loop(now, 0, m) : run_cast(now);
+      now.call ? run_call(program.call[now.call - 1])
+      : now.loop ? run_loop(now, 0, m) : run_cast(now);
       s++;
     }
   }
@@ -231,13 +274,15 @@ void blocks(void* context, i64 first, i64 last) {
   char* packed[MOST_ARRAYS];
   i64 bytes = 0;
   for (int k = 0; k < program.n_slots; k++) bytes += bytes_of(plan, k);
-  char* free = (char*)(((abi::u64)__builtin_alloca(bytes + LINE) + LINE - 1) & ~(abi::u64)(LINE - 1));
+  char* free = (char*)rounded((i64)__builtin_alloca(bytes + LINE));
   for (int k = 0; k < program.n_slots; k++) {
     const i64 own = bytes_of(plan, k);
-    block.tile[k] = k < first_temporary && own ? free : nullptr, block.shown[k] = nullptr;
-    block.is_nan[k] = false;
-    if (k < n && plan.layout[k] == PACKED) packed[k] = free, block.tile[k] = nullptr;
-    if (k >= first_temporary) slot[k] = free;
+    const bool is_memory = k < n ? plan.layout[k] == PACKED : k >= first_temporary;
+    const i64 begin = program.is_row[k] && is_memory ? LINE : 0;
+    block.tile[k] = (program.is_row[k] || !is_memory) && own > begin ? free + begin : nullptr;
+    block.shown[k] = nullptr, block.is_nan[k] = false;
+    if (k < n && is_memory) packed[k] = free;
+    if (k >= first_temporary) slot[k] = free, block.step[k] = program.itemsize[k];
     free += own;
   }
   for (int k = n; k < first_temporary; k++) {
@@ -246,7 +291,10 @@ void blocks(void* context, i64 first, i64 last) {
   }
 
   // Where the first block is.
-  i64 index[abi::MOST_DIMS], rest = first / plan.blocks_inner, inner = first % plan.blocks_inner;
+  const i64 beside = plan.is_turned ? walk.size[1] : 1;
+  const i64 number = first / beside;
+  i64 index[abi::MOST_DIMS], rest = number / plan.blocks_inner, inner = number % plan.blocks_inner;
+  if (plan.is_turned) rest = rest * beside + first % beside;
   char* at[MOST_ARRAYS];
   for (int k = 0; k < n; k++) at[k] = walk.data[k];
   for (int d = plan.outer; d < walk.ndim; d++) {
@@ -265,14 +313,16 @@ void blocks(void* context, i64 first, i64 last) {
     } else {
       const i64 begin = inner * plan.columns, left = walk.size[0] - begin;
       columns = left < plan.columns ? left : plan.columns;
-      for (int k = 0; k < n; k++) slot[k] = at[k] + begin * walk.stride[k][0];
+      for (int k = 0; k < n; k++)
+        slot[k] = at[k] + (program.is_row[k] ? inner * program.itemsize[k]
+                                             : begin * walk.stride[k][0]);
     }
     const i64 m = block.m = rows * columns;
     char* strided[MOST_ARRAYS];
     for (int k = 0; k < n; k++) {
       const int item = program.itemsize[k];
       block.step[k] = plan.layout[k] == ONE ? 0 : item;
-      if (plan.layout[k] == ONE) block.repeat(k);
+      if (plan.layout[k] == ONE && !program.is_row[k]) block.repeat(k);
       if (plan.layout[k] != PACKED) continue;
       strided[k] = slot[k];
       if (k >= program.n_outputs && !is_packed[k]) {
@@ -287,11 +337,16 @@ void blocks(void* context, i64 first, i64 last) {
     }
     Ahead ahead;
     ahead.steps = plan.stages;
-    if (plan.stages > 1 && b + 1 < last && inner + 1 < plan.blocks_inner) {
+    const int d = plan.outer;
+    const bool is_along = !plan.is_turned && inner + 1 < plan.blocks_inner,
+               may_be_next = plan.is_turned || (!inner && d < walk.ndim),
+               is_next = may_be_next && index[d] + 1 < walk.size[d];
+    if (plan.stages > 1 && b + 1 < last && (is_along || is_next)) {
       for (int k = 0; k < n; k++) {
-        if (plan.layout[k] != DENSE) continue;
-        ahead.at[ahead.n] = slot[k] + m * program.itemsize[k];
-        ahead.lines[ahead.n++] = (m * program.itemsize[k] + LINE - 1) / LINE;
+        const i64 bytes = m * program.itemsize[k], step = is_along ? bytes : walk.stride[k][d];
+        if (plan.layout[k] != DENSE || !step) continue;
+        ahead.at[ahead.n] = slot[k] + step;
+        ahead.lines[ahead.n++] = (bytes + LINE - 1) / LINE;
       }
     }
     block.run_steps(ahead);
@@ -301,16 +356,17 @@ void blocks(void* context, i64 first, i64 last) {
           packed[k], strided[k], columns, walk.stride[k][0], rows,
           plan.has_rows ? walk.stride[k][1] : 0);
     }
+    const auto is_more = [&](int d) {
+      const bool is_inside = ++index[d] < walk.size[d];
+      const i64 steps = is_inside ? 1 : 1 - walk.size[d];
+      for (int k = 0; k < n; k++) at[k] += steps * walk.stride[k][d];
+      if (!is_inside) index[d] = 0;
+      return is_inside;
+    };
+    if (plan.is_turned && is_more(1)) continue;
     if (++inner < plan.blocks_inner) continue;
     inner = 0;
-    for (int d = plan.outer; d < walk.ndim; d++) {
-      if (++index[d] < walk.size[d]) {
-        for (int k = 0; k < n; k++) at[k] += walk.stride[k][d];
-        break;
-      }
-      for (int k = 0; k < n; k++) at[k] -= (walk.size[d] - 1) * walk.stride[k][d];
-      index[d] = 0;
-    }
+    for (int d = plan.outer + plan.is_turned; d < walk.ndim && !is_more(d); d++) {}
   }
 }
 
@@ -359,7 +415,7 @@ void coalesce(Walk& walk, int n_operands) {
   if (walk.ndim) walk.ndim = last + 1;
 }
 
-void run(const Program& program, const Walk& walk, const Scalar* scalars, const Scalar* numbers,
+bool run(const Program& program, const Walk& walk, const Scalar* scalars, const Scalar* numbers,
          bool may_share) {
   Walk one;
   const Walk* walked = &walk;
@@ -373,12 +429,15 @@ void run(const Program& program, const Walk& walk, const Scalar* scalars, const 
   }
   Plan plan;
   plan.program = &program, plan.walk = walked, plan.scalars = scalars;
-  plan.numbers = numbers;
+  plan.numbers = numbers, plan.has_failed = false;
   lay_out(plan);
   const i64 elements = plan.rows * plan.columns;
-  if (walk.numel < 2 * GRAIN || !may_share) return blocks(&plan, 0, plan.blocks);
-  i64 step = (GRAIN / 2 + elements - 1) / elements;
-  share(blocks, &plan, plan.blocks, step);
+  if (walk.numel < 2 * GRAIN || !may_share) {
+    blocks(&plan, 0, plan.blocks);
+  } else {
+    share(blocks, &plan, plan.blocks, (GRAIN / 2 + elements - 1) / elements);
+  }
+  return !plan.has_failed;
 }
 
 }  // namespace engine

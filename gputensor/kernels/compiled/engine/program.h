@@ -15,7 +15,17 @@ using abi::i64;
 
 constexpr int MOST_STEPS = 64, MOST_SLOTS = 128, MOST_ARRAYS = 24;
 
-// A loop over slots, or a cast from slot[1] to slot[0] where there is no loop. in_registers: so many
+// A function of a family over one row: a reduction of it, say. slot: of each array.
+struct RowCall {
+  abi::Function function;
+  int n_arrays, n_ints, n_floats;
+  short slot[abi::MOST_OPERANDS];
+  i64 integer[2];
+  double real[2];
+};
+
+// A loop over slots, or a cast from slot[1] to slot[0] where there is no loop. call: number of a
+// function instead, from 1 on. in_registers: so many
 // steps from this one on are the instructions from `code` on; their loops do what is left of a
 // block behind its last tile.
 struct Step {
@@ -23,6 +33,7 @@ struct Step {
   abi::Cast cast;
   byte n_slots, slot[abi::MOST_OPERANDS];  // outputs first
   byte first_scalar, in_registers, item;  // item: bytes of an element there
+  byte call;
   short code;
 };
 
@@ -32,6 +43,10 @@ struct Program {
   byte itemsize[MOST_SLOTS], dtype[MOST_SLOTS];
   bool is_wide[MOST_SLOTS];  // a number, in the type that is computed in
   bool is_tile[MOST_SLOTS];  // a temporary that is one tile of the machine
+  bool is_row[MOST_SLOTS];   // an output or a temporary with one value for each block
+  // Where it is not 0, a block is a row: so many elements of dimension 0, or what is left of it.
+  i64 row;
+  const RowCall* call;
   Step step[MOST_STEPS];
   const abi::Instruction* code;  // null: no step runs in registers. Places are slots.
   const abi::Capability* capability;
@@ -50,8 +65,9 @@ struct Walk {
 // those that are one run in every operand.
 void coalesce(Walk& walk, int n_operands);
 
-// Run over all elements, on the library's threads where that pays and `may_share`.
-void run(const Program& program, const Walk& walk, const abi::Scalar* scalars,
+// Run over all elements, on the library's threads where that pays and `may_share`. False where a
+// function of rows cannot do it.
+bool run(const Program& program, const Walk& walk, const abi::Scalar* scalars,
          const abi::Scalar* numbers = nullptr, bool may_share = true);
 
 }  // namespace engine

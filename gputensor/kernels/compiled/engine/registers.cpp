@@ -38,6 +38,17 @@ const abi::InstructionEntry* call_of(const Said& said) {
                                     : nullptr;
 }
 
+// The form of an instruction whose place is a number; the form itself where none is.
+int with_number(const Said& said, int way) {
+  if (said.n_operands != 2) return way;
+  const bool is_first = said.operand[0] < 0, is_second = said.operand[1] < 0;
+  if (way == FIRST && is_second) return abi::FIRST_AND_ONE;
+  if (way == SECOND && is_first) return abi::SECOND_AND_ONE;
+  if (way == NOTHING && is_first != is_second)
+    return is_first ? abi::ONE_AND_PLACE : abi::PLACE_AND_ONE;
+  return way;
+}
+
 bool is_call(const abi::InstructionEntry* way) { return way && !strcmp(way->name, "call"); }
 
 bool is_truth(const Said& said) { return said.entry->result == abi::b8; }
@@ -83,7 +94,8 @@ void Registers::find(const Said* said, int n_steps, int n_inputs, const int* dty
   bool may[MOST_STEPS];
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
-    may[s] = now.entry && (now.way[FIRST] || now.way[NOTHING]) && now.out == now.entry->result;
+    may[s] = now.entry && !now.is_row && (now.way[FIRST] || now.way[NOTHING]) &&
+             now.out == now.entry->result;
     for (int j = 0; may[s] && j < now.n_operands; j++) {
       const int v = now.operand[j];
       may[s] = v < 0 ? now.entry->input[j] == now.common : dtype[v] == now.entry->input[j];
@@ -152,13 +164,16 @@ int Registers::translate(int first, const int* slot, const int (*number)[MOST_IN
     };
     const int held = n_inputs_ + s - 1;
     int way = NOTHING, skipped = -1;
+    const bool is_square = now.n_operands == 2 && now.operand[0] == now.operand[1];
     if (s > first && reads_in_registers(s, held)) {
       skipped = now.operand[0] == held ? 0 : 1;
       way = count_of(now, held) == 2 ? TWICE : skipped ? SECOND : FIRST;
-    } else if (!now.way[NOTHING]) {
-      put(entry_of("", "load", dtype, NOTHING))->place[0] = place_of(0);
-      way = FIRST, skipped = 0;
+    } else if (!now.way[NOTHING] || (is_square && now.way[TWICE])) {
+      put(entry_of("", "load", dtype, NOTHING))->place[0] = (short)place_of(0);
+      way = is_square ? TWICE : FIRST, skipped = 0;
     }
+    const int by_one = with_number(now, way);
+    if (now.way[by_one]) way = by_one;
     Instruction* made = put(now.way[way]);
     int n = 0;
     if (is_call(now.way[way])) {
@@ -167,7 +182,8 @@ int Registers::translate(int first, const int* slot, const int (*number)[MOST_IN
     }
     for (int j = 0; way != TWICE && j < now.n_operands; j++)
       if (j != skipped) made->place[n++] = (short)place_of(j);
-    if (!made->loop && is_kept(s)) put(entry_of("", "store", dtype, FIRST))->place[0] = slot[n_inputs_ + s];
+    if (!made->loop && is_kept(s))
+      put(entry_of("", "store", dtype, FIRST))->place[0] = (short)slot[n_inputs_ + s];
   }
   put(entry_of("", "end", dtype, FIRST));
   return int(at - to);

@@ -180,6 +180,12 @@ extern const abi::Cast widens[abi::N_DTYPES] = {
 #undef WIDEN
 };
 
+// Every STEP-th element: the compiler has vectors for steps that it knows.
+template <class W, int STEP> static void pack_every(W* to, const W* from, i64 n) {
+#pragma GCC ivdep
+  for (i64 i = 0; i < n; ++i) to[i] = from[i * STEP];
+}
+
 template <class W>
 static void pack(char* dense, char* strided, i64 n, i64 step, i64 rows, i64 row_step) {
   W* to = (W*)dense;
@@ -190,6 +196,12 @@ static void pack(char* dense, char* strided, i64 n, i64 step, i64 rows, i64 row_
     } else if (step == 0) {
       const W value = *(const W*)from;
       for (i64 i = 0; i < n; ++i) to[i] = value;
+    } else if (step == 2 * (i64)sizeof(W)) {
+      pack_every<W, 2>(to, (const W*)from, n);
+    } else if (step == 3 * (i64)sizeof(W)) {
+      pack_every<W, 3>(to, (const W*)from, n);
+    } else if (step == 4 * (i64)sizeof(W)) {
+      pack_every<W, 4>(to, (const W*)from, n);
     } else {
       for (i64 i = 0; i < n; ++i) to[i] = *(const W*)(from + i * step);
     }

@@ -13,6 +13,7 @@ namespace CAPABILITY {
 namespace copies {
 
 constexpr int MOST_PIECES = 16;
+constexpr i64 MOST_WORDS = 1024;  // bytes of a run that is not moved by memcpy
 // Bytes of a unit of work, and of a block that is not put together any more.
 constexpr i64 PIECE_BYTES = 1 << 16, BLOCK_BYTES = 1 << 14, PARALLEL_PIECES = 1 << 16;
 
@@ -48,11 +49,29 @@ static void words(char* to, i64 to_step, const char* from, i64 from_step, i64 n)
   }
 }
 
-INLINE void entries(char* to, i64 to_step, const char* from, i64 from_step, i64 n, i64 block) {
-  if (n == 1 && block == 4) {  // an edge
-    *(word<4>*)to = *(const word<4>*)from;
-    return;
+// Bytes of a row, by words of which the last one lies over the one before it: rows of images are
+// short, and a call of memcpy takes longer.
+template <int ITEM> INLINE void by_words(char* to, const char* from, i64 nbytes) {
+  for (i64 i = 0; i + ITEM <= nbytes; i += ITEM) {
+    memcpy(to + i, from + i, ITEM);
+    __asm__ volatile("");  // without it the compiler makes the loop a call of memcpy
   }
+  memcpy(to + nbytes - ITEM, from + nbytes - ITEM, ITEM);
+}
+
+INLINE void move_run(char* to, const char* from, i64 nbytes) {
+  if (nbytes < 4 || nbytes > MOST_WORDS) {
+    memcpy(to, from, nbytes);
+  } else if (nbytes < 8) {
+    by_words<4>(to, from, nbytes);
+  } else if (nbytes < 32) {
+    by_words<8>(to, from, nbytes);
+  } else {
+    by_words<32>(to, from, nbytes);
+  }
+}
+
+static void entries(char* to, i64 to_step, const char* from, i64 from_step, i64 n, i64 block) {
   if (to_step == block && from_step == block) {
     memcpy(to, from, n * block);
     return;
@@ -83,41 +102,66 @@ INLINE const Piece& piece_of(const Axis& axis, i64 index) {
   return axis.piece[k];
 }
 
+// A row of dst from `part` on; from: where its first entry would lie in src.
+INLINE void place_row(const Placing& p, char* to, const char* from, i64 part) {
+  const Axis& along = p.axis[0];
+  const i64 end = least(along.size, (part + 1) * p.part);
+  i64 at = part * p.part;
+  for (int k = 0; at < end; k++) {
+    const Piece& piece = along.piece[k];
+    const i64 until = least(end, piece.end), n = until - at;
+    if (n <= 0) continue;
+    char* here = to + at * along.to;
+    const char* there = piece.is_value ? p.value : from + piece.from + at * piece.step;
+    at = until;
+    if (n == 1 && p.item == 4 && p.block == 4) {  // an edge
+      *(word<4>*)here = *(const word<4>*)there;
+    } else if (piece.is_value) {
+      values(p, here, along.to, n);
+    } else if (piece.step == p.block && along.to == p.block) {
+      move_run(here, there, n * p.block);
+    } else {
+      entries(here, along.to, there, piece.step, n, p.block);
+    }
+  }
+}
+
+// Where the rows of an index of the outer axes lie.
+struct Rows { char* to; const char* from; bool is_value; };
+
+static Rows rows_at(const Placing& p, const i64* index) {
+  Rows rows = {p.at.to, p.at.from, false};
+  for (int d = 2; d < p.n; d++) {
+    const Piece& piece = piece_of(p.axis[d], index[d]);
+    rows.to += index[d] * p.axis[d].to, rows.from += piece.from + index[d] * piece.step;
+    rows.is_value = rows.is_value || piece.is_value;
+  }
+  return rows;
+}
+
 static void place_units(void* context, i64 first, i64 last) {
   const Placing& p = *(const Placing*)context;
-  const Axis& along = p.axis[0];
+  const Axis &along = p.axis[0], &down = p.axis[1];  // `down` has one entry where there is none
   i64 index[MOST_DIMS], rest = first / p.parts, part = first % p.parts;
   for (int d = 1; d < p.n; d++) index[d] = rest % p.axis[d].size, rest /= p.axis[d].size;
+  if (p.n == 1) index[1] = 0;
+  Rows rows = rows_at(p, index);
   for (i64 number = first; number < last; number++) {
-    char* to = p.at.to;
-    const char* from = p.at.from;
-    bool is_value = false;
-    for (int d = 1; d < p.n; d++) {
-      const Piece& piece = piece_of(p.axis[d], index[d]);
-      to += index[d] * p.axis[d].to, from += piece.from + index[d] * piece.step;
-      is_value = is_value || piece.is_value;
-    }
-    const i64 end = least(along.size, (part + 1) * p.part);
-    i64 at = part * p.part;
-    if (is_value) {
+    const Piece& piece = piece_of(down, index[1]);
+    char* to = rows.to + index[1] * down.to;
+    const char* from = rows.from + piece.from + index[1] * piece.step;
+    if (rows.is_value || piece.is_value) {
+      const i64 at = part * p.part, end = least(along.size, at + p.part);
       values(p, to + at * along.to, along.to, end - at);
     } else {
-      for (int k = 0; at < end; k++) {
-        const Piece& piece = along.piece[k];
-        const i64 until = least(end, piece.end);
-        if (until <= at) continue;
-        if (piece.is_value) {
-          values(p, to + at * along.to, along.to, until - at);
-        } else {
-          entries(to + at * along.to, along.to, from + piece.from + at * piece.step, piece.step,
-                  until - at, p.block);
-        }
-        at = until;
-      }
+      place_row(p, to, from, part);
     }
     if (++part < p.parts) continue;
     part = 0;
-    for (int d = 1; d < p.n && ++index[d] == p.axis[d].size; d++) index[d] = 0;
+    if (++index[1] < down.size) continue;
+    index[1] = 0;
+    for (int d = 2; d < p.n && ++index[d] == p.axis[d].size; d++) index[d] = 0;
+    if (number + 1 < last) rows = rows_at(p, index);
   }
 }
 
@@ -175,6 +219,7 @@ static i64 place(const Call& call) {
     last.size = before.end = last.size * axis.size;
   }
   p.n = outer;
+  if (p.n == 1) p.axis[1] = {1, 0, 0, 1, {{1, 0, 0, false}}};
   const Axis& along = p.axis[0];
   p.part = least(along.size, PIECE_BYTES / p.block < 1 ? 1 : PIECE_BYTES / p.block);
   p.parts = (along.size + p.part - 1) / p.part, p.units = p.parts;

@@ -14,7 +14,7 @@
 //          one where these lie side by side, is one thread's.
 //          Of adaptive_avg_pool each column by itself, then the columns, SHORT at a time; gradients
 //          are added to an element in the order of its windows.
-#include "capability.h"
+#include "turn.h"
 
 #include <stdlib.h>
 
@@ -352,18 +352,62 @@ template <class T> void of_rows(const Line& line, const T* by, const T* x, T* ou
   }
 }
 
+// As of_rows, of rows of one vector.
+template <class T> void of_vectors(const Line& line, const T* by, const T* x, T* out) {
+  typedef T V __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
+  const V* from = (const V*)x;
+  V* to = (V*)out;
+  const i64 m = line.results;
+  for (i64 j = 0; j < m; ++j) {
+    const i32* at = line.at + j;
+    if (line.taps == 2 && at[0] >= 0 && at[m] >= 0) {
+      to[j] = from[at[0]] * by[j] + from[at[m]] * by[m + j];
+      continue;
+    }
+    V sum = {};
+    bool is_begun = false;
+    for (i64 t = 0; t < line.taps; ++t) {
+      if (at[t * m] < 0) continue;
+      const V term = from[at[t * m]] * by[t * m + j];
+      sum = is_begun ? sum + term : term, is_begun = true;
+    }
+    to[j] = sum;
+  }
+}
+
+// Lines whose elements lie side by side: as many as a vector has lanes are turned and made
+// together, which needs no gathering. Returns how many lines are done.
+template <class T>
+i64 of_turned(const Line& line, const T* by, const T* x, i64 from, T* out, i64 lines) {
+  constexpr i64 SIDE = 32 / sizeof(T), MOST_BYTES = 1 << 19;
+  const i64 to = line.results, step = SIDE * sizeof(T);
+  if (lines < SIDE || (from + to) * step > MOST_BYTES) return 0;
+  T* room = (T*)malloc((from + to) * step);
+  if (!room) return 0;
+  T* made = room + from * SIDE;
+  for (i64 a = 0; a < lines; a += SIDE) {
+    const i64 first = a + SIDE < lines ? a : lines - SIDE;  // the last ones lie over others
+    turn<T>((char*)room, step, (const char*)(x + first * from), from * sizeof(T), SIDE, from);
+    of_vectors(line, by, room, made);
+    turn<T>((char*)(out + first * to), to * sizeof(T), (const char*)made, step, to, SIDE);
+  }
+  free(room);
+  return lines;
+}
+
 template <class T> i64 resized(const Call& call) {
   const abi::Array &x = call.array[0], &out = call.array[1], &at = call.array[2],
                    &by = call.array[3];
   const Line line = {at.shape[0], at.shape[1], (const i32*)at.data, (bool)call.integer[0]};
-  const i64 n = x.shape[2], from = x.shape[1] * n, to = out.shape[1] * n;
-  for (i64 a = 0; a < x.shape[0]; ++a) {
-    const T* row = (const T*)x.data + a * from;
-    T* made = (T*)out.data + a * to;
+  const i64 n = x.shape[2], from = x.shape[1] * n, to = out.shape[1] * n, lines = x.shape[0];
+  const T *given = (const T*)x.data, *weights = (const T*)by.data;
+  T* made = (T*)out.data;
+  i64 a = n == 1 ? of_turned(line, weights, given, from, made, lines) : 0;
+  for (; a < lines; ++a) {
     if (n == 1) {
-      of_elements(line, (const T*)by.data, row, made);
+      of_elements(line, weights, given + a * from, made + a * to);
     } else {
-      of_rows(line, (const T*)by.data, row, made, n);
+      of_rows(line, weights, given + a * from, made + a * to, n);
     }
   }
   return 0;

@@ -65,16 +65,19 @@ template <class T> struct instructions {
 #undef X
     NEXT;
   }
-  template <class F> static void first(ARGUMENTS) {
+  // ONE: the place is one number, of which one vector is read.
+  template <class F, bool ONE = false> static void first(ARGUMENTS) {
     const At* y = PLACE(0);
-#define X(K) a##K = F::of(a##K, (V)y[K]);
+    const V one = y[0];
+#define X(K) a##K = F::of(a##K, ONE ? one : (V)y[K]);
     EACH(X)
 #undef X
     NEXT;
   }
-  template <class F> static void second(ARGUMENTS) {
+  template <class F, bool ONE = false> static void second(ARGUMENTS) {
     const At* x = PLACE(0);
-#define X(K) a##K = F::of((V)x[K], a##K);
+    const V one = x[0];
+#define X(K) a##K = F::of(ONE ? one : (V)x[K], a##K);
     EACH(X)
 #undef X
     NEXT;
@@ -85,9 +88,11 @@ template <class T> struct instructions {
 #undef X
     NEXT;
   }
-  template <class F> static void both(ARGUMENTS) {
+  template <class F, bool FIRST_IS_ONE = false, bool SECOND_IS_ONE = false>
+  static void both(ARGUMENTS) {
     const At *x = PLACE(0), *y = PLACE(1);
-#define X(K) a##K = F::of((V)x[K], (V)y[K]);
+    const V one_x = x[0], one_y = y[0];
+#define X(K) a##K = F::of(FIRST_IS_ONE ? one_x : (V)x[K], SECOND_IS_ONE ? one_y : (V)y[K]);
     EACH(X)
 #undef X
     NEXT;
@@ -187,6 +192,7 @@ using abi::SECOND;
 using abi::TWICE;
 typedef void (*Any)();
 
+#define COMMA ,
 #define ROW(FAMILY, NAME, T, INPUTS, HELD, F) \
   {FAMILY, NAME, code_of<T>, INPUTS, HELD, (Any)instructions<T>::F},
 #define ONE(NAME, F, T)                                 \
@@ -196,7 +202,11 @@ typedef void (*Any)();
   ROW(FAMILY, NAME, T, 2, FIRST, template first<F>)    \
   ROW(FAMILY, NAME, T, 2, SECOND, template second<F>)  \
   ROW(FAMILY, NAME, T, 2, TWICE, template twice<F>)    \
-  ROW(FAMILY, NAME, T, 2, NOTHING, template both<F>)
+  ROW(FAMILY, NAME, T, 2, NOTHING, template both<F>)   \
+  ROW(FAMILY, NAME, T, 2, abi::FIRST_AND_ONE, template first<F COMMA true>)         \
+  ROW(FAMILY, NAME, T, 2, abi::SECOND_AND_ONE, template second<F COMMA true>)       \
+  ROW(FAMILY, NAME, T, 2, abi::ONE_AND_PLACE, template both<F COMMA true>)          \
+  ROW(FAMILY, NAME, T, 2, abi::PLACE_AND_ONE, template both<F COMMA false COMMA true>)
 #define ALL(T)                                                                            \
   ROW("", "end", T, 0, FIRST, end)                                                        \
   ROW("", "call", T, 1, NOTHING, template call<1>)                                        \

@@ -1,11 +1,10 @@
-"""A `cupy` whose device is the emulator, so that runtime/cuda and all above it run without a
-GPU.
+"""A `cupy` on the emulator, so that runtime/cuda and all modules above it run without a GPU.
 
-It stands in for the real one where this folder's parent is on the path before site-packages; see
-tests/cuda/test_whole_over_cupy.py. It has what runtime/cuda uses of CuPy 14.2, with CUDA's rules
-that our own emulator runtime does not go through: modules are loaded from bytes, a function is a
-number, more than 48 KiB of shared memory must be asked for, streams are handles, the current device
-and stream are CuPy's. Types of arguments are checked against the real CuPy by fake_cupy.py.
+It replaces the real one if this folder's parent is on the path before site-packages; see
+tests/cuda/test_whole_over_cupy.py. It has the names of CuPy 14.2 that runtime/cuda uses, and CUDA's
+rules that our emulator runtime does not need: modules are loaded from bytes, a function is a
+number, more than 48 KiB of shared memory must be requested, streams are handles, current device and
+stream are CuPy's. fake_cupy.py checks argument types against the real CuPy.
 """
 
 from __future__ import annotations

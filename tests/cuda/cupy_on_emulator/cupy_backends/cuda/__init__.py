@@ -1,1 +1,1 @@
-"""What CuPy has of CUDA's libraries."""
+"""CuPy's bindings of CUDA's libraries."""

@@ -1,1 +1,1 @@
-"""Parts of SciPy whose results lie on the device."""
+"""Parts of SciPy with results on the device."""

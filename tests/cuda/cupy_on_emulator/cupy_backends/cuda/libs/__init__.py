@@ -1,4 +1,4 @@
-"""cuSOLVER by LAPACK, at the addresses of emulated memory."""
+"""cuSOLVER by LAPACK, on emulated memory."""
 
 from tests.kernels.cusolver_stand_in import routines
 

@@ -2,7 +2,7 @@
 
 The rule. The tensors must be on the CPU, and none may require grad while operations are recorded
 (except for functions that return bools, which have no gradient). Then one of our operators computes
-the result if it takes the call: numpy_table.py lists them; their promotion and errors apply.
+the result if it takes the call: table.py lists them; their promotion and errors apply.
 Otherwise, or if the operator lacks an argument or a dtype, NumPy computes on the tensors' memory.
 The result is a tensor either way; a given `out` is returned.
 
@@ -24,16 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from . import numpy_table as table
-from ..core import dtype as dtypes, errors
-from ..core.arguments import NUMBERS, number
-from ..core.device import CPU
-from ..tensor import export
-from ..tensor.tensor import Tensor
-from .numpy_makers import LIKE, MAKERS, beside, made_like
-from .numpy_memory import by_numpy, written_to
-from .numpy_operands import PLAIN, as_tensors, cast, operands, taken
-from .numpy_rule import BOOLEAN, check, get_numpy_on_devices, is_elsewhere, is_foreign
+from . import table as table
+from ...core import dtype as dtypes, errors
+from ...core.arguments import NUMBERS, number
+from ...core.device import CPU
+from ...tensor import export
+from ...tensor.tensor import Tensor
+from .makers import LIKE, MAKERS, beside, made_like
+from .memory import by_numpy, written_to
+from .operands import PLAIN, as_tensors, cast, operands, taken
+from .rule import BOOLEAN, check, get_numpy_on_devices, is_elsewhere, is_foreign
 
 # They read no element, so that any tensor will do.
 _FACTS: dict[str, Callable[[Tensor], Any]] = {
@@ -182,7 +182,7 @@ def _at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
-    """A ufunc by our operator, in a dtype if one is named. Raises: KeyError where there is none."""
+    """Return our operator for a ufunc, in a dtype if given. Raises: KeyError if there is none."""
     known = _operation(ufunc)
     if known is None:
         raise KeyError(ufunc)

@@ -34,7 +34,7 @@ Kernel = Callable[..., Any]
 
 
 def install() -> None:
-    """Register the fallbacks of the three keys and the operators that do better."""
+    """Register the fallbacks of the three keys, and kernels of operators that need no fallback."""
     fallback = dispatcher.register_fallback
     fallback(
         keys.key("Conjugate"), lambda table, key_set: _make(table, "Conjugate", CONJUGATE), "maker"

@@ -1,6 +1,6 @@
 """Which tensors NumPy's functions accept: the setting, and the errors for others.
 
-numpy_protocol.py has the rule.
+protocol.py has the rule.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core import errors
-from ..core.arguments import flag
-from ..tensor import export
-from ..tensor.tensor import Tensor
+from ...core import errors
+from ...core.arguments import flag
+from ...tensor import export
+from ...tensor.tensor import Tensor
 
 # Functions that return bools and are no ufuncs.
 BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}

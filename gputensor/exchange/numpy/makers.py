@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
-from ..core import errors
-from ..core.arguments import element_type
-from ..tensor.tensor import Tensor
-from .numpy_bridge import from_numpy
-from .numpy_memory import by_numpy
-from .numpy_rule import check
+from ..._generated import calls
+from ...core import errors
+from ...core.arguments import element_type
+from ...tensor.tensor import Tensor
+from .bridge import from_numpy
+from .memory import by_numpy
+from .rule import check
 
 # Functions that return a tensor like their argument: NumPy's parameters in order.
 LIKE = {

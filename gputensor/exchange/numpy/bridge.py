@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dtype as dtypes, errors
-from ..core.geometry import Sizes, geometry
-from ..dispatch.refusal import declares
-from ..tensor.storage import SharedStorage, storage_of_array, storage_over
-from ..tensor.make import CPU_KEYS, from_array, from_storage
-from ..tensor.tensor import Tensor
+from ...core import dtype as dtypes, errors
+from ...core.geometry import Sizes, geometry
+from ...dispatch.refusal import declares
+from ...tensor.storage import SharedStorage, storage_of_array, storage_over
+from ...tensor.make import CPU_KEYS, from_array, from_storage
+from ...tensor.tensor import Tensor
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:

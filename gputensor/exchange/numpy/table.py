@@ -1,4 +1,4 @@
-"""Table of our operators for NumPy's functions; numpy_protocol.py has the rule."""
+"""Table of our operators for NumPy's functions; protocol.py has the rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dtype as dtypes
+from ...core import dtype as dtypes
 
 # Python's own operators; one operand may be a number.
 OPERATORS: dict[str, Callable[..., Any]] = {
@@ -172,11 +172,11 @@ class Call:
     """One of ours, and which of NumPy's arguments go where: made once for calls of one form."""
 
     target: Callable[..., Any]
-    order: list[int] | None  # places of ours in NumPy's arguments, None where they are the same
-    absent: list[int]  # places of what ours lacks
+    order: list[int] | None  # positions of our arguments among NumPy's, None if they are the same
+    absent: list[int]  # positions of arguments that ours lacks
     dtype: int | None  # the place of the dtype, if there is one
     needs_dtype: bool
-    first: int  # so many by position
+    first: int  # number of positional arguments
     names: list[str]  # of the others
 
     def __call__(self, given: list[Any]) -> Any:

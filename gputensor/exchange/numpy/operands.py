@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
-from ..core import dtype as dtypes
-from ..core.arguments import number
-from ..core.device import CPU
-from ..tensor import export
-from ..tensor.tensor import Tensor
-from .numpy_rule import BOOLEAN, check, get_numpy_on_devices
+from ..._generated import calls
+from ...core import dtype as dtypes
+from ...core.arguments import number
+from ...core.device import CPU
+from ...tensor import export
+from ...tensor.tensor import Tensor
+from .rule import BOOLEAN, check, get_numpy_on_devices
 
 # Passed on unchanged: numbers and NumPy dtypes.
 PLAIN = frozenset({bool, int, float, complex, str, type(None)}) | {
@@ -48,7 +48,7 @@ def operand(x: Any) -> Any:
 
 
 def as_tensors(given: list[Any]) -> list[Tensor]:
-    """Numbers as 0-d tensors, of a dtype that leaves the tensors theirs where it can."""
+    """Convert numbers to 0-d tensors, of a dtype that does not promote the tensors if possible."""
     like = next(x for x in given if isinstance(x, Tensor))
     result_type = import_module("gputensor").result_type
     return [
@@ -60,7 +60,7 @@ def as_tensors(given: list[Any]) -> list[Tensor]:
 
 
 def taken(name: str, x: Any) -> Any:
-    """An argument of ours, once it has been looked at. Raises: KeyError where it is none."""
+    """Check an argument and return it for our function. Raises: KeyError if that ignores it."""
     anywhere = get_numpy_on_devices()
     if type(x) is tuple or type(x) is list:
         kinds = {*map(type, x)}

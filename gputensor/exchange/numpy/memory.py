@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
-from ..core import dtype as dtypes, errors
-from ..tensor import export
-from ..tensor.base import bump_version
-from ..tensor.tensor import Tensor
-from .numpy_bridge import from_numpy
+from ..._generated import calls
+from ...core import dtype as dtypes, errors
+from ...tensor import export
+from ...tensor.base import bump_version
+from ...tensor.tensor import Tensor
+from .bridge import from_numpy
 
 
 def by_numpy(

@@ -1,0 +1,1 @@
+"""Fallback kernels between a call and its backend: modes, subclasses, lazy views."""

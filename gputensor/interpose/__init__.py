@@ -1,1 +1,0 @@
-"""Kernels between a call and its backend: modes, subclasses, lazy views."""

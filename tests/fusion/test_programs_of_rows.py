@@ -1,0 +1,171 @@
+"""Reductions, softmax and what is computed around them as programs whose blocks are rows: the bits
+of the operators one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.fusion import running
+from gputensor.fusion.cpu import rows as cpu_rows
+from gputensor.kernels.compiled import library
+
+from .same import state_of
+
+pytestmark = pytest.mark.skipif(
+    library.choice().library is None, reason="NumPy's loops run; nothing is compiled"
+)
+DTYPES = [gt.float32, gt.float32, gt.float64, gt.float16, gt.bfloat16, gt.int32]
+ADDED = ["sum", "mean", "amax", "amin", "nansum", "logsumexp", "any"]
+WHOLE = ["sum", "mean", "amax", "amin", "nansum", "prod", "all"]
+ELEMENTWISE: list[Callable[[Any, Any], Any]] = [
+    lambda x, y: x + y, lambda x, y: x * y, lambda x, y: x - y, lambda x, y: x * 0.5,
+    lambda x, y: 2 - x, lambda x, y: gt.maximum(x, y), lambda x, y: x / 3, lambda x, y: gt.tanh(x),
+    lambda x, y: gt.where(x > y, x, y), lambda x, y: x.to(gt.float16).to(x.dtype),
+]  # fmt: skip
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = gt.get_num_threads()
+    gt.set_num_threads(request.param)
+    yield request.param
+    gt.set_num_threads(before)
+
+
+def numbers(rng: random.Random, sizes: tuple[int, ...], of: Any) -> gt.Tensor:
+    values = np.random.default_rng(rng.randrange(1 << 30))
+    if not of.is_floating_point:
+        return gt.tensor(values.integers(-9, 9, sizes), dtype=of)
+    made = values.normal(size=sizes)
+    if rng.random() < 0.3:
+        made = np.where(values.random(sizes) < 1e-3, rng.choice([np.nan, np.inf, -0.0]), made)
+    return gt.tensor(made, dtype=of)
+
+
+def operands(rng: random.Random) -> list[gt.Tensor]:
+    of = rng.choice(DTYPES)
+    lead = rng.choice([(3,), (40,), (2, 5)])
+    tail = rng.choice([(256,), (1000,), (2049,), (4, 129), (5000,)])
+    given = [numbers(rng, (*lead, *tail), of) for _ in range(2)]
+    given.append(numbers(rng, rng.choice([tail, (1,) * len(lead) + tail, ()]), of))
+    given.append(numbers(rng, (*lead, *[1] * len(tail)), of))
+    return given
+
+
+def by_rows(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
+    """A random chain with reductions over the last dimensions, some of which it reads again."""
+    rng, full, rows = random.Random(seed), given[:2], given[3:]
+    is_float, n = given[0].is_floating_point(), given[0].ndim
+    dims = [d for d in range(n) if given[3].shape[d] == 1]
+    kept: list[gt.Tensor] = []
+    for _ in range(rng.randrange(3, 14)):
+        kind, x = rng.random(), rng.choice(full[-3:])
+        if kind < 0.25:
+            name = rng.choice(ADDED if is_float else ["sum", "amax", "amin", "any"])
+            made = getattr(x, name)(dims, True) if name != "any" else (x > 0).any(-1, True)
+            if made.dtype is x.dtype and len(dims) == 1 or name not in ("any", "sum"):
+                rows.append(made)
+            else:
+                kept.append(made)
+        elif kind < 0.32 and is_float and len(dims) == 1:
+            full.append(rng.choice([gt.softmax, gt.log_softmax])(x, -1))
+        elif kind < 0.45 and is_float:
+            rows.append(rng.choice(ELEMENTWISE)(rng.choice(rows), rng.choice(rows)))
+        elif kind < 0.7:
+            full.append(rng.choice([gt.add, gt.sub, gt.mul])(x, rng.choice([*rows, given[2]])))
+        elif is_float:
+            full.append(rng.choice(ELEMENTWISE)(x, rng.choice(full)))
+    made = [*full[2:], *rows[1:], *kept]
+    return rng.sample(made, min(len(made), rng.randrange(1, 4)))
+
+
+def of_everything(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
+    rng, values = random.Random(seed), given[:2]
+    is_float = given[0].is_floating_point()
+    for _ in range(rng.randrange(1, 6)):
+        one = rng.choice(ELEMENTWISE) if is_float else rng.choice([gt.add, gt.mul])
+        values.append(one(rng.choice(values), rng.choice(values)))
+    made = []
+    for _ in range(rng.randrange(1, 4)):
+        name = rng.choice(WHOLE if is_float else ["sum", "amax", "amin", "all"])
+        made.append(getattr(rng.choice(values[-2:]), name)())
+    return [*made, *values[2:][: rng.randrange(2)]]
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each chain with reductions, whether it was a program."""
+    seen: list[bool] = []
+    prepare = cpu_rows.prepare
+
+    def told(chain: Any) -> Any:
+        made = prepare(chain)
+        seen.append(made is not None)
+        return made
+
+    monkeypatch.setattr(cpu_rows, "prepare", told)
+    monkeypatch.setattr(running, "_plans", {})
+    return seen
+
+
+@pytest.mark.parametrize("first", range(0, 240, 60))
+def test_random_chains_over_rows(first: int, threads: int, found: list[bool]) -> None:
+    for seed in range(first, first + 60):
+        given = operands(random.Random(seed))
+        with gt.fuse():
+            made = by_rows(seed, given)
+        assert state_of(made) == state_of(by_rows(seed, given)), seed
+    assert sum(found) > len(found) / 4
+
+
+@pytest.mark.parametrize("n", [1, 100, 2048, 16_384, 16_385, 100_003, 700_001])
+def test_random_chains_that_reduce_everything(n: int, threads: int, found: list[bool]) -> None:
+    for seed in range(20):
+        rng = random.Random(seed)
+        of = rng.choice(DTYPES)
+        sizes = (n,) if n % 7 or n < 100 else (n // 7, 7)
+        given = [numbers(rng, sizes, of), numbers(rng, sizes, of)]
+        with gt.fuse():
+            made = of_everything(seed, given)
+        assert state_of(made) == state_of(of_everything(seed, given)), seed
+    assert sum(found) > len(found) / 4
+
+
+def test_norms_and_losses_are_one_program(found: list[bool]) -> None:
+    x, y, weight = gt.randn(300, 400), gt.rand(300, 400), gt.rand(400)
+
+    def normal(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        centred = x - x.mean(-1, True)
+        return centred / ((centred * centred).mean(-1, True) + 1e-5).sqrt() * weight + y
+
+    def entropy(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return (gt.log_softmax(x * 2, -1) * y).sum(-1)
+
+    def distance(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return ((x - y) * (x - y)).mean()
+
+    for function in (normal, entropy, distance):
+        explained = gt.fuse.explain(function, x, y)
+        assert len(explained.chains) == 1
+        assert state_of(explained.result) == state_of(function(x, y))
+    assert all(found)
+
+
+def test_a_row_with_many_temporaries_is_no_program(found: list[bool]) -> None:
+    x = gt.randn(6, 16_384, dtype=gt.float64)
+
+    def many(x: gt.Tensor) -> gt.Tensor:
+        found = [x.exp() for x in [x * n for n in range(1, 13)]]
+        top = found[0].amax(-1, True)
+        for one in found:
+            top = top + (one - top) * 0.5
+        return top
+
+    assert state_of(gt.fuse(many)(x)) == state_of(many(x))
+    assert not all(found)
