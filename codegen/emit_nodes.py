@@ -202,8 +202,8 @@ def _kept(op: Op) -> dict[str, str]:
 
 
 def _held(name: str, kind: Type) -> str:
-    """The value of an argument as it is now: of a list, and of a tensor that stands for a number,
-    which may be written to later."""
+    """Return an argument to save: a copy of a list, and the value of a tensor in place of a number,
+    because both may change later."""
     if kind.required.is_list:
         return f"tuple({name}) if type({name}) is list else {name}"
     if kind.required.base in _NUMERIC:

@@ -32,7 +32,7 @@ def form(
 
 
 def unless(*tests: str) -> list[str]:
-    """The long way where one of the tests holds."""
+    """Return lines that leave the short cut if one of the tests is true."""
     line = f"if {' or '.join(tests)}:"
     if len(line) <= WIDTH - 8:
         return [line, LONG_WAY]

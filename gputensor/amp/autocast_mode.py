@@ -176,7 +176,7 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Keep casts of weights, or do not, from here on in this thread or task."""
+    """Switch the cache of casted weights on or off, in this thread or task."""
     cache_enabled.set(flag("set_autocast_cache_enabled", "enabled", enabled))
 
 

@@ -22,7 +22,7 @@ _ELSEWHERE = {
     "vulkan", "mps", "hpu", "mtia",
 }  # fmt: skip
 _ALIASES: dict[str, str] = {}
-# Of one type, as c10::DeviceIndex has it.
+# Devices of one type: the limit of c10::DeviceIndex.
 MOST_DEVICES = 128
 # (text, index) -> device; cleared whenever a device name is added or removed.
 _interned: dict[tuple[str, int | None], device] = {}

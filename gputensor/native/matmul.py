@@ -42,7 +42,7 @@ _CUBLAS = _BLAS | {float16}
 LARGE = 1 << 24
 
 
-# Whose products went to cuBLAS, which CuPy 14 does not let into a graph: `ready_for_capture`.
+# Dtypes with products by cuBLAS, which CuPy 14 does not allow in a graph: `ready_for_capture`.
 _sent: set[dtype] = set()
 
 

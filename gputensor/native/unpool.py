@@ -123,7 +123,7 @@ def _pooled(
     samples = calls.slice_Tensor(random_samples, 0, 0, before[0] if len(before) == 2 else 1, 1)
     first: Any = 0
     for d, (n, k, m) in enumerate(zip(inner, kernel, out)):
-        # two dimensions have theirs in the order of width and height
+        # samples of two dimensions are in the order width, height
         sample = calls.select_int(samples, -1, d if count == 3 else count - 1 - d)
         ones = [1] * (count - 1 - d)
         first = first * n + calls.reshape(_begins(sample, n, k, m), (*before, *[1] * d, m, *ones))

@@ -22,7 +22,7 @@ from gputensor.core import errors
 
 CHECKS = ("memory", "init", "race", "overflow")  # `all`; with `memory`, `writes` adds nothing
 WRITES = "writes"
-_BY_THE_ENGINE = (WRITES, *CHECKS[:3])  # the compiler puts in the last one
+_BY_THE_ENGINE = (WRITES, *CHECKS[:3])  # the compiler adds `overflow`
 _EACH_ACCESS = CHECKS[:3]
 SCHEDULES = ("forward", "reversed", "random")
 _LONGEST = 10**6  # seconds

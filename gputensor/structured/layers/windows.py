@@ -256,7 +256,7 @@ def coverers(size: int, out: int) -> Ranges:
 
 
 def parted(on: Any, x: Any, axis: int, at: Any) -> Any:
-    """x with dimensions of windows and their places instead of one; a view where it can be."""
+    """Split a dimension of x into windows and positions within them; a view if possible."""
     if at.size and at[-1, -1] - at[0, 0] == at.size - 1:
         x = x[(*(slice(None),) * axis, slice(at[0, 0], at[-1, -1] + 1))]
         return x.reshape(*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])

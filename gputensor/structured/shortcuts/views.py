@@ -20,7 +20,7 @@ from ...tensor.tensor import Tensor
 __all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
 
-_PLACES = 1 << 8  # that parts of a layout are recorded at before all are forgotten
+_PLACES = 1 << 8  # offsets of a layout's parts that are kept; then all are dropped
 
 
 def view(
