@@ -211,15 +211,20 @@ class _Overloads:
         told = [k for k in moves if _class(own[k]) != _class(self.longest[k])]
         for k in told[:1]:
             test = _test(own[k], self.longest[k], parameter(self.places[k]))
+            if _class(own[k]) == "Tensor" and own[k] is own[-1] and k + 1 < len(self.places):
+                test = f"{test} and {self._lacks(k + 1)}"  # else it stands for a number
             found.append((test, *self._assignment(own, moves)))
         first = moves[0]
         if first not in told and first + 1 < len(self.places):
-            behind = self.longest[first + 1]
-            if behind.type.is_optional and not behind.has_default:
-                self.awaited.add(behind.name)
-            lacks = f"{parameter(behind.name)} is {self.default(behind.name) or None}"
-            found.append((lacks, *self._assignment(own, [first])))
+            found.append((self._lacks(first + 1), *self._assignment(own, [first])))
         return found
+
+    def _lacks(self, place: int) -> str:
+        """What tells that nothing was given at a place of the longest list."""
+        behind = self.longest[place]
+        if behind.type.is_optional and not behind.has_default:
+            self.awaited.add(behind.name)
+        return f"{parameter(behind.name)} is {self.default(behind.name) or None}"
 
     def _assignment(self, own: Sequence[Argument], moves: list[int]) -> tuple[list[str], list[str]]:
         values = {own[k].name: parameter(self.places[k]) for k in moves}

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._generated import calls, operators
 from ..core import errors
+from ..core.arguments import number_in
 from ..core.device import CPU
 from ..core.dtype import FLOATING, int64
 from ..core.geometry import Geometry
@@ -159,6 +160,8 @@ def randint_like_low_generator_dtype(
     layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
+    # `high` alone may be a tensor by an overload, so the public function reads none as a number.
+    low, high = (number_in(x) if isinstance(x, Tensor) else x for x in (low, high))
     return _drawn("randint_like", made, low, high, generator)
 
 

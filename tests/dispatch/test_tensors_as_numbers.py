@@ -83,6 +83,19 @@ def test_a_tensor_is_a_number_to_functions_that_are_no_operators() -> None:
         assert gt.equal(call(two), call(2))
 
 
+def test_a_tensor_is_a_number_where_more_is_given() -> None:
+    """By position, where another overload takes a tensor and nothing behind it."""
+    x = gt.ones(8)
+    for low, high in ((gt.tensor(3), 5), (3, gt.tensor(5)), (gt.tensor(3), gt.tensor(5))):
+        drawn = gt.randint_like(x, low, high)
+        assert set(drawn.tolist()) <= {3, 4}
+    assert set(gt.randint_like(x, gt.tensor(2)).tolist()) <= {0, 1}
+    y = gt.arange(6.0).reshape(2, 3)
+    assert gt.max(y, gt.tensor(0), True).values.tolist() == [[3, 4, 5]]
+    assert y.min(gt.tensor(1), True).values.tolist() == [[0], [3]]
+    assert gt.max(y, gt.tensor(2.0)).tolist() == [[2, 2, 2], [3, 4, 5]]
+
+
 NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 

@@ -156,7 +156,7 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
             dim = _axis("max", dim, axis)
         if keepdims is not None:
             keepdim = keepdims
-        if hasattr(dim, "_keys"):
+        if hasattr(dim, "_keys") and keepdim is False:
             dim, other = None, dim
         if out is not None:
             if dim is None and not keepdim and other is None:
@@ -199,7 +199,7 @@ def Tensor_max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims
             dim = _axis("max", dim, axis)
         if keepdims is not None:
             keepdim = keepdims
-        if hasattr(dim, "_keys"):
+        if hasattr(dim, "_keys") and keepdim is False:
             dim, other = None, dim
         if dim is None and not keepdim and other is None:
             include, keep = _state.get()
@@ -253,7 +253,7 @@ def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
             dim = _axis("min", dim, axis)
         if keepdims is not None:
             keepdim = keepdims
-        if hasattr(dim, "_keys"):
+        if hasattr(dim, "_keys") and keepdim is False:
             dim, other = None, dim
         if out is not None:
             if dim is None and not keepdim and other is None:
@@ -296,7 +296,7 @@ def Tensor_min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims
             dim = _axis("min", dim, axis)
         if keepdims is not None:
             keepdim = keepdims
-        if hasattr(dim, "_keys"):
+        if hasattr(dim, "_keys") and keepdim is False:
             dim, other = None, dim
         if dim is None and not keepdim and other is None:
             include, keep = _state.get()

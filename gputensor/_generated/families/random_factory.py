@@ -399,7 +399,7 @@ def randint_like(
                 input=input, low=low, high=high, memory_format=memory_format, generator=generator,
                 dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
             ).requires_grad_()
-        if hasattr(low, "_keys"):
+        if hasattr(low, "_keys") and high is None:
             low, high = None, low
         elif high is None:
             low, high = None, low
