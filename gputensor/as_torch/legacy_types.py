@@ -113,7 +113,8 @@ def made_by(name: str, make: Any) -> Any:
     return _MadeByType(name, (), {"make": staticmethod(make), "__module__": "torch"})
 
 
-Stream, Event = made_by("Stream", gt.cuda.Stream), made_by("Event", gt.cuda.Event)
+Stream: Any = made_by("Stream", gt.cuda.Stream)
+Event: Any = made_by("Event", gt.cuda.Event)
 
 
 class _FileBytes(np.memmap):

@@ -232,7 +232,8 @@ class profile:
             remedy="key_averages().table() has the sums", kind=errors.AbsentError,
         )  # fmt: skip
 
-    export_stacks = export_memory_timeline = export_chrome_trace
+    export_stacks = export_chrome_trace
+    export_memory_timeline = export_chrome_trace
 
 
 class autograd_profile(profile):

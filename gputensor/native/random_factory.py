@@ -22,7 +22,7 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments, generator as generators, missing
 from ..structured.shortcuts import factories as short_make
-from ..structured.forms import given
+from ..structured.forms import Kernel, given
 from ..structured.view_kernel import seen
 from ..tensor.tensor import Tensor
 from .random import WHOLE, bounds, check_floating, check_real, resized
@@ -181,16 +181,16 @@ def _drawn(op: str, made: Tensor, low: Any, high: Any, generator: Any) -> Tensor
     return missing.ask_inplace(operators.random__from, made, low, high, generator)
 
 
-randint = given(randint_low_generator, low=0, generator=None)
-randint_generator = given(randint_low_generator, low=0)
-randint_low = given(randint_low_generator, generator=None)
-randint_out = given(randint_low_generator_out, low=0, generator=None)
-randint_generator_out = given(randint_low_generator_out, low=0)
-randint_low_out = given(randint_low_generator_out, generator=None)
-randint_like = given(randint_like_low_generator_dtype, low=0, generator=None)
-randint_like_generator = given(randint_like_low_generator_dtype, low=0)
-randint_like_low_dtype = given(randint_like_low_generator_dtype, generator=None)
-randint_like_Tensor = given(randint_like_Tensor_generator, generator=None)
+randint: Kernel = given(randint_low_generator, low=0, generator=None)
+randint_generator: Kernel = given(randint_low_generator, low=0)
+randint_low: Kernel = given(randint_low_generator, generator=None)
+randint_out: Kernel = given(randint_low_generator_out, low=0, generator=None)
+randint_generator_out: Kernel = given(randint_low_generator_out, low=0)
+randint_low_out: Kernel = given(randint_low_generator_out, generator=None)
+randint_like: Kernel = given(randint_like_low_generator_dtype, low=0, generator=None)
+randint_like_generator: Kernel = given(randint_like_low_generator_dtype, low=0)
+randint_like_low_dtype: Kernel = given(randint_like_low_generator_dtype, generator=None)
+randint_like_Tensor: Kernel = given(randint_like_Tensor_generator, generator=None)
 
 
 # --- permutations ---------------------------------------------------------------------------------

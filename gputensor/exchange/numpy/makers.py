@@ -17,7 +17,7 @@ from .memory import by_numpy
 from .rule import check
 
 # Functions that return a tensor like their argument: NumPy's parameters in order.
-LIKE = {
+LIKE: dict[str, tuple[str, ...]] = {
     "empty_like": ("prototype", "dtype", "order", "subok", "shape", "device"),
     "full_like": ("a", "fill_value", "dtype", "order", "subok", "shape", "device"),
     "ones_like": ("a", "dtype", "order", "subok", "shape", "device"),
