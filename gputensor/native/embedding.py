@@ -13,11 +13,12 @@ from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import bfloat16, float16, float32, int32, int64
 from ..core.geometry import contiguous_geometry
+from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..structured import arguments
 from ..structured.indexed import index_dtype
 from ..structured.missing import ask_inplace
-from ..tensor.make import allocate
+from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
 
 SUM, MEAN, MAX = range(3)
@@ -328,4 +329,9 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
             raise errors.must(op, "num_classes", "be given on meta, which has no values", classes)
         classes = int(calls.max(self)) + 1
     rows = calls.new_zeros(self, (*given.sizes, classes))
-    return calls.scatter__value(rows, -1, calls.unsqueeze(self, -1), 1)
+    places = calls.unsqueeze(self, -1)
+    if self._keys is not CPU_KEYS:
+        return calls.scatter_value(rows, -1, places, 1)
+    # below ADInplaceOrView, so that the version of the result stays 0
+    below = key_set & BELOW_ADINPLACEORVIEW
+    return operators.scatter__value.redispatch_table[below](below, rows, -1, places, 1)
