@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from ..core.device import device
 from ..core.dtype import bool_, dtype
@@ -36,8 +37,17 @@ from ..core.geometry import Geometry, geometry
 from ..kernels import stub
 
 
-_places: dict[Any, object] = {}
-_BOUND = 1 << 12
+class Place:
+    """Where results of one layout are recorded: one object for a device, sizes and strides while an
+    operator holds it. walk: the geometry that all of these operators have."""
+
+    __slots__ = ("walk", "__weakref__")
+
+    def __init__(self, walk: Geometry) -> None:
+        self.walk: Geometry = walk
+
+
+_places: WeakValueDictionary[Any, Place] = WeakValueDictionary()
 
 
 class Stream(NamedTuple):
@@ -68,7 +78,8 @@ class Recorded:
     run later, because only its elements' values depend on it. reduces: the dimensions that a
     reduction reduces; None for results with the walk's sizes. turned: the result's dimension for
     each of the walk's, if they are in another order; seen: the geometry with the walk's dimensions.
-    feeds: the same, if later steps of the recording may read the result. at, also: see `_places`.
+    feeds: the same, if later steps of the recording may read the result. at, also: the places of
+    the walk, and of a result with another layout.
     whole, part: see Note [What takes rows].
     """
 
@@ -106,11 +117,11 @@ class Recorded:
             strides = tuple([shape.strides[d] for d in turned])
             self.seen = geometry(walk.sizes, strides, shape.dtype)
         self.feeds: Geometry | None = self.seen if feeds else None
-        self.walk: Geometry = geometry(walk.sizes, walk.strides, bool_)
-        self.at: Any = _place(self.device, self.walk)
-        laid_out = geometry(self.seen.sizes, self.seen.strides, bool_)
-        is_other = laid_out is not self.walk and (reduces is None or feeds)
-        self.also: Any = _place(self.device, laid_out) if is_other else None
+        self.at: Place = _place(self.device, walk)
+        self.walk: Geometry = self.at.walk
+        other = _place(self.device, self.seen)
+        is_other = other is not self.at and (reduces is None or feeds)
+        self.also: Place | None = other if is_other else None
         self.nbytes: int = shape.extent * shape.dtype.itemsize
         looks = stub.looks_at_values(getattr(entry, "bound", None))
         self.can_wait = (
@@ -144,11 +155,12 @@ class Recorded:
         return f"{self.operator.qualified_name} [{self.family}.{self.loop}, {self.compute}]"
 
 
-def _place(device: Any, walk: Geometry) -> Any:
-    """The place of results of one layout: one object for each device."""
-    if len(_places) >= _BOUND:
-        _places.clear()
-    return _places.setdefault((device, walk), object())
+def _place(device: Any, shape: Geometry) -> Place:
+    key = device, shape.sizes, shape.strides
+    found = _places.get(key)
+    if found is None:
+        found = _places[key] = Place(geometry(shape.sizes, shape.strides, bool_))
+    return found
 
 
 class Instruction:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gputensor as gt
-from gputensor.core import errors
+from gputensor.core import errors, geometry as geometries
 from gputensor.dispatch import tls
 from gputensor.fusion import running
 from gputensor.fusion.cpu import blocks
@@ -577,3 +577,19 @@ def test_threads_that_run_chains_at_once_share_no_temporary() -> None:
     for n, x in enumerate(xs):
         wanted = (x * 2 + 1).exp() * (x + 3)
         assert len(found[n]) == 30 and all(gt.equal(z, wanted) for z in found[n])
+
+
+def test_a_layout_is_one_place_also_after_geometries_were_forgotten() -> None:
+    x, y = gt.rand(20, 31), gt.rand(20, 31)
+
+    def first(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return x * y
+
+    def both(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return (x * y).atan2(y)
+
+    for _ in range(2):
+        gt.fuse.explain(first, x, y)
+    geometries._interned.clear()
+    geometries._contiguous.clear()
+    assert len(gt.fuse.explain(both, x, y).chains) == 1
