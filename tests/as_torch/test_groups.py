@@ -49,9 +49,7 @@ net(torch.full((1, 2), float(rank))).sum().backward()
 assert net.module.weight.grad.tolist() == [[1, 1]]
 dist.barrier()
 dist.destroy_process_group()
-import sys
-
-sys.stdout.write(f"rank {rank} is done\n")  # in one piece, between those of other ranks
+print(f"rank {rank} is done\\n", end="")  # in one piece, between those of other ranks
 """
 
 

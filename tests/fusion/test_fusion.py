@@ -579,7 +579,9 @@ def test_threads_that_run_chains_at_once_share_no_temporary() -> None:
         assert len(found[n]) == 30 and all(gt.equal(z, wanted) for z in found[n])
 
 
-def test_a_layout_is_one_place_also_after_geometries_were_forgotten() -> None:
+def test_a_layout_is_one_place_also_after_geometries_were_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     x, y = gt.rand(20, 31), gt.rand(20, 31)
 
     def first(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
@@ -590,6 +592,6 @@ def test_a_layout_is_one_place_also_after_geometries_were_forgotten() -> None:
 
     for _ in range(2):
         gt.fuse.explain(first, x, y)
-    geometries._interned.clear()
-    geometries._contiguous.clear()
+    monkeypatch.setattr(geometries, "_interned", {})
+    monkeypatch.setattr(geometries, "_contiguous", {})
     assert len(gt.fuse.explain(both, x, y).chains) == 1

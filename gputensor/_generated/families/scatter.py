@@ -339,15 +339,6 @@ def Tensor_scatter_(self, dim, index, src=None, *, value=None, reduce=None):
         )
     except Exception as error: return _refuse(error, "scatter_", Tensor_scatter_, locals())
 
-def call_scatter__value(self, dim, index, value):
-    key = (self._geometry, index._geometry)
-    short = op_scatter__value.table.short.get(key)
-    if short is not None and (made := short(self, dim, index, value)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | index._keys | include) & keep
-    return op_scatter__value.table[key_set](key_set, self, dim, index, value)
-
 op_scatter_add = _define(
     "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
     ("core",))

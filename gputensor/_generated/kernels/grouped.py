@@ -5,16 +5,13 @@ from ...autograd.formulas import _grouped_mm
 from ...autograd.node import FREED as _FREED
 from ...autograd.node import Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, impl
+from ...makers.rows import impl
 from ...native import grouped as native
 from .. import operators as _operators
 
 
 def install() -> None:
-    impl(
-        _operators._grouped_mm, "CompositeExplicitAutograd", native.grouped_mm, GroupedMmBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+    impl(_operators._grouped_mm, "CompositeExplicitAutograd", native.grouped_mm, GroupedMmBackward0)
 
 
 class GroupedMmBackward0(_Node):
