@@ -85,11 +85,11 @@ def get_backend(group: Any = None) -> str:
 
 
 def _packed(value: Any) -> Any:
-    return gt.tensor(list(pickle.dumps(value)), dtype=gt.uint8)
+    return gt.frombuffer(bytearray(pickle.dumps(value)), dtype=gt.uint8)
 
 
 def _unpacked(codes: Any) -> Any:
-    return pickle.loads(bytes(codes.tolist()))
+    return pickle.loads(codes.numpy())
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:

@@ -80,12 +80,13 @@ class Recorded:
     each of the walk's, if they are in another order; seen: the geometry with the walk's dimensions.
     feeds: the same, if later steps of the recording may read the result. at, also: the places of
     the walk, and of a result with another layout.
-    whole, part: see Note [What takes rows].
+    whole, part, takes_rows: see Note [What takes rows].
     """
 
     __slots__ = (
         "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
         "can_wait", "reduces", "turned", "seen", "feeds", "at", "also", "nbytes", "whole", "part",
+        "takes_rows",
     )  # fmt: skip
     operator: Any
     rule: Any
@@ -107,6 +108,7 @@ class Recorded:
         whole: tuple[int, ...] | None = None, part: int = 0, seen: Geometry | None = None,
     ) -> None:  # fmt: skip
         self.whole, self.part = whole, part
+        self.takes_rows: bool = reduces is not None or whole is not None
         self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
         self.entry, self.device = entry, entry.plan.device
         self.compute: dtype = entry.plan.common_dtype
@@ -268,7 +270,7 @@ class Chain:
         """True if an instruction takes rows, or is computed once for each row."""
         sizes = self.walk.sizes
         return any([
-            x.what.reduces is not None or x.what.whole is not None or x.what.walk.sizes != sizes
+            x.what.takes_rows or x.what.walk.sizes != sizes
             for x in self.instructions
         ])  # fmt: skip
 

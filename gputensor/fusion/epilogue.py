@@ -76,7 +76,7 @@ def _goes_on(first: Recording, later: Recording) -> bool:
     ):  # fmt: skip
         return False
     for what, _, _ in later.steps:
-        if what.reduces is not None or what.whole is not None or what.family == "random":
+        if what.takes_rows or what.family == "random":
             return False
     for storage, offset, shape, _ in later.inputs:
         if type(storage) is not Pending:
@@ -148,7 +148,7 @@ def _tail_of(whole: Chain) -> Tail | None:
     walk, first = steps[-1].what.walk, len(steps)
     while first > 0:
         what = steps[first - 1].what
-        if what.walk is not walk or what.reduces is not None or what.whole is not None or what.part:
+        if what.walk is not walk or what.takes_rows or what.part:
             break
         first -= 1
     read = {x for step in steps[first:] for x in step.operands if x >= count}

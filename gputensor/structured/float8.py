@@ -2,8 +2,9 @@
 
 A number of eight bits has a sign, an exponent with a bias, and a fraction. Shifted to float32's
 positions, these bits are the number times a power of two: one multiplication decodes it, and
-rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and its kin; https://arxiv.org/abs/2209.05433,
-and https://arxiv.org/abs/2206.02915 for fnuz: no infinity, and NaN in the place of negative zero.
+rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and its kin;
+https://arxiv.org/abs/2209.05433, and https://arxiv.org/abs/2206.02915 for fnuz: no infinity, and
+NaN in the place of negative zero.
 float8_e8m0fnu has an exponent alone, as the scales of the OCP Microscaling formats
 (c10/util/Float8_e8m0fnu.h).
 

@@ -122,7 +122,7 @@ def is_known(chain: Chain, step: Instruction) -> bool:
 
 @cache
 def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
-    if what.reduces is not None or what.whole is not None or what.part:
+    if what.takes_rows or what.part:
         return False
     if stub.registered(what.family, what.loop, "cpu") is not None:
         return False

@@ -23,7 +23,7 @@ from ...kernels.compiled import reduce as names
 from ...kernels.cpu import cast
 from ...tensor.tensor import Tensor
 from . import programs
-from ..chain import Chain, Instruction, Recorded
+from ..chain import Chain, Instruction
 
 Array = Any
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
@@ -44,10 +44,6 @@ class _Not(Exception):
     """The chain is no program of rows."""
 
 
-def _takes_rows(what: Recorded) -> bool:
-    return what.reduces is not None or what.whole is not None
-
-
 class _Whole(NamedTuple):
     """A reduction of everything. store: its place among the outputs; merge: the function that
     merges the results of runs, whose dtype is `part`; over: what a mean is divided by."""
@@ -65,7 +61,7 @@ class _Rows:
     def __init__(self, chain: Chain) -> None:
         self.chain, walk = chain, chain.walk
         count, steps = len(chain.inputs), chain.instructions
-        taken = [x.what for x in steps if _takes_rows(x.what)]
+        taken = [x.what for x in steps if x.what.takes_rows]
         reduced = {tuple(sorted(x.whole or x.reduces or ())) for x in taken}
         first = min([min(dims or (walk.ndim,)) for dims in reduced], default=walk.ndim)
         if not walk.is_row_major or reduced != {tuple(range(first, walk.ndim))}:
@@ -74,7 +70,7 @@ class _Rows:
         read = {x for step in steps for x in step.operands}
         self.is_cut = prod(self.lead) == 1 and not any([
             n in read or x.what.family != "reduce"
-            for n, x in enumerate(steps, count) if _takes_rows(x.what)
+            for n, x in enumerate(steps, count) if x.what.takes_rows
         ])  # fmt: skip
         n_rows, length = prod(self.lead), prod(self.tail)
         self.shape: tuple[int, ...] = (walk.numel,) if self.is_cut else (n_rows, length)
@@ -85,12 +81,13 @@ class _Rows:
         if self.is_cut:
             self._cut()
         self.views = [self._view(x) for x in chain.inputs]
+        # values with one element for each row
         self.rows = {
-            n for n, x in enumerate(chain.instructions, count)
+            n for n, x in enumerate(steps, count)
             if x.what.reduces is not None or x.what.walk.sizes != walk.sizes
         }  # fmt: skip
         self.stores = tuple(dict.fromkeys(chain.stores))
-        said = tuple([self._said(step) for step in chain.instructions])
+        said = tuple([self._said(n, step) for n, step in enumerate(steps, count)])
         self.run: Any = library.program(
             tuple([x.dtype.code for x in chain.inputs]), self.stores, said, self.width
         )
@@ -103,7 +100,7 @@ class _Rows:
         widths = set()
         for value, step in enumerate(chain.instructions, len(chain.inputs)):
             what = step.what
-            if not _takes_rows(what):
+            if not what.takes_rows:
                 continue
             name, given = _name_of(step), what.kinds[0]
             kind, _, of = name.partition(" ")
@@ -139,24 +136,22 @@ class _Rows:
             return self.shape
         return lead, tail
 
-    def _said(self, step: Instruction) -> tuple[Any, ...]:
-        """A step as the library reads it. Raises: _Not."""
-        what = step.what
-        is_row = what.reduces is not None or what.walk.sizes != self.chain.walk.sizes
+    def _said(self, value: int, step: Instruction) -> tuple[Any, ...]:
+        """A step, whose result has this number, as the library reads it. Raises: _Not."""
+        what, is_row = step.what, value in self.rows
         if what.part:
             raise _Not
         common, result = what.compute.code, what.result.code
         if stub.registered(what.family, what.loop, "cpu") is not None:
             raise _Not
-        if not _takes_rows(what):
+        if not what.takes_rows:
             if what.family == "random" or not programs.is_known(self.chain, step):
                 raise _Not
             return what.family, what.loop, common, result, step.operands, step.params, is_row
         family, name, arrays, integers = self._function(step)
         if any([self._is_narrow(x) for x in step.operands]) or step.params:
             raise _Not
-        if step.operands and self.wholes:
-            value = len(self.chain.inputs) + self.chain.instructions.index(step)
+        if step.operands and value in self.wholes:
             result = _code(self.wholes[value].part)
         return family, name, common, result, step.operands, (), is_row, arrays, integers, ()
 

@@ -239,7 +239,7 @@ class Reduced:
 
 def is_end(step: Instruction) -> bool:
     """True if it takes rows."""
-    return not step.what.part and (step.what.reduces is not None or step.what.whole is not None)
+    return not step.what.part and step.what.takes_rows
 
 
 def memory_of(chain: Chain, value: int, outputs: Sequence[Any]) -> Any:

@@ -42,7 +42,7 @@ def reads_its_rows(chain: Chain) -> bool:
     """True if the chain reads results of reductions."""
     count, read = len(chain.inputs), _read(chain)
     return any([
-        n in read and (step.what.reduces is not None or step.what.whole is not None)
+        n in read and step.what.takes_rows
         for n, step in enumerate(chain.instructions, count)
     ])  # fmt: skip
 

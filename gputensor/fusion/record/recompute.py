@@ -204,7 +204,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
 
 
 def _is_cheap(what: Any) -> bool:
-    if what.whole is not None or what.part or what.reduces is not None or what.also is not None:
+    if what.takes_rows or what.part or what.also is not None:
         return False
     return what.loop in _CHEAP.get(what.family, ())
 

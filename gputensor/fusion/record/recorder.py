@@ -131,7 +131,7 @@ class Recorder:
         ]):  # fmt: skip
             return None
         # An operator over rows reads its operand again after the stores.
-        if any([x[0].reduces is not None or x[0].whole is not None for x in recording.steps]):
+        if any([step.takes_rows for step, _, _ in recording.steps]):
             return None
         # A block that has written must not be read by the next one.
         others = [(x[0], x[1], x[2]) for x in recording.inputs]
@@ -142,7 +142,7 @@ class Recorder:
             if theirs is storage and (offset != out._offset or shape is not out._geometry):
                 return None
         if recording.reads(storage) and any([
-            step.reduces is not None or step.whole is not None for step, _, _ in recording.steps
+            step.takes_rows for step, _, _ in recording.steps
         ]):  # fmt: skip
             return None  # operators over rows read them later
         # An existing step may be wanted elsewhere and has its own place.
@@ -158,7 +158,7 @@ class Recorder:
         """The recording that takes a step, and the step's number."""
         recording = self.open.get(what.at)
         if (
-            recording is not None and (what.reduces is not None or what.whole is not None)
+            recording is not None and what.takes_rows
             and (recording.has_copies or what.at is not recording.at)
         ):  # fmt: skip
             recording.close()  # a sum depends on the layout of its operand
