@@ -16,8 +16,7 @@ namespace CAPABILITY {
 namespace {
 
 constexpr int ZEROS = 0, BORDER = 1, REFLECTION = 2, NEAREST = 1;
-constexpr i64 BLOCK = 256;     // places that are looked up at a time
-constexpr i64 CHANNELS = 16;   // that a thread takes where the gradient of x is summed
+constexpr i64 BLOCK = 256;  // places that are looked up at a time
 
 #define LOOP __attribute__((noinline)) static void
 
@@ -27,11 +26,11 @@ struct Axis {
   bool is_aligned, is_nearest;
 };
 
-// Of a dimension, for each place: two elements, their weights and how these change with the place.
+// Of a dimension, for each place: two elements and their weights.
 // ok is 0 for what is outside.
 template <class T> struct Taps {
   i32 at[2][BLOCK], ok[2][BLOCK];
-  T by[2][BLOCK], change[BLOCK];
+  T by[2][BLOCK];
 };
 
 template <class T> static inline T remainder_of_two(T turns) {
@@ -41,26 +40,24 @@ template <class T> static inline T remainder_of_two(T turns) {
 template <class T, int PADDING, bool IS_NEAREST>
 LOOP look_up(Taps<T>& taps, const T* place, i64 n, const Axis& axis) {
   i32 *at = taps.at[0], *ok = taps.ok[0];
-  T *by = taps.by[0], *changes = taps.change;
+  T* by = taps.by[0];
   const T scale = axis.is_aligned ? (T)((axis.size - 1) / 2.0) : (T)(axis.size / 2.0);
   const T shift = axis.is_aligned ? (T)0 : (T)0.5, last = (T)(axis.size - 1);
   const T first = axis.is_aligned ? (T)0 : (T)-0.5;
   const T span = (T)(axis.is_aligned ? axis.size - 1 : axis.size);
 #pragma GCC ivdep
   for (i64 i = 0; i < n; ++i) {
-    T x = (place[i] + 1) * scale - shift, change = 1;
+    T x = (place[i] + 1) * scale - shift;
     if (PADDING == REFLECTION) {
       const T from_first = x - first, away = math_abs(from_first), turns = math_floor(away / span);
       const T rest = away - turns * span;
       const bool is_back = remainder_of_two(turns) == 1;
       const T turned = (is_back ? span - rest : rest) + first;
-      change = is_back != (from_first < 0) ? (T)-1 : (T)1;
-      change = span == 0 ? (T)0 : change, x = span == 0 ? x * 0 : turned;
+      x = span == 0 ? x * 0 : turned;
     }
     if (PADDING != ZEROS) {
       const bool is_inside = (x > 0) & (x < last);
       x = is_inside ? x : x >= last ? last : (T)0;
-      change = is_inside ? change : (T)0;
     }
     const T low = IS_NEAREST ? elementary::nearest(x) : math_floor(x), part = x - low;
     T high = low + 1;
@@ -69,7 +66,6 @@ LOOP look_up(Taps<T>& taps, const T* place, i64 n, const Axis& axis) {
     ok[i] = has_low, ok[BLOCK + i] = has_high;
     at[i] = (i32)(has_low ? low : (T)0), at[BLOCK + i] = (i32)(has_high ? high : (T)0);
     by[i] = IS_NEAREST ? (T)1 : 1 - part, by[BLOCK + i] = part;
-    changes[i] = change * scale;
   }
 }
 
