@@ -113,8 +113,8 @@ def capabilities() -> dict[str, list[str]]:
 
 
 def _best(known: dict[str, list[str]]) -> list[str]:
-    """The last one of which this CPU has all instructions, the one that GPUTENSOR_CPU_CAPABILITY
-    asks for, and what was built here before; all where Linux does not say what the CPU has."""
+    """The highest capability that this CPU supports, the one that GPUTENSOR_CPU_CAPABILITY names,
+    and those built here before; all of them if Linux does not report the CPU's instructions."""
     try:
         told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

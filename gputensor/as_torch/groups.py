@@ -15,7 +15,7 @@ from gputensor import distributed
 from gputensor.core import errors
 from gputensor.distributed.groups import group_of
 
-# What programs call the engine for tensors on the CPU, alone or beside "cuda:nccl".
+# Backends that programs name for tensors on the CPU, alone or beside "cuda:nccl".
 _ON_CPU = ("gloo", "mpi")
 _asked: dict[str, str] = {}  # name of a group -> the backend that the program named
 
@@ -32,7 +32,7 @@ def _ours(op: str, backend: Any) -> str | None:
 
 
 def _check_size(world_size: int, rank: int) -> None:
-    """Raise where the program was started by another launcher, whose processes MPI does not see."""
+    """Raise if another launcher started the processes: MPI does not see them."""
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "-1"))
     found = distributed.get_world_size()
     if wanted not in (-1, found) or rank >= found:
@@ -49,8 +49,8 @@ def init_process_group(
     rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None,
     device_id: Any = None,
 ) -> None:  # fmt: skip
-    """Join the processes that mpiexec started. Where the others are, MPI knows: `init_method` and
-    `store` are not used.
+    """Join the processes that mpiexec started. MPI finds them, so `init_method` and `store` are not
+    used.
 
     Raises: DistributedError where `world_size`, or the variable WORLD_SIZE, is another number.
     """

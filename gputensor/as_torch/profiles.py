@@ -29,11 +29,11 @@ def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
     skip_first_wait: int = 0,
 ) -> Callable[[int], ProfilerAction]:  # fmt: skip
-    """A function from a step's number to what is done in it: cycles of steps that are left out,
-    steps to warm up, and steps that are measured.
+    """Make a function that returns the action for a step's number. A cycle has `wait` steps that
+    are not measured, `warmup` steps, and `active` steps that are measured.
 
     repeat: number of cycles, 0 for no end. skip_first: steps before the first cycle.
-    skip_first_wait: whether the first cycle leaves no step out.
+    skip_first_wait: if not 0, the first cycle begins with its steps to warm up.
     """
     for name, value in {"wait": wait, "warmup": warmup, "repeat": repeat}.items():
         if value < 0:
@@ -98,7 +98,7 @@ class Average:
 
 
 class Averages(list[Average]):
-    """What `key_averages` gives."""
+    """Result of `key_averages`: the sums of each operator."""
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -143,8 +143,8 @@ class profile:
     """Measure operators in the block, or from `start` to `stop`, in the steps of a schedule.
 
     Args:
-        activities: those among CPU and CUDA; all unless given.
-        schedule: see `schedule`; every step unless given. `step()` ends a step.
+        activities: CPU, CUDA or both; both by default.
+        schedule: see `schedule`; by default every step is measured. `step()` ends a step.
         on_trace_ready: called with the profile whenever measured steps end.
         record_shapes, profile_memory, with_stack, with_flops, with_modules, ...: accepted; sums by
             operator have none of these.

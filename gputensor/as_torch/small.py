@@ -14,7 +14,7 @@ from gputensor.core import errors
 
 # --- torch.library --------------------------------------------------------------------------------
 
-_kept: list[library.Library] = []  # what programs define without a library of their own
+_kept: list[library.Library] = []  # keeps operators that programs define without a library
 
 
 def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:
@@ -42,7 +42,7 @@ def impl(qualname: str, types: Any, func: Any = None, *, lib: Any = None) -> Any
 
 
 def unserializable_hook(f: Any) -> Any:
-    """The hook, marked as one that is not saved with its tensor."""
+    """Mark a hook, so that it is not saved with its tensor; returns the hook."""
     f.__torch_unserializable__ = True
     return f
 

@@ -32,7 +32,8 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 _SHORTEST, _LONGEST = 256, 1 << 14
 # Elements that a function adds up before it merges: of its own dtype, and of one that is cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# The arrays of a function: operands by their place, its result, and a value that nobody reads.
+# Arrays of a function are numbers: operands by their place, its result, or a result that is
+# dropped.
 _RESULT = -1
 
 
@@ -95,7 +96,7 @@ class _Rows:
             raise _Not
 
     def _cut(self) -> None:
-        """Of everything that is reduced, the width of a run and how its results merge."""
+        """Find the length of a run, and how the results of the runs are merged."""
         chain = self.chain
         widths = set()
         for value, step in enumerate(chain.instructions, len(chain.inputs)):
