@@ -63,7 +63,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.cuda.amp.grad_scaler": ("gputensor.amp",),
     "torch.amp.autocast_mode": ("gputensor.amp",),
     "torch._functorch": ("gputensor.func",),
-    "torch.serialization": ("gputensor",),
+    "torch.serialization": ("gputensor.serialization", "gputensor"),
     "torch.storage": ("gputensor",),
     "torch.utils.dlpack": ("gputensor.exchange.dlpack", "gputensor"),
     "torch.utils.hooks": ("gputensor.autograd.node",),

@@ -7,6 +7,7 @@ set and change nothing. core/errors/absent.py lists names that are left out, wit
 from __future__ import annotations
 
 import contextlib
+import datetime
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -16,10 +17,12 @@ from typing import Any
 import gputensor as gt
 from gputensor.autograd import function
 from gputensor.core import errors
+from gputensor.core.errors import absent as left_out
 from gputensor.dispatch import keys, tls
 from gputensor.nn.modules import conv, functional, loss, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
+from .absent import Absent
 from . import functions, groups, legacy_types, profiles, small
 
 # The version of PyTorch whose names and behaviour gputensor has; programs compare with it.
@@ -66,6 +69,18 @@ def block(*args: Any, **kwargs: Any) -> Iterator[None]:
 def annotate(the_type: Any, the_value: Any) -> Any:
     """Return the value."""
     return the_value
+
+
+class _Operators:
+    """`torch.ops.aten`; operators that gputensor leaves out are placeholders."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(gt.ops.aten, name)
+        except AttributeError:
+            if why := left_out.why("torch.ops.aten", name):
+                return Absent(f"ops.aten.{name}", why)
+            raise
 
 
 class Flags(SimpleNamespace):
@@ -177,7 +192,8 @@ core: dict[str, Any] = {
     "DisableTorchFunctionSubclass": block, "DisableTorchFunction": block,
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
     "_jit_set_profiling_executor": never, "_has_torch_function": never,
-    "_cuda_isCurrentStreamCapturing": never,
+    "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": nothing,
+    "_TensorMeta": type(gt.Tensor),
     "ScriptModule": type("ScriptModule", (), {}), "Graph": type("Graph", (), {}),
     "Value": type("Value", (), {}), "Node": type("Node", (), {}),
 }  # fmt: skip
@@ -263,6 +279,9 @@ STAND_INS: dict[str, dict[str, Any]] = {
                     "_size": Any, "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "rocm": None, "xpu": None,
                       "git_version": "unknown", "debug": False},
+    "torch.__config__": {"show": lambda: f"gputensor, as PyTorch {VERSION}",
+                         "parallel_info": lambda: f"threads: {gt.get_num_threads()}"},
+    "torch.serialization": {"MAP_LOCATION": Any, "FILE_LIKE": small.OF_TYPES["FileLike"]},
     "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
     "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},
@@ -302,6 +321,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
                   "current_device": lambda: "cpu"},
     "torch.distributed": groups.OF_DISTRIBUTED,
     "torch.distributed.distributed_c10d": groups.OF_DISTRIBUTED,
+    "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
     "torch.distributed.tensor": {
         "Replicate": Placement, "Shard": Placement,
         "Partial": Placement,
@@ -316,5 +336,10 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_MaxPoolNd": pooling._MaxPool, "_AvgPoolNd": pooling._AvgPool,
         "_AdaptiveAvgPoolNd": pooling._Adaptive, "_AdaptiveMaxPoolNd": pooling._Adaptive,
     },
-    "torch.ops": {"load_library": load_library}, "torch._custom_ops": {},
+    "torch.utils.data.dataloader": {
+        "_BaseDataLoaderIter": type("_BaseDataLoaderIter", (), {}),
+        "_MultiProcessingDataLoaderIter": type("_MultiProcessingDataLoaderIter", (), {}),
+        "_SingleProcessDataLoaderIter": type("_SingleProcessDataLoaderIter", (), {}),
+    },
+    "torch.ops": {"aten": _Operators(), "load_library": load_library}, "torch._custom_ops": {},
 }  # fmt: skip

@@ -19,6 +19,11 @@ from ..core.device import device
 from ..runtime import files
 from ..tensor.pickling import host_bytes
 from ..tensor.storage import Storage
+from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
+]  # fmt: skip
 
 # zipfile and the readers are imported on use: `import gputensor` does not need them.
 if TYPE_CHECKING:
@@ -36,7 +41,9 @@ _SAFETENSORS = ".safetensors"
 
 
 def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
-    """Write tensors, numbers, strings, and lists, tuples and dicts of them to a file.
+    """Write tensors, numbers, strings, and lists, tuples, dicts and sets of them to a file.
+
+    Objects of classes that `gt.serialization.add_safe_globals` allowed are written as pickle does.
 
     A named file is replaced as a whole or not at all and keeps its mode; a symbolic link stays, and
     its target is replaced. A name in .safetensors writes a dict of tensors in that format, by the
@@ -120,12 +127,12 @@ def load(
     map_location: a device for all tensors, a dict from saved to wanted device names, or a function
     of (storage on the CPU, saved device name) that returns a storage or None; None loads to the
     saved devices. mmap: map storages on the CPU from the file, whose pages are read on first use;
-    writes do not reach the file. `f` must be a path then.
+    writes do not reach the file. `f` must be a path then. weights_only: False permits code of the
+    file to run; none runs anyway.
     Raises: FileFormatError for a damaged or truncated file, another format, or a name other than
-    tensors, parameters, numbers, strings and containers.
+    tensors, parameters, numbers, strings, containers and what `add_safe_globals` allowed.
     """
-    if weights_only is not True:
-        raise errors.must("load", "weights_only", "be True: no code of a file runs", weights_only)
+    flag("load", "weights_only", weights_only)
     if pickle_module is not None:
         raise errors.must("load", "pickle_module", "be None: no code of a file runs", pickle_module)
     is_mapped = mmap is not None and flag("load", "mmap", mmap)

@@ -7,6 +7,7 @@ storage, which is a persistent id. Source: torch/serialization.py, torch/_tensor
 
 from __future__ import annotations
 
+import copyreg
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from ..core.geometry import Size
 from ..tensor.pickling import check_hooks, in_memory
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
+from . import allowed
 
 # dtype -> PyTorch's class of storages; other dtypes are written as bytes, with the dtype beside.
 STORAGE_TYPES = {
@@ -102,9 +104,9 @@ class Writer:
     def _name(self, module: str, name: str) -> None:
         self._add(f"c{module}\n{name}\n".encode())
 
-    def _call(self, module: str, name: str, *arguments: Any) -> None:
+    def _call(self, module: str, name: str, *arguments: Any, where: str = "obj") -> None:
         self._name(module, name)
-        self._write(arguments, "obj")
+        self._write(arguments, where)
         self._add(b"R")
 
     # --- containers -------------------------------------------------------------------------------
@@ -112,14 +114,20 @@ class Writer:
     def _container(self, value: Any, where: str) -> None:
         kind = type(value)
         is_ordered = kind.__name__ == "OrderedDict" and isinstance(value, dict)
-        if kind not in (list, tuple, dict) and not is_ordered:
-            rule = "be a tensor, number, string, list, tuple or dict"
-            raise errors.wrong_type("save", where, rule, errors.Got(kind.__name__))
+        is_allowed = allowed.has(kind)
+        if kind not in (list, tuple, dict, set) and not is_ordered and not is_allowed:
+            rule = "be a tensor, number, string, list, tuple, dict, or of an allowed class"
+            remedy = "gt.serialization.add_safe_globals allows a class"
+            raise errors.wrong_type("save", where, rule, errors.Got(kind.__name__), remedy=remedy)
         if id(value) in self._open:
             raise errors.must("save", where, "not contain itself", errors.Got(kind.__name__))
         self._open.add(id(value))
         try:
-            if kind in (list, tuple):
+            if is_allowed:
+                self._object(value, where)
+            elif kind is set:
+                self._call("__builtin__", "set", list(value), where=where)
+            elif kind in (list, tuple):
                 self._sequence(value, where, kind is list)
             else:
                 self._dict(value, where, is_ordered)
@@ -145,6 +153,22 @@ class Writer:
             self._add(b"u")
         if is_ordered and vars(value):  # Module.state_dict's attribute _metadata
             self._write(vars(value), f"the attributes of {where}")
+            self._add(b"b")
+
+    def _object(self, value: Any, where: str) -> None:
+        """Write an object of an allowed class by the function and arguments that make it again."""
+        function, arguments, state, *items = (*value.__reduce_ex__(2), None, None, None)[:5]
+        is_new = function is copyreg.__newobj__  # type: ignore[attr-defined]
+        if is_new:
+            function, arguments = arguments[0], arguments[1:]
+        if not allowed.has(function) or items != [None, None]:
+            rule = "be made by an allowed class or function alone"
+            raise errors.must("save", where, rule, errors.Got(type(value).__name__))
+        self._name(function.__module__, function.__qualname__)
+        self._write(arguments, where)
+        self._add(b"\x81" if is_new else b"R")
+        if state is not None:
+            self._write(state, f"the state of {where}")
             self._add(b"b")
 
     # --- tensors ----------------------------------------------------------------------------------

@@ -148,7 +148,8 @@ def test_map_location():
 
 
 @pytest.mark.parametrize("value, where", [
-    (object(), "obj"), ({"a": [1, {2}]}, r"obj\['a'\]\[1\]"), ([np.float64(1)], r"obj\[0\]"),
+    (object(), "obj"), ({"a": [1, frozenset({2})]}, r"obj\['a'\]\[1\]"),
+    ([np.float64(1)], r"obj\[0\]"),
     ({b"a": 1}, "a key of obj"),
     (lambda: 1, "obj"), (np.arange(3), "obj"),
 ])  # fmt: skip

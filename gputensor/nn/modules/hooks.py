@@ -86,6 +86,10 @@ class Hooks:
         module and its submodules; the hook may change the state."""
         return self._hook("_after_state", hook)
 
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`register_state_dict_post_hook` whose hook may return another state."""
+        return self._hook("_after_state", hook, False, True)
+
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
