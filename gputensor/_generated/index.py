@@ -534,25 +534,25 @@ native_layer_norm native_layer_norm_backward rms_norm
 EXPORTS = _read("""
 amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
 dispatch distributed.: distributed distributions.: distributions fft.: fft func.: func layout.:
-layout library.: library linalg.: linalg nn.: nn ops.: ops optim.: optim random.: random special.:
-special testing.: testing utils.: utils amp.autocast_mode: autocast clear_autocast_cache
-get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled
-set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
-is_inference_mode_enabled no_grad set_grad_enabled core.promotion: can_cast promote_types
-devices.backend.: backend devices.fallback.: fallback dispatch.backend_select: set_default_device
-dispatch.defaults: get_default_dtype get_type_promotion set_default_dtype set_type_promotion
-exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack exchange.numpy.bridge:
-from_numpy frombuffer serialization: load save functional: atleast_1d atleast_2d atleast_3d
-block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum gradient histogramdd meshgrid
-stft tensordot unique unique_consecutive unravel_index exchange.numpy.rule: get_numpy_on_devices
-set_numpy_on_devices func.batching: vmap fusion.fuse: fuse fallbacks.modes: DispatchMode no_dispatch
-runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes get_default_device
-is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type
-structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
-structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing: nonzero
-tensor.overloads: norm tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage tensor.type_info: finfo iinfo profiling.profiler.: profiler profiling.audit:
-audit_copies
+layout library.: library linalg.: linalg nn.: nn ops.: ops optim.: optim quasirandom.: quasirandom
+random.: random serialization.: serialization special.: special testing.: testing utils.: utils
+amp.autocast_mode: autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled
+is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled
+autograd.modes: enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
+set_grad_enabled core.promotion: can_cast promote_types devices.backend.: backend devices.fallback.:
+fallback dispatch.backend_select: set_default_device dispatch.defaults: get_default_dtype
+get_type_promotion set_default_dtype set_type_promotion exchange.construct: as_tensor asarray tensor
+exchange.dlpack: from_dlpack exchange.numpy.bridge: from_numpy frombuffer serialization: load save
+functional: atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist
+chain_matmul einsum gradient histogramdd meshgrid stft tensordot unique unique_consecutive
+unravel_index exchange.numpy.rule: get_numpy_on_devices set_numpy_on_devices func.batching: vmap
+fusion.fuse: fuse fallbacks.modes: DispatchMode no_dispatch runtime.cpu: get_num_threads
+set_num_threads structured.facts: broadcast_shapes get_default_device is_complex is_floating_point
+is_nonzero is_same_size is_signed is_tensor numel result_type structured.generator: Generator
+get_rng_state initial_seed manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator
+TensorIteratorConfig tensor.indexing: nonzero tensor.overloads: norm tensor.printing:
+get_printoptions printoptions set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo
+profiling.profiler.: profiler profiling.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""
@@ -650,7 +650,7 @@ LATER: dict[str, dict[str, str]] = {
     optim.swa_utils.: swa_utils optim.swapping: swap_in_optimizer_params_and_state
     """),
     "utils": _read("""
-    utils.checkpoint.: checkpoint utils.data.: data
+    utils.checkpoint.: checkpoint utils.data.: data utils.flop_counter.: flop_counter
     """),
     "utils.data": _read("""
     utils.data.distributed.: distributed utils.data.collate: default_collate default_convert

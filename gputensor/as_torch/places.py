@@ -68,6 +68,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.utils.dlpack": ("gputensor.exchange.dlpack", "gputensor"),
     "torch.utils.hooks": ("gputensor.autograd.node",),
     **dict.fromkeys(_OF_DATA.split(), ("gputensor.utils.data",)),
+    "torch.utils.data._utils": ("gputensor.utils.data",),
+    "torch.utils.data._utils.collate": ("gputensor.utils.data.collate",),
     "torch.multiprocessing": ("multiprocessing",),
     "torch.optim.optimizer": ("gputensor.optim", "gputensor.optim.optimizer"),
     **{f"torch.optim.{name}": ("gputensor.optim",) for name in _OPTIMIZERS.split()},

@@ -23,7 +23,7 @@ from gputensor.nn.modules import conv, functional, loss, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
 from .absent import Absent
-from . import functions, groups, legacy_types, profiles, small
+from . import functions, groups, insides, legacy_types, profiles, small
 
 # The version of PyTorch whose names and behaviour gputensor has; programs compare with it.
 VERSION = "2.13.0"
@@ -173,6 +173,8 @@ cuda_backend: dict[str, Any] = {
     "is_built": lambda: True, "flash_sdp_enabled": never, "math_sdp_enabled": lambda: True,
     "mem_efficient_sdp_enabled": never, "cudnn_sdp_enabled": never, "enable_flash_sdp": nothing,
     "enable_math_sdp": nothing, "enable_mem_efficient_sdp": nothing, "sdp_kernel": block,
+    "can_use_flash_attention": never, "can_use_efficient_attention": never,
+    "SDPAParams": type("SDPAParams", (), {}),
     "enable_cudnn_sdp": nothing, "cufft_plan_cache": Flags(),
 }  # fmt: skip
 absent: dict[str, Any] = {
@@ -193,7 +195,8 @@ core: dict[str, Any] = {
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
     "_jit_set_profiling_executor": never, "_has_torch_function": never,
     "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": nothing,
-    "_TensorMeta": type(gt.Tensor),
+    "_TensorMeta": type(gt.Tensor), "_get_accelerator": insides.get_accelerator,
+    "_get_default_device": lambda: str(gt.get_default_device()),
     "ScriptModule": type("ScriptModule", (), {}), "Graph": type("Graph", (), {}),
     "Value": type("Value", (), {}), "Node": type("Node", (), {}),
 }  # fmt: skip
@@ -211,7 +214,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch": {
         "__version__": f"{VERSION}+gputensor", "compile": compiled, "_assert": _assert,
         "_assert_async": _assert,
-        "_check": check, "_check_value": check,
+        "_check": check, "_check_value": check, "_check_tensor_all": check,
         "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
         "typename": lambda x: f"torch.{type(x).__name__}",
         "set_float32_matmul_precision": nothing, "get_float32_matmul_precision": lambda: "highest",
@@ -227,7 +230,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "get_deterministic_debug_mode": lambda: 0, "set_deterministic_debug_mode": nothing,
         "get_num_interop_threads": lambda: 1, "is_warn_always_enabled": never,
         "has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True,
-        **functions.OF_TORCH,
+        **functions.OF_TORCH, **insides.OF_TORCH,
         **legacy_types.TYPES,
     },
     "torch.jit": jit, "torch.jit._script": jit,
@@ -257,11 +260,12 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.library": small.OF_LIBRARY, "torch.utils.hooks": small.OF_HOOKS,
     "torch.func": small.OF_FUNC,
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
+    "torch.profiler.profiler": profiles.OF_PROFILER,
     "torch.profiler": profiles.OF_PROFILER, "torch.autograd.profiler": profiles.OF_AUTOGRAD,
     "torch.autograd.grad_mode": {"set_multithreading_enabled": block},
     "torch.autograd.function": {"FunctionCtx": function.Context},
     "torch.optim.optimizer": {"required": required},
-    "torch._C._nn": {}, "torch.nn.modules.utils": nn_utils_of_modules,
+    "torch._C._nn": {"_parse_to": insides.parse_to}, "torch.nn.modules.utils": nn_utils_of_modules,
     "torch.nn.common_types": _sizes | _ratios,
     "torch.nn.attention": {"SDPBackend": Flags(
         MATH=0, FLASH_ATTENTION=1, EFFICIENT_ATTENTION=2, CUDNN_ATTENTION=3, ERROR=-1
@@ -269,6 +273,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.nn.modules.module": {
         "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": state.EXTRA,
     },
+    "torch.utils.data": {"functional_datapipe": lambda name, **options: as_it_is},
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},
     "torch.utils.cpp_extension": {
@@ -322,12 +327,14 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.distributed": groups.OF_DISTRIBUTED,
     "torch.distributed.distributed_c10d": groups.OF_DISTRIBUTED,
     "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
+    "torch.distributed.rpc": {"is_available": never},
+    "torch.distributed.rpc.api": {"_require_initialized": as_it_is},
     "torch.distributed.tensor": {
         "Replicate": Placement, "Shard": Placement,
         "Partial": Placement,
     },
-    "torch.utils._pytree": {"_dict_flatten_with_keys": nothing},
-    "torch._utils": {}, "torch._jit_internal": jit,
+    "torch.utils._pytree": insides.OF_PYTREE, "torch._tensor_str": insides.OF_TENSOR_STR,
+    "torch._utils": insides.OF_UTILS, "torch._jit_internal": jit,
     "torch.futures": {},
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
     "torch.nn.modules.batchnorm": {"_NormBase": norm._Affine},
@@ -340,6 +347,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_BaseDataLoaderIter": type("_BaseDataLoaderIter", (), {}),
         "_MultiProcessingDataLoaderIter": type("_MultiProcessingDataLoaderIter", (), {}),
         "_SingleProcessDataLoaderIter": type("_SingleProcessDataLoaderIter", (), {}),
+        "_DatasetKind": Flags(Map=0, Iterable=1),
     },
     "torch.ops": {"aten": _Operators(), "load_library": load_library}, "torch._custom_ops": {},
 }  # fmt: skip

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
-from ..core import errors
+from ..core import errors, lazy
 from ..core.arguments import flag
 from ..core.device import device
 from ..runtime import files
@@ -40,10 +40,11 @@ _SAFETENSORS = ".safetensors"
 # --- save ---------------------------------------------------------------------------------------
 
 
-def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
+def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = None) -> None:
     """Write tensors, numbers, strings, and lists, tuples, dicts and sets of them to a file.
 
-    Objects of classes that `gt.serialization.add_safe_globals` allowed are written as pickle does.
+    Objects of classes that `gt.serialization.add_safe_globals` allowed are written as pickle does;
+    those of any class, where `pickle_module` is given. `load` builds objects of allowed classes.
 
     A named file is replaced as a whole or not at all and keeps its mode; a symbolic link stays, and
     its target is replaced. A name in .safetensors writes a dict of tensors in that format, by the
@@ -59,7 +60,7 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
 
         safetensors_files.save(obj, _path("save", to))
         return
-    writer = Writer()
+    writer = Writer(pickle_module is not None)
     try:
         pickled = writer.pickle(obj)
     except RecursionError:
@@ -199,3 +200,7 @@ def _read(file: IO[bytes], map_location: Any, mapped: str | None) -> Any:
         if root is None:
             raise Damaged("there is no data.pkl in it")
         return torch_files.load_zip(archive, root, places, mapped)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

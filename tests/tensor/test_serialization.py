@@ -143,6 +143,7 @@ def test_safetensors(tmp_path):
 def test_map_location():
     x = gt.arange(3)
     assert through(x, map_location="meta").is_meta
+    assert through(x, map_location=gt.device("meta")).is_meta
     assert through(x, map_location={"cpu": "meta"}).is_meta
     assert through(x, map_location={"cuda:0": "meta"}).device == x.device
 

@@ -13,9 +13,10 @@ import pickle
 import pickletools
 import random
 import struct
+import threading
 import tracemalloc
 import zipfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,6 +136,33 @@ def test_objects_of_allowed_classes_are_written_and_read(tmp_path: Path) -> None
     assert kind is Kind.SMALL and type(point) is Point
     with pytest.raises(errors.FileFormatError, match="names .*Config"):
         gt.load(path)
+
+
+class Node:
+    """Refers to itself through a list."""
+
+    def __init__(self, x: gt.Tensor) -> None:
+        self.x, self.all = x, [self]
+
+
+def test_objects_of_any_class_are_written_as_pickle_does(tmp_path: Path) -> None:
+    x = gt.arange(3.0)
+    made = {"node": Node(x), "kind": Kind, "bytes": b"\xff1", "counts": Counter("aab"), "x": x}
+    path = tmp_path / "any.pt"
+    gt.save(made, path, pickle)
+    with pytest.raises(errors.FileFormatError, match="names .*Node"):
+        gt.load(path)
+    with gt.serialization.safe_globals([Node, Kind]):
+        read = gt.load(path)
+    assert read["node"].all[0] is read["node"]
+    assert read["node"].x.data_ptr() == read["x"].data_ptr()
+    assert read["kind"] is Kind and read["bytes"] == b"\xff1"
+    assert read["counts"] == Counter("aab")
+    locked: Any = threading.Lock()
+    for wrong in (lambda: 1, Node(locked)):
+        with pytest.raises(errors.GpuTensorError, match="be importable|that pickle takes"):
+            gt.save(wrong, tmp_path / "wrong.pt", pickle)
+    assert not (tmp_path / "wrong.pt").exists()
 
 
 def test_a_name_may_be_given_with_an_allowed_class(tmp_path: Path) -> None:

@@ -191,6 +191,7 @@ _FAMILIES = (
             "ProcessRaisedException SpawnContext *sharing_strateg* init_reductions spawn "
             "start_processes",
         },
+        "torch.multiprocessing.spawn torch.distributed.run torch.distributed.launcher",
     ),
     _Family(
         "ranks meet by MPI, whose launcher knows them; collectives are all_reduce, broadcast and "

@@ -56,8 +56,8 @@ class Module(Hooks):
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        has_backward = self._before_backward or self._after_backward
-        if not (self._before or self._after or has_backward):
+        has_backward = self._backward_pre_hooks or self._backward_hooks
+        if not (self._forward_pre_hooks or self._forward_hooks or has_backward):
             try:
                 return self.forward(*args, **kwargs)
             except errors.GpuTensorError:
@@ -69,7 +69,7 @@ class Module(Hooks):
                 raise
         ran: list[Any] = []
         try:
-            for hook, takes_kwargs in self._hooks("_before"):
+            for hook, takes_kwargs in self._hooks("_forward_pre_hooks"):
                 found = hook(self, args, kwargs) if takes_kwargs else hook(self, args)
                 if found is not None and takes_kwargs:
                     args, kwargs = found

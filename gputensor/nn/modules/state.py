@@ -11,7 +11,7 @@ from ... import autograd
 from ...core import errors
 from ...tensor.tensor import Tensor
 from ..parameter import Parameter, is_lazy
-from .hooks import Hooks
+from .hooks import Hooks, with_flags
 
 if TYPE_CHECKING:
     from .module import Module
@@ -38,7 +38,7 @@ def saved_state(
     root: Module, found: dict[str, Any], prefix: str, keep_vars: bool
 ) -> dict[str, Any]:
     """See Module.state_dict."""
-    for hook, _ in list(root._before_state.values()):
+    for hook in list(root._state_dict_pre_hooks.values()):
         hook(root, prefix, keep_vars)
     local_metadata = {"version": root._version}
     if hasattr(found, "_metadata"):
@@ -47,7 +47,7 @@ def saved_state(
     for name, child in root._modules.items():
         if child is not None:
             child.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-    for hook, replaces in list(root._after_state.values()):
+    for hook, replaces in with_flags(root._state_dict_hooks):
         made = hook(root, found, prefix, local_metadata)
         if replaces and made is not None:
             found = made
@@ -97,7 +97,7 @@ def load_state(
     with autograd.no_grad():
         load(root, OrderedDict(state_dict), "")
         result = IncompatibleKeys(missing, unexpected)
-        listeners = [x for _, x in root.named_modules() if x._after_load]
+        listeners = [x for _, x in root.named_modules() if x._load_state_dict_post_hooks]
         if strict and not listeners:
             wrong += _unmatched(result)
         if wrong:
@@ -106,7 +106,7 @@ def load_state(
             copy()
     # These hooks come after the copies, as PyTorch's do, and may forgive names.
     for module in reversed(listeners):
-        for hook, _ in list(module._after_load.values()):
+        for hook in list(module._load_state_dict_post_hooks.values()):
             if hook(module, result) is not None:
                 rule = "return None; it changes the lists that it gets"
                 raise errors.must("load_state_dict", "post hook", rule, hook)
@@ -132,7 +132,7 @@ def load_own(
     strict: bool, missing: list[str], unexpected: list[str], wrong: list[str],
 ) -> None:  # fmt: skip
     """See Module._load_from_state_dict."""
-    for hook, takes_module in list(module._before_load.values()):
+    for hook, takes_module in with_flags(module._load_state_dict_pre_hooks):
         first = (module,) if takes_module else ()
         hook(*first, given, prefix, local_metadata, strict, missing, unexpected, wrong)
     assign = local_metadata.get("assign_to_params_buffers", False)
