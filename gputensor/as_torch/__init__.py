@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..core import errors
+from ..core import errors, package_name
 from ..tensor import tensor
 from .finder import Finder
 
@@ -45,6 +45,7 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _finder)
     tensor.called.append(_tensor)
+    package_name.name = "torch"
 
 
 def uninstall() -> None:
@@ -53,5 +54,6 @@ def uninstall() -> None:
         return
     sys.meta_path.remove(_finder)
     tensor.called.clear()
+    package_name.name = "gputensor"
     for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
         del sys.modules[name]

@@ -122,7 +122,7 @@ def get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fals
     if place.type == "cpu" and allow_cpu:
         return -1
     if place.index is None and not optional:
-        raise errors.wrong_value("_get_device_index", "device", "have an index", device)
+        raise errors.must("_get_device_index", "device", "have an index", device)
     return gt.cuda.current_device() if place.index is None else place.index
 
 
@@ -130,6 +130,38 @@ def softmax_backward(grad_output: Any, output: Any, dim: int, input_dtype: Any) 
     """Gradient of softmax, from its result."""
     scaled = grad_output * output
     return (scaled - output * scaled.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def flatten_dense_tensors(tensors: Sequence[Any]) -> Any:
+    """Return the elements of tensors in one tensor of one dimension."""
+    return gt.cat([x.reshape(-1) for x in tensors])
+
+
+def unflatten_dense_tensors(flat: Any, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Return parts of a flat tensor as views with the shapes of tensors."""
+    parts = flat.split([x.numel() for x in tensors])
+    return tuple([part.view(x.shape) for part, x in zip(parts, tensors)])
+
+
+def pin_memory(data: Any, device: Any = None) -> Any:
+    """Return containers of tensors with copies in page-locked memory, where there is a GPU."""
+    if not gt.cuda.is_available():
+        return data
+    return _pytree.tree_map_only(gt.Tensor, lambda x: x.pin_memory(), data)
+
+
+# --- torch.utils._python_dispatch -----------------------------------------------------------------
+
+
+class TorchDispatchMode(gt.DispatchMode):
+    """A mode whose handler has PyTorch's name, `__torch_dispatch__`."""
+
+    def __gputensor_dispatch__(
+        self, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Call the program's handler."""
+        return self.__torch_dispatch__(op, types, args, kwargs)  # type: ignore[attr-defined]
 
 
 # --- torch.utils._pytree --------------------------------------------------------------------------
@@ -174,7 +206,7 @@ OF_TORCH: dict[str, Any] = {
     **{f"_foreach_{name}": _foreach(name) for name in _EACH},
     "_foreach_norm": foreach_norm,
     "_grouped_mm": gt.nn.functional.grouped_mm, "_softmax_backward_data": softmax_backward,
-    "__file__": gt.__file__,
+    "_shape_as_tensor": lambda x: gt.tensor(x.shape), "__file__": gt.__file__,
 }  # fmt: skip
 OF_TENSOR_STR: dict[str, Any] = {
     "PRINT_OPTS": _PrintOptions(), "_tensor_str": tensor_str, "_add_suffixes": add_suffixes,
@@ -182,7 +214,14 @@ OF_TENSOR_STR: dict[str, Any] = {
     "set_printoptions": printing.set_printoptions, "get_printoptions": printing.get_printoptions,
 }  # fmt: skip
 OF_UTILS: dict[str, Any] = {
-    "_get_device_index": get_device_index, "_element_size": lambda dtype: dtype.itemsize,
+    "_flatten_dense_tensors": flatten_dense_tensors,
+    "_unflatten_dense_tensors": unflatten_dense_tensors,
+    "_get_device_index": get_device_index,
+    "_element_size": lambda dtype: dtype.itemsize,
+}  # fmt: skip
+OF_DISPATCH: dict[str, Any] = {
+    "TorchDispatchMode": TorchDispatchMode, "_disable_current_modes": gt.no_dispatch,
+    "is_traceable_wrapper_subclass": lambda tensor: False,
 }  # fmt: skip
 OF_PYTREE: dict[str, Any] = {
     "PyTree": Any, "Context": Any, "KeyPath": tuple, "SequenceKey": SequenceKey,

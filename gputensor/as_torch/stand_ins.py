@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from gputensor.autograd import function
 from gputensor.core import errors
 from gputensor.core.errors import absent as left_out
 from gputensor.dispatch import keys, tls
-from gputensor.nn.modules import conv, functional, loss, norm, pooling, state
+from gputensor.nn.modules import conv, functional, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
 from .absent import Absent
@@ -34,6 +35,10 @@ class Placement:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args: Any = args
+
+
+class ScriptModule(gt.nn.Module):
+    """Base of modules that are written to be compiled; they run as they are."""
 
 
 class _Required:
@@ -137,7 +142,8 @@ jit: dict[str, Any] = {
     "_overload_method": as_it_is, "_overload": as_it_is,
     "is_scripting": never, "is_tracing": never, "annotate": annotate, "Final": typing.Final,
     "ScriptFunction": type("ScriptFunction", (), {}),
-    "ScriptModule": type("ScriptModule", (), {}), "RecursiveScriptModule": type("_R", (), {}),
+    "ScriptModule": ScriptModule, "RecursiveScriptModule": type("_R", (ScriptModule,), {}),
+    "TracerWarning": type("TracerWarning", (Warning,), {}),
     "freeze": as_it_is, "optimize_for_inference": as_it_is,
 }  # fmt: skip
 compiler: dict[str, Any] = {
@@ -197,7 +203,7 @@ core: dict[str, Any] = {
     "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": nothing,
     "_TensorMeta": type(gt.Tensor), "_get_accelerator": insides.get_accelerator,
     "_get_default_device": lambda: str(gt.get_default_device()),
-    "ScriptModule": type("ScriptModule", (), {}), "Graph": type("Graph", (), {}),
+    "ScriptModule": ScriptModule, "Graph": type("Graph", (), {}),
     "Value": type("Value", (), {}), "Node": type("Node", (), {}),
 }  # fmt: skip
 nn_utils_of_modules: dict[str, Any] = {
@@ -286,8 +292,10 @@ STAND_INS: dict[str, dict[str, Any]] = {
                       "git_version": "unknown", "debug": False},
     "torch.__config__": {"show": lambda: f"gputensor, as PyTorch {VERSION}",
                          "parallel_info": lambda: f"threads: {gt.get_num_threads()}"},
-    "torch.serialization": {"MAP_LOCATION": Any, "FILE_LIKE": small.OF_TYPES["FileLike"]},
-    "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
+    "torch.serialization": {"MAP_LOCATION": Any, "DEFAULT_PROTOCOL": 2,
+                            "FILE_LIKE": small.OF_TYPES["FileLike"]},
+    "torch.nn.modules": {"CrossMapLRN2d": gt.nn.LocalResponseNorm},
+    "torch.nn.modules.normalization": {"CrossMapLRN2d": gt.nn.LocalResponseNorm},
     "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},
     "torch.autograd": {"Variable": legacy_types.Variable},
@@ -333,6 +341,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "Replicate": Placement, "Shard": Placement,
         "Partial": Placement,
     },
+    "torch.utils._python_dispatch": insides.OF_DISPATCH,
+    "torch.utils.data._utils.pin_memory": {"pin_memory": insides.pin_memory},
+    "torch.utils.data._utils.collate": {"np_str_obj_array_pattern": re.compile(r"[SaUO]")},
+    "torch.utils._device": {}, "torch.utils._triton": {"has_triton": never},
+    "torch.utils.deterministic": {"fill_uninitialized_memory": False},
     "torch.utils._pytree": insides.OF_PYTREE, "torch._tensor_str": insides.OF_TENSOR_STR,
     "torch._utils": insides.OF_UTILS, "torch._jit_internal": jit,
     "torch.futures": {},

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from . import package_name
+
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 _Layout: TypeAlias = np.dtype[Any]
@@ -58,7 +60,7 @@ class dtype:
         self.is_signed = not (category == BOOL or name.startswith("uint"))
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{package_name.name}.{self.name}"
 
     def __eq__(self, other: object) -> bool:
         """Equal also to NumPy's dtype or scalar type of the same elements, such as `np.float32`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import errors
+from . import errors, package_name
 
 
 class memory_format:
@@ -27,7 +27,7 @@ class memory_format:
         self.order: tuple[int, ...] | Any = order
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{package_name.name}.{self.name}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_by_name, (self.name,))
@@ -88,7 +88,7 @@ class layout:
         self.name: str = name
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{package_name.name}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

@@ -28,7 +28,7 @@ Formula = Callable[..., int]
 
 def _product(a: Any, b: Any) -> int:
     """Operations of a (batch of) matrix products."""
-    return 2 * math.prod(a.shape) * int(b.shape[-1])
+    return int(2 * math.prod(a.shape) * b.shape[-1])
 
 
 def _convolution(x: Any, weight: Any, is_transposed: bool, result: Any) -> int:

@@ -6,7 +6,22 @@ from typing import Any
 
 from .program import Inputs, Program, Row
 
-NEEDS = ()
+NEEDS = (
+    "transformers==5.23.0", "tokenizers==0.23.3", "huggingface-hub==2.4.0", "regex==2026.11.19",
+    "httpx2==2.16.2", "httpcore2==2.16.2", "truststore==0.10.5", "anyio==4.16.0", "h11==0.16.0",
+    "typer==0.29.2", "rich==15.0.0", "shellingham==1.5.4", "annotated-doc==0.0.7",
+    "tqdm==4.70.1", "lightning-utilities==0.15.3", "torchmetrics==1.9.0", "fsspec==2026.9.0",
+    "typing-extensions==4.16.0", "filelock==4.3.1", "requests==2.34.2", "urllib3==2.8.0",
+    "certifi==2026.10.19.post1", "idna==3.20", "charset-normalizer==3.5.3", "psutil==7.2.2",
+    "scikit-learn==1.9.1", "joblib==1.6.0", "threadpoolctl==3.8.0", "tabulate==0.10.0",
+    "jinja2==3.1.6", "markupsafe==3.0.4", "pyparsing==3.3.3", "xxhash==4.1.0",
+    "aiohttp==3.14.5", "aiosignal==1.4.0", "aiohappyeyeballs==2.7.1", "attrs==26.1.0",
+    "frozenlist==1.8.0", "multidict==7.2.1", "propcache==0.5.4", "yarl==1.25.1",
+    "importlib-metadata==10.2.0", "zipp==4.1.2", "linear-operator==0.6.1", "jaxtyping==0.3.11",
+    "wadler-lindig==0.1.8", "mpmath==1.4.1", "pyro-api==0.1.2", "opt-einsum==3.4.0",
+    "multipledispatch==1.0.0", "pyre-extensions==0.0.32", "typing-inspect==0.9.0",
+    "mypy-extensions==1.2.0", "trampoline==0.1.2", "boltons==26.2.0", "networkx==3.6.1",
+)  # fmt: skip
 
 
 def network() -> Any:
@@ -16,7 +31,11 @@ def network() -> Any:
 
 
 def weights_after(model: Any) -> dict[str, Any]:
-    return {name: x.detach().clone() for name, x in model.state_dict().items()}
+    """All weights in one tensor: a weight that rounding alone moves is small beside the others."""
+    import torch
+
+    values = [x.detach().reshape(-1) for x in model.state_dict().values() if x.is_floating_point()]
+    return {"weights": torch.cat(values)}
 
 
 # --- trainers -------------------------------------------------------------------------------------
@@ -134,6 +153,35 @@ def accelerate(draw: Inputs) -> Program:
     return Program(model, (), call=call, grad=False)
 
 
+def trainer(draw: Inputs) -> Program:
+    import tempfile
+
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    model = BertForSequenceClassification(BertConfig(
+        vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, num_labels=2, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    ))  # fmt: skip
+    words = draw.ints(30, 16, 8)
+    rows = [{"input_ids": x, "labels": n % 2} for n, x in enumerate(words)]
+
+    @torch.enable_grad()
+    def call() -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            # One batch holds all rows, so their order does not matter.
+            settings = TrainingArguments(
+                folder, num_train_epochs=3, per_device_train_batch_size=16, save_steps=2,
+                report_to=[], use_cpu=True, disable_tqdm=True, warmup_steps=1,
+            )  # fmt: skip
+            teacher = Trainer(model=model, args=settings, train_dataset=rows, eval_dataset=rows)
+            loss = teacher.train().training_loss
+            return {"loss": loss, "eval": teacher.evaluate()["eval_loss"], **weights_after(model)}
+
+    return Program(model, (), call=call, grad=False)
+
+
 # --- graphs ---------------------------------------------------------------------------------------
 
 
@@ -236,6 +284,41 @@ def schedule(name: str) -> Any:
         return Program(None, (draw.normal(1, 3, 4, 4),), call=call)
 
     return make
+
+
+# --- images and text ------------------------------------------------------------------------------
+
+
+def volumes(draw: Inputs) -> Program:
+    from monai.losses import DiceCELoss
+    from monai.networks.nets import UNet
+
+    model = UNet(3, 1, 2, channels=(4, 8, 16), strides=(2, 2))
+    loss = DiceCELoss(to_onehot_y=True, softmax=True)
+    truth = draw.ints(2, 1, 1, 16, 16, 16)
+    return Program(model, (draw.normal(1, 1, 16, 16, 16),), call=lambda x: loss(model(x), truth))
+
+
+def language_model(draw: Inputs) -> Program:
+    from litgpt import GPT, Config
+
+    settings = Config(
+        block_size=16, n_layer=2, n_embd=16, n_head=2, padded_vocab_size=32, n_query_groups=1
+    )
+    return Program(GPT(settings), (draw.ints(32, 2, 8),))
+
+
+def transport(draw: Inputs) -> Program:
+    import geomloss
+
+    return Program(None, (draw.normal(10, 2), draw.normal(12, 2)), call=geomloss.SamplesLoss())
+
+
+def table_network(draw: Inputs) -> Program:
+    from pytorch_tabnet.tab_network import TabNetNoEmbeddings
+
+    model = TabNetNoEmbeddings(6, 3, n_d=4, n_a=4, virtual_batch_size=32)
+    return Program(model, (draw.normal(32, 6),))
 
 
 # --- probability ----------------------------------------------------------------------------------
@@ -367,6 +450,7 @@ ROWS = [
     Row("ignite", "pytorch-ignite==0.5.5", ignite),
     Row("skorch", "skorch==1.4.0", skorch),
     Row("accelerate", "accelerate==1.15.0", accelerate),
+    Row("transformers_trainer", "accelerate==1.15.0", trainer),
     Row("pyg_network", "torch-geometric==2.8.1", graph_network),
     Row("pyg_gcn", "torch-geometric==2.8.1", graph("GCNConv", in_channels=6, out_channels=5)),
     Row("pyg_gat", "torch-geometric==2.8.1",
@@ -385,6 +469,10 @@ ROWS = [
     Row("diffusers_ddim", "diffusers==0.42.1", schedule("DDIMScheduler")),
     Row("diffusers_dpm", "diffusers==0.42.1", schedule("DPMSolverMultistepScheduler")),
     Row("diffusers_euler", "diffusers==0.42.1", schedule("EulerDiscreteScheduler")),
+    Row("monai_unet", "monai==1.6.1", volumes, "float64"),
+    Row("litgpt", "litgpt==0.5.13", language_model),
+    Row("geomloss", "geomloss==0.3.1", transport),
+    Row("tabnet", "pytorch-tabnet==4.1.0", table_network),
     Row("gpytorch", "gpytorch==1.15.2", gaussian_process, "float64"),
     Row("botorch", "botorch==0.18.1", acquisition, "float64"),
     Row("pyro", "pyro-ppl==1.9.2", inference),

@@ -172,7 +172,7 @@ _FAMILIES = (
     _Family("einops has rearrange; it takes gputensor's tensors", {"torch.func": "rearrange"}),
     _Family(
         "it is not an operator here; call the method of the tensor",
-        {"torch.ops.aten": "_pin_memory pin_memory is_pinned"},
+        {"torch.ops.aten": "_pin_memory pin_memory is_pinned _convolution"},
     ),
     _Family("it is removed from PyTorch; use assert_close", {"torch.testing": "assert_allclose"}),
     _Family(
