@@ -33,7 +33,7 @@ def _product(a: Any, b: Any) -> int:
 
 def _convolution(x: Any, weight: Any, is_transposed: bool, result: Any) -> int:
     places = x if is_transposed else result
-    return 2 * math.prod(weight.shape) * int(x.shape[0]) * math.prod(places.shape[2:])
+    return int(2 * math.prod(weight.shape) * x.shape[0] * math.prod(places.shape[2:]))
 
 
 def _convolution_backward(
@@ -41,7 +41,7 @@ def _convolution_backward(
     transposed: bool, output_padding: Any, groups: int, output_mask: Any, result: Any,
 ) -> int:  # fmt: skip
     """Each of the two gradients takes as many operations as the convolution."""
-    return sum(output_mask[:2]) * _convolution(x, weight, transposed, grad)
+    return int(sum(output_mask[:2])) * _convolution(x, weight, transposed, grad)
 
 
 _FORMULAS: dict[str, Formula] = {

@@ -53,14 +53,9 @@ class Fixed(Module):
         if shown is not None:
             cls.shown = shown
         own = cls.__annotations__ if cls.__module__.startswith(__package__) else {}
-        names = [name for name, kind in own.items() if not kind.startswith("ClassVar")]
-        options = {name: vars(cls).get(name, _REQUIRED) for name in names}
-        # A class that declares an option of its base again gives the order of its own.
-        is_reordered = not options.keys().isdisjoint(cls.options)
-        cls.options = (
-            {**options, **cls.options, **options} if is_reordered else {**cls.options, **options}
-        )
-        for name in names:
+        cls.options = dict(cls.options)
+        for name in [name for name, kind in own.items() if not kind.startswith("ClassVar")]:
+            cls.options[name] = vars(cls).get(name, _REQUIRED)
             if name in vars(cls):  # buffers are found where no attribute of the class is
                 delattr(cls, name)
 

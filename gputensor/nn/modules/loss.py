@@ -37,7 +37,7 @@ class _Loss(_WithOptions):
     reduction: str = "mean"
 
 
-class _WeightedLoss(_Loss):
+class _WeightedLoss(_WithOptions):
     """A loss with a weight for each class or element."""
 
     weight: Tensor | None = None
@@ -54,7 +54,7 @@ class L1Loss(_Loss, function="l1_loss"):
     """Mean of the absolute differences."""
 
 
-class NLLLoss(_WeightedLoss, function="nll_loss"):
+class NLLLoss(_WithOptions, function="nll_loss"):
     """Negative log-likelihood of the target classes."""
 
     weight: Tensor | None = None
@@ -64,7 +64,7 @@ class NLLLoss(_WeightedLoss, function="nll_loss"):
     reduction: str = "mean"
 
 
-class CrossEntropyLoss(_WeightedLoss, function="cross_entropy"):
+class CrossEntropyLoss(_WithOptions, function="cross_entropy"):
     """NLLLoss of log-softmax."""
 
     weight: Tensor | None = None
