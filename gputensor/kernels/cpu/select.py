@@ -1,7 +1,7 @@
-"""np.where without a branch per element: masks of bits choose.
+"""np.where by bit masks, without a branch per element.
 
-np.where branches on each element of the condition: 4 ns where they come in no order; the four
-passes here take 0.5 ns, while the operands are in the cache.
+np.where branches on each element of the condition, which takes 4 ns if the conditions are random.
+The four passes here take 0.5 ns while the operands are in the cache.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 _LANES: dict[int, np.dtype[Any]] = {n: np.dtype(f"i{n}") for n in (1, 2, 4, 8)}
-# Below this many elements np.where is the quicker one.
+# Below this number of elements np.where is faster.
 _FROM = 2048
 
 
@@ -37,7 +37,7 @@ def where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
 
 
 def zeroed(condition: Any, x: np.ndarray) -> Any:
-    """Zeros where the bool array `condition` is true, and `x` elsewhere."""
+    """Return zero where the bool array `condition` is true, and `x` elsewhere."""
     lane = _LANES.get(x.itemsize)
     if condition.size < _FROM or lane is None:
         return np.where(condition, x.dtype.type(0), x)
@@ -47,8 +47,8 @@ def zeroed(condition: Any, x: np.ndarray) -> Any:
 
 
 def negative(x: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Any:
-    """`a` where `x`, of floats, has a sign, and `b` elsewhere; all have one dtype, `out` may be
-    `a`. A NaN with a sign must be one in `a` too."""
+    """Return `a` where the sign bit of the floating `x` is set, and `b` elsewhere. All have one
+    dtype; `out` may be `a`. If `x` is a NaN with the sign bit set, `a` must be NaN there."""
     lane = _LANES.get(x.itemsize)
     if x.size < _FROM or lane is None:
         return _stored(np.where(np.signbit(x), a, b), out)
@@ -59,7 +59,7 @@ def negative(x: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Any:
 
 
 def signed(made: np.ndarray, x: np.ndarray) -> Any:
-    """`made` with the signs of `x` also for its zeros."""
+    """`made`, with its zeros given the signs of `x`."""
     lane = _LANES[x.itemsize]
     bits = np.bitwise_and(x.view(lane), np.iinfo(lane).min)
     return np.bitwise_or(bits, made.view(lane), bits).view(x.dtype)

@@ -37,7 +37,7 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 def _composed(
     function: Loop, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """A loop of several ufuncs, which is called in the dtype that is computed in."""
+    """A loop of several ufuncs, called with arrays in the dtype of the computation."""
     compute = float32 if common in (float16, bfloat16) else common
     if compute is common is inputs[0] and out is result:
         return function
@@ -87,7 +87,7 @@ def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """NumPy's of complex numbers cancels where they are small."""
+    """For small complex numbers, NumPy's log1p loses digits by cancellation."""
     if x.dtype.kind != "c":
         return np.log1p(x, out)
     re, im = x.real, x.imag
@@ -127,7 +127,7 @@ _ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 
 
 def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """0 of NaN too."""
+    """Sign of each element; 0 for NaN too."""
     found = np.subtract((x > 0).view(np.int8), (x < 0).view(np.int8))
     return _into(found.astype(x.dtype) if out is None else found, out)
 
@@ -161,7 +161,7 @@ def _into(found: Any, out: np.ndarray | None) -> Any:
 
 
 def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The larger of each element and zero; the zero is the operand's, so that no dtype is mixed."""
+    """The larger of each element and zero. The zero has the operand's dtype."""
     result = out if inputs[0] is common else inputs[0]
     larger = typed(np.maximum, (common, common), common, common, result)
     zero = np.zeros((), common.np)
@@ -169,10 +169,10 @@ def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _around_stride_fault(negative: Loop) -> Loop:
-    """np.negative without the strides at which it gives wrong elements.
+    """np.negative, except for strides at which it returns wrong elements.
 
-    Seen in NumPy 2.4.6 on x86: 4-byte elements 16 bytes apart, or 8-byte ones 64 bytes apart, going
-    to an `out` that is strided too. A result of NumPy's own is dense where the loop runs.
+    Seen in NumPy 2.4.6 on x86: 4-byte elements 16 bytes apart, or 8-byte elements 64 bytes apart,
+    with an `out` that is strided too. If NumPy allocates the result, it is dense.
     """
 
     def loop(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -260,7 +260,7 @@ OPS = (*LOOPS, "relu")
 _OF_INTEGERS = {
     "isfinite": True, "isinf": False, "isnan": False, "isneginf": False, "isposinf": False,
 }  # fmt: skip
-# Loops that copy operands below a category.
+# Loops that copy operands whose category is lower.
 _COPIES = {
     "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
     "sgn": INTEGER, "sign": INTEGER, "trunc": FLOATING,
