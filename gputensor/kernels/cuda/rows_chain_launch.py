@@ -20,12 +20,13 @@ from .softmax_launch import HELD_BYTES, _lanes_of_dense, bits_for
 
 ENTRY = "rows_chain"
 _HEAD = Struct("<6I").pack
-# Bits of the threads that share a row, and of the rows of a block.
+# Log2 of the threads that share a row, and of the rows of a block.
 Lanes = tuple[int, int]
 
 
 def stage_of(plain: Any) -> Stage | None:
-    """The one launch of a reduction over rows, None where it is another or of several."""
+    """The launch of a reduction over rows; None if it is another reduction or has several
+    launches."""
     if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
         return None
     stage = plain.stages[0][2]
@@ -40,7 +41,7 @@ def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
 
 
 class ChainRows:
-    """The launches of a program. running: the operands whose addresses select the launch."""
+    """The launches of a program. running: the operands whose alignment selects the launch."""
 
     __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch

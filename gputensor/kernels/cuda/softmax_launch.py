@@ -14,13 +14,12 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# Bytes of a row, in the arithmetic type, that a thread keeps in registers; HELD_BYTES in
-# softmax.cu.
+# Bytes of a row that a thread keeps in registers, in the arithmetic type; HELD_BYTES in softmax.cu.
 HELD_BYTES = 64
 WARP = 32
 # Adjacent rows in a block, for 128 contiguous bytes of f32.
 ADJACENT = 32
-# Elements that a lane of a strided row takes before it is worth another lane.
+# The number of elements per lane of a strided row from which on another lane is added.
 PER_LANE = 8
 _HEAD = Struct("<3q6I").pack
 
@@ -60,7 +59,7 @@ def _one(
     walks = (strides + [(0,) * len(rows)])[:3]
     tail = _HEAD(*three, n_rows, count, lane_bits, slot_bits, is_adjacent, len(rows))
     if len(strides) < 3:
-        tail = bytes(8) + tail  # the pointer of an input that is not there
+        tail = bytes(8) + tail  # the pointer of a missing input
     return launch.Launch(
         "softmax", f"softmax_{layout.lower()}", variants.define(op, of.short, layout, dims),
         launch.blocks_for(n_rows, 1 << slot_bits), THREADS, len(strides), [], [],
@@ -69,7 +68,7 @@ def _one(
 
 
 def _lanes_of_dense(count: int, pack: int, held: int) -> int:
-    """Bits of the threads that share a dense row: a part of a warp, or a whole block."""
+    """Log2 of the threads that share a dense row: a part of a warp, or a whole block."""
     if count > WARP * held:
         return bits_for(THREADS)
     return bits_for(min(-(-count // pack), WARP))
