@@ -79,11 +79,11 @@ def _rolled_at_once(self: Tensor, moves: Sizes, axes: Sizes) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _rolls(given: Geometry, moves: Sizes, axes: Sizes, form: Any) -> tuple[Geometry, Pieces]:
-    """The result's geometry, and where the pieces of each dimension come from."""
+    """The result's geometry, and the sources of the pieces of each dimension."""
     sizes = given.sizes
     starts = [0] * len(sizes)
     for shift, d in zip(moves, axes):
-        if not shift % sizes[d]:  # one by one, that would be a clone
+        if not shift % sizes[d]:  # with one roll per dimension, this case is a clone
             form = formats.contiguous_format
         starts[d] = (starts[d] - shift) % sizes[d]
     pieces = tuple([
@@ -110,7 +110,7 @@ def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
 
 
 def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    """A copy with some dimensions reversed; on a device, one from negative strides."""
+    """A copy with some dimensions reversed; a device's kernel reads with negative strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
     is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key
@@ -138,7 +138,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
             operators.flip.table.remember((shape, dims), (made._geometry, index))
         return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
-    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # only for the plan
+    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # used only in the plan
     plan = build(
         "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
         default_dtype=None,
