@@ -351,10 +351,11 @@ def _as_matrices(A: Tensor, B: Tensor, solution: Tensor, to_x: Any) -> tuple[Ten
 
 
 def _has_residuals(grad: Any) -> bool:
-    """They are no elements where the driver or a rank leaves them out."""
+    """True if there are residuals; for some drivers and ranks there are none."""
     return grad is not None and grad._geometry.numel > 0
 
 
 def _of_residuals(grad: Tensor, A: Tensor, B: Tensor, X: Tensor) -> Tensor:
-    """With respect to A X; at the least-squares X the residual does not change with X."""
+    """The gradient of residuals with respect to A X. At the least-squares solution, residuals do
+    not depend on X."""
     return 2 * (_mm(A, X) - B) * _row(_as(grad, B))
