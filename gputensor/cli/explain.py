@@ -320,7 +320,6 @@ def _call(arguments: Any) -> int:
 
 
 def _called(tree: ast.AST) -> set[str]:
-    """The names of called functions."""
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {func.id for func in calls if isinstance(func, ast.Name)}
 

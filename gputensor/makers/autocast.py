@@ -57,7 +57,6 @@ def _refusing(operator: Operator) -> Callable[..., Any]:
 
 
 def _casting(table: Table, policy: Policy) -> Callable[..., Any]:
-    """A kernel that casts the operands."""
     fixed = float32 if policy == "fp32" else policy if isinstance(policy, dtype) else None
     make: Callable[..., Callable[..., Any]]
     make = vars(shapes).get(f"casts_{shape_of(table)}", general)

@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from .._generated import calls, operators
+from .._generated import calls
 from ..core import errors
 from ..core.arguments import real
 from ..core.dtype import FLOATING, bool_, dtype, float32
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator.broadcast import broadcast_sizes
 from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
+from .copy import fill_part
 
 OP = "scaled_dot_product_attention"
 
@@ -56,7 +56,6 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
 
 
 def _check_mask(mask: Tensor | None, sizes: tuple[int, ...]) -> None:
-    """sizes: of the scores."""
     if mask is None:
         return
     of = mask._geometry.sizes
@@ -266,12 +265,6 @@ def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
     return calls._softmax(scores, 2, False) if mask is None else calls._safe_softmax(scores, 2)
 
 
-def _write(part: Tensor, made: Tensor) -> None:
-    """copy_ below ADInplaceOrView: a new result has version 0."""
-    key_set = (part._keys | made._keys) & BELOW_ADINPLACEORVIEW
-    operators.copy_.redispatch_table[key_set](key_set, part, made, False)
-
-
 def _scaled_dot_product_flash_attention_for_cpu(
     key_set: int, query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0,
     is_causal: bool = False, attn_mask: Tensor | None = None, scale: float | None = None,
@@ -288,13 +281,13 @@ def _scaled_dot_product_flash_attention_for_cpu(
         if is_causal:
             _hide_later(scores, tile)
         weights = _weights(scores, attn_mask)
-        _write(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
+        fill_part(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
         # The largest weight is 1 / (sum of exponentials): this is cheaper than logsumexp.
         most, share = calls.amax(scores, (2,), True), calls.amax(weights, (2,), True)
         found = calls.sub_Tensor(most, calls.log(share), 1)
         if attn_mask is not None:  # PyTorch returns 0 for a query without keys
             found = calls.where_self(calls.eq_Tensor(share, 0), 0.0, found)
-        _write(tile.of_queries(sums), found)
+        fill_part(tile.of_queries(sums), found)
     sums = calls.transpose_int(calls.view(sums, (samples, heads, length)), 1, 2)
     logsumexp = calls.transpose_int(calls.contiguous(sums), 1, 2)
     return _laid_out(calls.unflatten_int(made, 0, (samples, heads)), query), logsumexp
@@ -334,7 +327,7 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
         weights = _weights(scores, attn_mask)
         slopes = calls.bmm(given, calls.transpose_int(tile.of_keys(v), 1, 2))
         slopes = calls._softmax_backward_data(slopes, weights, 2, slopes._geometry.dtype)
-        _write(tile.of_queries(of_query), calls.bmm(slopes, tile.of_keys(k)))
+        fill_part(tile.of_queries(of_query), calls.bmm(slopes, tile.of_keys(k)))
         _add_product(tile.of_keys(of_value), weights, given)
         _add_product(tile.of_keys(of_key), slopes, tile.of_queries(q))
     of_query = calls.mul__Tensor(of_query, by)

@@ -311,6 +311,11 @@ def copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)
 
 
+def fill_part(part: Tensor, source: Tensor) -> None:
+    """Write to a part of a result: a new result has version 0, and `out` counts one write."""
+    copy_fresh(part._keys | source._keys, part, source, False)
+
+
 def resolve_conj(key_set: int, self: Tensor) -> Tensor:
     return calls.clone(self) if self._keys & CONJUGATE else self
 

@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments, float8
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
-from .copy import copies_are_ours
+from .copy import copies_are_ours, fill_part
 from .view import unsqueeze, view_strides
 
 # Bytes of a result up to which its layout is cached, and below which NumPy joins faster than our
@@ -93,7 +93,6 @@ def _cat_format(tensors: list[Tensor]) -> Any:
 
 
 def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
-    """(dimension, geometry of the result)."""
     first = tensors[0]._geometry
     is_alike = first.ndim and first.numel and all([x._geometry is first for x in tensors])
     if is_alike and type(dim) is int:  # True equals 1 and must be rejected
@@ -139,12 +138,6 @@ def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
             return False
         key_set |= x._keys
     return copies_are_ours(key_set)
-
-
-def fill_part(part: Tensor, source: Tensor) -> None:
-    """copy_ below ADInplaceOrView: a new result has version 0, and `out` counts one write."""
-    key_set = (part._keys | source._keys) & BELOW_ADINPLACEORVIEW
-    operators.copy_.redispatch_table[key_set](key_set, part, source, False)
 
 
 def _common_dtype(tensors: list[Tensor]) -> dtype:

@@ -382,7 +382,6 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
-    """Makes the short cut of addmm."""
     loops = stub.cpu("matmul")
     is_plain = mat2._geometry.numel and beta is _ONE and alpha is _ONE
     if shape.dtype in _BLAS and is_plain and not _is_by_columns(shape, mat2._geometry):

@@ -22,7 +22,7 @@ from ..structured import arguments, float8, missing
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .copy import copies_are_ours, cpu_copy, lays_out
+from .copy import copies_are_ours, cpu_copy, fill_part, lays_out
 from .view import transpose_, with_sizes
 
 Sizes = tuple[int, ...]
@@ -33,12 +33,6 @@ def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
     """A tensor of these sizes in the memory format that self suggests."""
     strides = formats.strides_for(op, sizes, suggest_memory_format(self))
     return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
-
-
-def _copy(to: Tensor, source: Tensor) -> None:
-    """Copy into a new tensor."""
-    key_set = (to._keys | source._keys) & BELOW_ADINPLACEORVIEW
-    operators.copy_.redispatch_table[key_set](key_set, to, source, False)
 
 
 # --- roll, rot90, flips ---------------------------------------------------------------------------
@@ -105,7 +99,7 @@ def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
     made = _empty("roll", self, self._geometry.sizes)
     for first, last, to in ((start, size, 0), (0, start, size - start)):
         place = calls.slice_Tensor(made, dim, to, to + last - first, 1)
-        _copy(place, calls.slice_Tensor(self, dim, first, last, 1))
+        fill_part(place, calls.slice_Tensor(self, dim, first, last, 1))
     return made
 
 
@@ -198,7 +192,7 @@ def pixel_shuffle(key_set: int, self: Tensor, upscale_factor: int) -> Tensor:
     n = len(batch)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
     source = calls.view(self, (*batch, c // (r * r), r, r, h, w))
-    _copy(split, calls.permute(source, order))
+    fill_part(split, calls.permute(source, order))
     return made
 
 
@@ -212,7 +206,7 @@ def pixel_unshuffle(key_set: int, self: Tensor, downscale_factor: int) -> Tensor
     split = calls.view(made, (*batch, c, r, r, h // r, w // r))
     n = len(batch)
     source = calls.view(self, (*batch, c, h // r, r, w // r, r))
-    _copy(split, calls.permute(source, (*range(n), n, n + 2, n + 4, n + 1, n + 3)))
+    fill_part(split, calls.permute(source, (*range(n), n, n + 2, n + 4, n + 1, n + 3)))
     return made
 
 
@@ -232,7 +226,7 @@ def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
         raise errors.wrong_shape("channel_shuffle", "self", rule, self)
     made = _empty("channel_shuffle", self, sizes)
     source = calls.view(self, (n, groups, c // groups, *rest))
-    _copy(calls.view(made, (n, c // groups, groups, *rest)), calls.transpose_int(source, 1, 2))
+    fill_part(calls.view(made, (n, c // groups, groups, *rest)), calls.transpose_int(source, 1, 2))
     return made
 
 

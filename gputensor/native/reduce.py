@@ -97,7 +97,6 @@ class _Entry:
             short_cuda.learn_reduction(table, kernel, args, self.geometry, self.run)
 
     def fresh(self, source: Tensor) -> Tensor:
-        """Return a new tensor with the result."""
         out = allocate(self.geometry, source._device)
         self.write(out, source)
         return out

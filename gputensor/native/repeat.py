@@ -14,7 +14,8 @@ from ..core.dtype import int32, int64
 from ..structured import arguments
 from ..tensor.make import over_array
 from ..tensor.tensor import Tensor
-from .join import checked_tensors, fill_part
+from .copy import fill_part
+from .join import checked_tensors
 
 
 def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:

@@ -36,7 +36,6 @@ def _diagonal(x: Tensor) -> Tensor:
 
 
 def _on_diagonal(x: Tensor) -> Tensor:
-    """diag_embed."""
     size = x._geometry.sizes[-1]
     places = calls.arange(size, None, None, x._device, None)
     return calls.where_self(calls.eq_Tensor(_column(places), places), _column(x), 0)
@@ -47,7 +46,6 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _as(x: Tensor, like: Tensor) -> Tensor:
-    """Cast real numbers to complex if `like` is complex."""
     return calls.to_dtype(x, like._geometry.dtype, False, False, None)
 
 

@@ -188,7 +188,6 @@ def _or_nan(x: Tensor, extreme: Tensor) -> Tensor:
 
 
 def _share(x: Tensor, whole: Tensor) -> Tensor:
-    """x / whole, zeros where whole is zero."""
     is_zero = whole == 0
     return functions.where(is_zero, 0.0, x / functions.where(is_zero, 1.0, whole))
 

@@ -24,7 +24,6 @@ _Says: TypeAlias = Callable[[], ScalerError]
 
 
 def _says(sentence: str) -> _Says:
-    """A message without parts."""
     return lambda: ScalerError(sentence)
 
 

@@ -183,7 +183,6 @@ def _key(step: Instruction) -> Any:
 
 
 def _dims(step: Instruction) -> tuple[int, ...]:
-    """The dimensions of rows."""
     return step.what.whole or step.what.reduces or ()
 
 

@@ -60,7 +60,6 @@ class _Fill:
         self.loop = lambda stream, out: draw(out, *stream)
 
     def write(self, out: Tensor, stream: Stream) -> None:
-        """Run the fill alone."""
         random.draw(self.name, out, *stream)
 
 

@@ -69,7 +69,6 @@ class _Result(SavedResult):
     __slots__ = ("__weakref__",)
 
     def unpack(self, node: Node) -> Any:
-        """See `_Operand.unpack`."""
         x = super().unpack(node)
         again = _recorded_again(self.tensor)
         return x if again is None else seen_from(again, (node.whole or node, self.number))

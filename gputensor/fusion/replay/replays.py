@@ -165,7 +165,6 @@ def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
 
 
 def _all_numbers(made: Any) -> set[int]:
-    """The numbers of all tensors in a result."""
     if type(made) is int:
         return {made}
     parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()

@@ -69,7 +69,6 @@ def _clipped(x: Any, low: Any, high: Any) -> Any:
 
 
 def _six(x: Any) -> Any:
-    """x + 3 clamped to [0, 6]."""
     made = np.add(x, 3)
     np.maximum(made, 0, out=made)
     return np.minimum(made, 6, out=made)

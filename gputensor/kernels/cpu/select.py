@@ -21,11 +21,11 @@ def where(condition: Any, a: Any, b: Any, out: np.ndarray | None = None) -> Any:
     The condition is an array of bool. `out` may be `a` or `b`.
     """
     if condition.size < _FROM:
-        return _stored(np.where(condition, a, b), out)
+        return stored(np.where(condition, a, b), out)
     to = np.result_type(a, b)
     lane = _LANES.get(to.itemsize)
     if lane is None:
-        return _stored(np.where(condition, a, b), out)
+        return stored(np.where(condition, a, b), out)
     a, b = _bits(a, to, lane), _bits(b, to, lane)
     mask = np.negative(condition.view(np.int8)).astype(lane, copy=False)
     chosen = np.bitwise_xor(a, b)
@@ -51,7 +51,7 @@ def negative(x: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Any:
     dtype; `out` may be `a`. If `x` is a NaN with the sign bit set, `a` must be NaN there."""
     lane = _LANES.get(x.itemsize)
     if x.size < _FROM or lane is None:
-        return _stored(np.where(np.signbit(x), a, b), out)
+        return stored(np.where(np.signbit(x), a, b), out)
     mask = np.right_shift(x.view(lane), 8 * x.itemsize - 1)
     np.bitwise_and(mask, np.bitwise_xor(a.view(lane), b.view(lane)), mask)
     np.bitwise_xor(mask, b.view(lane), out.view(lane))
@@ -69,7 +69,7 @@ def _bits(x: Any, to: np.dtype, lane: np.dtype) -> np.ndarray:
     return np.asarray(x).astype(to, copy=False).view(lane)
 
 
-def _stored(made: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+def stored(made: np.ndarray, out: np.ndarray | None) -> np.ndarray:
     if out is None:
         return made
     np.copyto(out, made, casting="unsafe")

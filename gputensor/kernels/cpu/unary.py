@@ -15,7 +15,7 @@ from ..._generated.loops import LOOPS as DTYPES
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16, float32
 from ...core.dtype_rules import RULES
 from .pointwise import Input, Loop, rounded, typed
-from .select import where
+from .select import stored, where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -56,7 +56,7 @@ def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     if x.dtype.kind == "c":
         return np.arctan2(x.imag, x.real, out)
     found, is_nan = (x < 0).astype(x.dtype) * x.dtype.type(math.pi), np.isnan(x)
-    return _into(where(is_nan, x, found) if is_nan.any() else found, out)
+    return stored(where(is_nan, x, found) if is_nan.any() else found, out)
 
 
 def _degrees(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -82,7 +82,7 @@ def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
         is_special = ~np.isfinite(x) | (x == 0)
         if is_special.any():
             found = where(is_special, np.exp(x) - x.dtype.type(1), found)
-            return _into(found, out)
+            return stored(found, out)
     return found
 
 
@@ -95,7 +95,7 @@ def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     size = where(is_small, np.log1p(re * (2 + re) + im * im) / 2, np.log(np.hypot(1 + re, im)))
     found = np.empty_like(x)
     found.real, found.imag = size, np.arctan2(im, 1 + re)
-    return _into(found, out)
+    return stored(found, out)
 
 
 def _radians(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -111,7 +111,7 @@ def _sgn(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     if x.dtype.kind != "c":
         return _sign(x, out)
     size = np.abs(x)
-    return _into(where(size == 0, 0, x / where(size == 0, 1, size)), out)
+    return stored(where(size == 0, 0, x / where(size == 0, 1, size)), out)
 
 
 def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -129,7 +129,7 @@ _ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     """Sign of each element; 0 for NaN too."""
     found = np.subtract((x > 0).view(np.int8), (x < 0).view(np.int8))
-    return _into(found.astype(x.dtype) if out is None else found, out)
+    return stored(found.astype(x.dtype) if out is None else found, out)
 
 
 def _signbit(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -138,7 +138,7 @@ def _signbit(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 def _sinc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     angle = x * x.dtype.type(math.pi)
-    return _into(where(x == 0, 1, np.sin(angle) / angle).astype(x.dtype, copy=False), out)
+    return stored(where(x == 0, 1, np.sin(angle) / angle).astype(x.dtype, copy=False), out)
 
 
 def _erf(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -151,13 +151,6 @@ def _erfc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     from scipy.special import erfc
 
     return erfc(x, out)
-
-
-def _into(found: Any, out: np.ndarray | None) -> Any:
-    if out is None:
-        return found
-    np.copyto(out, found, casting="unsafe")
-    return out
 
 
 def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:

@@ -11,8 +11,8 @@ from ...core import errors
 from ...core.geometry import Sizes
 from . import launch, module, variants
 from .division import divider
-from .launch import THREADS, Operands
-from .softmax_launch import ADJACENT, PER_LANE, bits_for
+from .launch import THREADS, Operands, bits_for
+from .softmax_launch import ADJACENT, PER_LANE
 
 # The minimum elements of a segment of a row, and the number of blocks that fills any GPU, as in
 # reduce_launch.

@@ -204,7 +204,6 @@ def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
 
 
 def _outer(walk: Walk, dims: list[int], bound: int) -> bytes:
-    """`outer_dims` of copying.cuh."""
     sizes = tuple([walk.sizes[d] for d in dims])
     walks = [tuple([s[d] for d in dims]) for s in (walk.dst, walk.src)]
     if walk.channel is not None:

@@ -222,6 +222,11 @@ def pieces(shape: Sizes, limit: int) -> Iterator[tuple[Sizes, Sizes]]:
         yield (*(0,) * (len(shape) - 1), at), (*shape[:-1], min(step, last - at))
 
 
+def bits_for(n: int) -> int:
+    """The least b with 2^b >= n."""
+    return max(n - 1, 0).bit_length()
+
+
 def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
     """Byte offset of the element at `start`; None for a number."""
     return None if strides is None else sum(at * by for at, by in zip(start, strides))

@@ -193,7 +193,6 @@ def _rows(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[S
 
 
 def _turned(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
-    """The launch of a plan of turned.cuh."""
     xs, ys, side = walk.shape[0], walk.shape[plan.y], pointwise_plan.SQUARES * plan.unit
     tiles_x, tiles_y = launch.blocks_for(xs, side), launch.blocks_for(ys, side)
     along = [s[0] for s in strides] + [s[plan.y] for s in strides]

@@ -178,7 +178,6 @@ def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
 
 
 def _text(body: Body, after: Epilogue | None) -> str:
-    """The full source that is compiled."""
     if after is None:
         return chain_source.text(body, "reduce_chain.cu", ("reduce",))
     of = {step.family for step in (*body.steps, *after.body.steps)} - {"copy"}

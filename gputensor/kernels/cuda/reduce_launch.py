@@ -127,18 +127,13 @@ _POINTERS = Struct("<QQ").pack
 
 def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
     """Log2 of the threads per output and of the outputs per block; their product is the block."""
-    wanted = _bits(-(-units // _PER_LANE))
-    whole = _bits(THREADS)
+    wanted = launch.bits_for(-(-units // _PER_LANE))
+    whole = launch.bits_for(THREADS)
     if is_adjacent:
         lane_bits = min(wanted, whole)
     else:
-        lane_bits = min(wanted, whole - _bits(min(outputs, _ADJACENT)))
+        lane_bits = min(wanted, whole - launch.bits_for(min(outputs, _ADJACENT)))
     return lane_bits, whole - lane_bits
-
-
-def _bits(n: int) -> int:
-    """The least b with 2^b >= n."""
-    return max(n - 1, 0).bit_length()
 
 
 def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
 from .reduce_chain_launch import _width
 from .reduce_launch import Reduce, Stage
 from .rows_source import Program
-from .softmax_launch import HELD_BYTES, _lanes_of_dense, bits_for
+from .softmax_launch import HELD_BYTES, _lanes_of_dense
 
 ENTRY = "rows_chain"
 _HEAD = Struct("<6I").pack
@@ -37,7 +37,7 @@ def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
     """The lanes of softmax_launch.py's dense rows."""
     held = HELD_BYTES // max(itemsize, 4)
     lane_bits = _lanes_of_dense(count, PACK_BYTES // itemsize, held)
-    return lane_bits, bits_for(THREADS) - lane_bits
+    return lane_bits, launch.bits_for(THREADS) - lane_bits
 
 
 class ChainRows:

@@ -11,8 +11,8 @@ from ...core import errors
 from ...core.geometry import Sizes
 from . import launch, module, variants
 from .division import divider
-from .launch import THREADS, Operands
-from .softmax_launch import ADJACENT, bits_for
+from .launch import THREADS, Operands, bits_for
+from .softmax_launch import ADJACENT
 
 # Adjacent elements that a lane processes in one step; ITEMS in scan.cu.
 ITEMS = 4

@@ -49,10 +49,10 @@ def _one(
         lane_bits = _lanes_of_dense(count, launch.PACK_BYTES // of.itemsize, held)
     else:
         is_adjacent = not rows or min(along) <= min(s[0] for s in strides)
-        slots = 1 if is_adjacent else min(bits_for(n_rows), bits_for(ADJACENT))
-        most = bits_for(THREADS) - (0 if is_adjacent else slots)
-        lane_bits = min(bits_for(-(-count // PER_LANE)), most)
-    slot_bits = bits_for(THREADS) - lane_bits
+        slots = 1 if is_adjacent else min(launch.bits_for(n_rows), launch.bits_for(ADJACENT))
+        most = launch.bits_for(THREADS) - (0 if is_adjacent else slots)
+        lane_bits = min(launch.bits_for(-(-count // PER_LANE)), most)
+    slot_bits = launch.bits_for(THREADS) - lane_bits
     layout = "ROWS" if is_dense else "STRIDED"
     dims = launch.dims_for(op, rows)
     three = (along + [0])[:3]
@@ -70,10 +70,5 @@ def _one(
 def _lanes_of_dense(count: int, pack: int, held: int) -> int:
     """Log2 of the threads that share a dense row: a part of a warp, or a whole block."""
     if count > WARP * held:
-        return bits_for(THREADS)
-    return bits_for(min(-(-count // pack), WARP))
-
-
-def bits_for(n: int) -> int:
-    """The least b with 2^b >= n."""
-    return max(n - 1, 0).bit_length()
+        return launch.bits_for(THREADS)
+    return launch.bits_for(min(-(-count // pack), WARP))
