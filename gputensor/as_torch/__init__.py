@@ -20,7 +20,6 @@ _finder = Finder()
 
 
 def _tensor(*args: Any, **kwargs: Any) -> Any:
-    """`torch.Tensor(...)`."""
     from .legacy_types import tensor
 
     return tensor(*args, **kwargs)

@@ -126,7 +126,6 @@ class _FileBytes(np.memmap):
     """The bytes of a file as an array, with the storage methods that safetensors calls."""
 
     def untyped(self) -> Any:
-        """Return self."""
         return self
 
 

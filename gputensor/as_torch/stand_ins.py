@@ -112,7 +112,6 @@ def check(condition: Any, message: Callable[[], str] | None = None) -> None:
 
 
 def _assert(condition: Any, message: str = "") -> None:
-    """`assert` as a function."""
     assert condition, message
 
 

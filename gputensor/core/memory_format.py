@@ -1,4 +1,4 @@
-"""Memory formats and the strides they stand for; `strided`, the only layout.
+"""Memory formats and their strides; `strided`, the only layout.
 
 Source of the rules: PyTorch's c10/core/MemoryFormat.h.
 """
@@ -13,7 +13,7 @@ from . import errors, package_name
 class memory_format:
     """The order of a dense tensor's dimensions in memory.
 
-    order: dimension numbers from the innermost outwards; None where the format fixes no order.
+    order: dimension numbers, the fastest first; None if the format fixes no order.
     """
 
     __slots__ = ("name", "rank", "order")
@@ -73,9 +73,7 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     running = 1
     for dim in form.order:
         strides[dim] = running
-        running *= sizes[
-            dim
-        ]  # no exception for 0, unlike the row-major rule; PyTorch has none here
+        running *= sizes[dim]  # a size of 0 is not replaced by 1 here, as in PyTorch
     return tuple(strides)
 
 

@@ -1,4 +1,4 @@
-"""Several results under names: `gt.max(x, 0).values`, as torch.return_types has them."""
+"""Tuples of named results, such as `gt.max(x, 0).values`, as in torch.return_types."""
 
 from __future__ import annotations
 

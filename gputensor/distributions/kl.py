@@ -271,7 +271,6 @@ def _same_events(p: Any, q: Any) -> None:
 
 
 def _trace(matrix: Any) -> Any:
-    """Trace of X X^T."""
     return matrix.square().sum((-2, -1))
 
 
@@ -324,7 +323,6 @@ def _uniform(p: Any, q: Any) -> Tensor:
 
 
 def _mean_log(low: Any, high: Any) -> Any:
-    """Mean of log(x) for x uniform in [low, high]."""
     return (xlogy(high, high) - xlogy(low, low)) / (high - low) - 1
 
 

@@ -108,7 +108,8 @@ class _Normal:
     def gradients(
         self, of_x: Tensor | None, of_weight: Tensor | None, of_bias: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Of the three gradients' sum, weighed by these, with respect to grad, x and weight."""
+        """The gradients of the weighted sum of the three gradients, with respect to grad, x and
+        weight."""
         grad, normal, weight = self.grad, self.normal, self.weight
         to_grad = to_normal = to_x = to_weight = None
         if of_x is not None:
@@ -166,7 +167,8 @@ def group_norm_backward(
     grads: Any, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: int, C: int,
     HxW: int, group: int, mask: Any,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Of the result, and of the means and deviations of the groups, which are results too."""
+    """The gradients, from those of the result and of the groups' means and deviations, which are
+    results too."""
     (grad, of_mean, of_rstd), made, of_weight, of_bias = grads, None, None, None
     if grad is not None:
         made, of_weight, of_bias = calls.native_group_norm_backward(
@@ -242,8 +244,8 @@ def attention_gradients(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, logsumexp: Tensor,
     is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
 ) -> list[Tensor | None]:  # fmt: skip
-    """By tiles; if these gradients are differentiated themselves, by operators over all scores,
-    computed again."""
+    """Gradients of attention, tile by tile. If they are recorded for differentiation, operators
+    over all scores compute them."""
     if grad_mode.get() != DEFAULT:
         found = calls._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask, scale

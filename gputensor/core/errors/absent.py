@@ -1,7 +1,7 @@
-"""What PyTorch has and gputensor leaves out, with the reason: the one table of such names.
+"""The table of PyTorch's names that gputensor leaves out, with the reason.
 
-A module of ours, Tensor and the modules of as_torch refuse a name by the sentence found here. A
-name that is neither there nor here is one that nobody has written yet.
+Public modules, Tensor and the modules of as_torch use these sentences in errors for missing names.
+A name that gputensor lacks and that is not in this table is not written yet.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 
 class _Family(NamedTuple):
-    """why: what is said. names: patterns of names by the module that has them. modules: those of
-    which every name is left out, also below."""
+    """why: the reason. names: patterns of names, by module. modules: modules that are left out
+    completely, with their submodules."""
 
     why: str
     names: dict[str, str]
@@ -319,16 +319,16 @@ def modules() -> list[str]:
 
 
 def patterns() -> list[tuple[str, str]]:
-    """Each pattern of names, behind its module."""
+    """(module, pattern) for each pattern of names."""
     return [(module, form) for family in _FAMILIES
             for module, forms in family.names.items() for form in forms.split()]  # fmt: skip
 
 
 @cache
 def why(module: str, name: str = "") -> str:
-    """Why PyTorch's module, or a name in it, is left out; "" where it is not.
+    """The reason why PyTorch's module, or a name in it, is left out; "" if it is not.
 
-    module: by PyTorch's name, `torch.Tensor` for its class.
+    module: PyTorch's name of it; `torch.Tensor` for the class.
     """
     parts = f"{module}.{name}".rstrip(".").split(".")
     for n in range(len(parts), 1, -1):

@@ -185,7 +185,6 @@ class _Amount(BasePruningMethod):
         return isinstance(self.amount, numbers.Integral)
 
     def _count(self, size: int) -> int:
-        """Return how many of `size` are pruned."""
         if not self._counts():
             return int(round(self.amount * size))
         if self.amount > size:
