@@ -53,11 +53,12 @@ def _check_kinds(op: str, operands: Operands) -> None:
 
 def _check_sizes(op: str, operands: Operands, how: How) -> None:
     weight, gates = operands.weight_hh._geometry, GATES[how.mode]
-    if weight.ndim != 2 or not weight.sizes[0] or weight.sizes[0] % gates:
+    rows, out = weight.sizes if weight.ndim == 2 else (0, 0)
+    hidden, rest = divmod(rows, gates)
+    if not hidden or rest or out != hidden and operands.weight_hr is None:
         rule = f"be ({gates} * hidden, hidden)"
         raise errors.wrong_shape(op, "weight_hh", rule, operands.weight_hh)
-    (rows, out), batch = weight.sizes, max(how.sizes)
-    hidden = rows // gates
+    batch = max(how.sizes)
     wanted = {
         "weight_ih": (rows, operands.input._geometry.sizes[-1]), "bias_ih": (rows,),
         "bias_hh": (rows,), "weight_hr": (out, hidden), "hx": (batch, out), "cx": (batch, hidden),
@@ -66,9 +67,6 @@ def _check_sizes(op: str, operands: Operands, how: How) -> None:
         x = getattr(operands, arg)
         if x is not None and x._geometry.sizes != sizes:
             raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
-    if out != hidden and operands.weight_hr is None:
-        rule = f"be ({gates} * hidden, hidden)"
-        raise errors.wrong_shape(op, "weight_hh", rule, operands.weight_hh)
 
 
 def _checked(op: str, operands: Operands, mode: str, reverse: Any, batch_sizes: Any) -> How:
@@ -158,7 +156,8 @@ def _by_library(operands: Operands, how: How, train: bool) -> Five | None:
         return None
     if operands.input._geometry.ndim == 3:
         output = calls.view(output, (len(how.sizes), batch, hidden))
-    none, to = _new(of, 0), operands.input._geometry.dtype
+    to = operands.input._geometry.dtype
+    none = _new(to, 0)
     made = [cast(x, to) for x in (output, hy, none if cy is None else cy)]
     return made[0], made[1], made[2], *((none, none) if cells is None else (gates, cells))
 
@@ -180,7 +179,8 @@ def _rnn_layer_backward(key_set: int, *args: Any) -> tuple[Tensor | None, ...]:
             made = recurrent.of_operands(dense, how, found, wanted)
             to = operands.input._geometry.dtype
             return tuple([None if x is None else cast(x, to) for x in made])
-    return recurrent.backward(operands, how, saved, grads, wanted)
+    made = recurrent.backward(operands, how, saved, grads, wanted)
+    return tuple([None if x is None else calls.contiguous(x) for x in made])
 
 
 def _check_saved(

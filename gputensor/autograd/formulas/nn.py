@@ -297,12 +297,12 @@ def recurrent_gradients(
     found = recurrent.Operands(
         input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx
     )  # fmt: skip
-    of = [*grads[:2], grads[2] if mode == recurrent.LSTM else None]
+    of: Any = [*grads[:2], grads[2] if mode == recurrent.LSTM else None]
     keeps = gates._geometry.numel or mode not in (recurrent.LSTM, recurrent.GRU)
     if grad_mode.get() != DEFAULT and keeps:
-        return calls._rnn_layer_backward(
-            *of, *found, output, gates, cells, mode, reverse, batch_sizes, wanted
-        )
+        kept = (output, gates, cells, mode, reverse, batch_sizes, wanted)
+        given: Any = (*of, *found, *kept)
+        return calls._rnn_layer_backward(*given)
     how = recurrent.how_of(input, mode, reverse, batch_sizes)
     made = recurrent.forward(found, how, True)
     return recurrent.backward(found, how, recurrent.Saved(made[0], *made[3:]), of, wanted)

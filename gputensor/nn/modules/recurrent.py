@@ -52,9 +52,9 @@ class _Kind(Module):
         ]
         weights.append(getattr(self, f"weight_hr{name}") if self.proj_size else None)
         hx, cx = state if len(state) == 2 else (*state, None)
-        mode, train = self._mode(), is_grad_enabled()
-        found = calls._rnn_layer(x, *weights, hx, cx, mode, reverse, sizes, train)
-        made = found[: 1 + self.states]
+        how = (self._mode(), reverse, sizes, is_grad_enabled())
+        given: Any = (x, *weights, hx, cx, *how)
+        made: Sequence[Tensor] = calls._rnn_layer(*given)[: 1 + self.states]
         if not self.is_lower and made[0].dtype is not x.dtype and x.device.type == "cpu":
             made = [y.to(x.dtype) for y in made]
         return made[0], tuple(made[1:])
