@@ -117,7 +117,9 @@ def _arrays(*tensors: Tensor | None) -> list[Any]:
 
 
 def _dense(x: Tensor | None) -> Tensor | None:
-    return None if x is None else calls.contiguous(wide(x))
+    if x is None or x._geometry.is_contiguous and x._geometry.dtype not in HALVES:
+        return x
+    return calls.contiguous(wide(x))
 
 
 def _state(x: Tensor | None, of: dtype, *sizes: int) -> Tensor:

@@ -1,7 +1,7 @@
 """RNN, LSTM and GRU, and their single steps: RNNCell, LSTMCell, GRUCell.
 
-A layer is one operator in each direction, `_rnn_layer`, over all steps; a cell is a layer of one
-step. In a packed sequence each step has one row for each sequence that has not ended.
+A layer is one operator in each direction, `_rnn_layer`, over all steps; LSTMCell and GRUCell are
+layers of one step. In a packed sequence each step has one row for each sequence that has not ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..._generated import calls
-from ..._generated.functions import cat, empty, stack
+from ..._generated.functions import cat, empty, stack, zeros
 from ...autograd.modes import is_grad_enabled
 from ...core import errors
 from ...core.arguments import flag
@@ -317,8 +317,17 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
         self._nonlinear()
 
-    def _mode(self) -> str:
-        return self._nonlinear()
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        """The next state, of (N, H) or (H). Three operators take less time than a layer's one."""
+        self._checked(input, (1, 2))
+        (state,) = self._begin(hx, [(*tuple(input.shape)[:-1], self.hidden_size)])
+        if state is None:
+            state = zeros(
+                (*tuple(input.shape)[:-1], self.hidden_size), dtype=input.dtype, device=input.device
+            )
+        both = F.linear(input, self.weight_ih, self.bias_ih)
+        both = both + F.linear(state, self.weight_hh, self.bias_hh)
+        return both.tanh() if self.nonlinearity == "tanh" else both.relu()
 
 
 class LSTMCell(RNNCellBase):

@@ -93,7 +93,8 @@ def of_input(operands: Operands, how: How) -> Tensor:
     bias = operands.bias_ih
     if bias is not None and operands.bias_hh is not None and how.mode != GRU:
         bias = bias + operands.bias_hh
-    return calls.linear(_flat(operands.input), operands.weight_ih, bias)
+    rows, turned = _flat(operands.input), calls.t(operands.weight_ih)
+    return calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
 
 
 def _flat(input: Tensor) -> Tensor:
