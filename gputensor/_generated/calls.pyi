@@ -57,6 +57,7 @@ def split_Tensor(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, .
 def split_with_sizes(
     self: Tensor, split_sizes: Sequence[int], dim: int = 0,
 ) -> tuple[Tensor, ...]: ...
+def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]: ...
 def unsafe_split_Tensor(
     self: Tensor, split_size: int, dim: int = 0,
 ) -> tuple[Tensor, ...]: ...
@@ -430,6 +431,9 @@ def where_self(
 ) -> Tensor: ...
 def _larger_backward(
     grad_output: Tensor, self: Tensor | _Number, other: Tensor | _Number,
+) -> Tensor: ...
+def addcmul(
+    self: Tensor, tensor1: Tensor, tensor2: Tensor, value: _Number = 1,
 ) -> Tensor: ...
 def clamp_min(self: Tensor, min: _Number) -> Tensor: ...
 def clamp_max(self: Tensor, max: _Number) -> Tensor: ...
@@ -1192,6 +1196,18 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
     logsumexp: Tensor, dropout_p: float, is_causal: bool, attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
+def _rnn_layer(
+    input: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None,
+    bias_hh: Tensor | None, weight_hr: Tensor | None, hx: Tensor | None, cx: Tensor | None,
+    mode: str, reverse: bool, batch_sizes: Sequence[int], train: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+def _rnn_layer_backward(
+    grad_output: Tensor | None, grad_hy: Tensor | None, grad_cy: Tensor | None,
+    input: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None,
+    bias_hh: Tensor | None, weight_hr: Tensor | None, hx: Tensor | None, cx: Tensor | None,
+    output: Tensor, gates: Tensor, cells: Tensor, mode: str, reverse: bool,
+    batch_sizes: Sequence[int], output_mask: bool | Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]: ...
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None,
     bias: Tensor | None, eps: float,

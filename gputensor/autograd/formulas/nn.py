@@ -7,10 +7,12 @@ bf16 are computed in f32; the engine casts back.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, overload
 
 from ..._generated import calls, functions
 from ...core import dtype as dtypes
+from ...structured.layers import recurrent
 from ...tensor.tensor import Tensor
 from ..modes import DEFAULT, grad_mode
 
@@ -281,3 +283,28 @@ def _of_own_heads(grad: Tensor, served: int) -> Tensor:
     if served == 1:
         return grad
     return calls.sum_dim_IntList(calls.unflatten_int(grad, 1, (-1, served)), (2,), False)
+
+
+# --- recurrent layers -----------------------------------------------------------------------------
+
+
+def recurrent_gradients(
+    grads: Sequence[Tensor | None], input: Tensor, weight_ih: Tensor, weight_hh: Tensor,
+    bias_ih: Tensor | None, bias_hh: Tensor | None, weight_hr: Tensor | None, hx: Tensor | None,
+    cx: Tensor | None, output: Tensor, gates: Tensor, cells: Tensor, mode: str, reverse: bool,
+    batch_sizes: Sequence[int], wanted: tuple[bool, ...],
+) -> Sequence[Tensor | None]:  # fmt: skip
+    """From what the layer kept; if these gradients are differentiated themselves, or nothing was
+    kept, by operators, which compute all steps again."""
+    found = recurrent.Operands(
+        input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx
+    )  # fmt: skip
+    of: Any = [*grads[:2], grads[2] if mode == recurrent.LSTM else None]
+    keeps = gates._geometry.numel or mode not in (recurrent.LSTM, recurrent.GRU)
+    if grad_mode.get() != DEFAULT and keeps:
+        kept = (output, gates, cells, mode, reverse, batch_sizes, wanted)
+        given: Any = (*of, *found, *kept)
+        return calls._rnn_layer_backward(*given)
+    how = recurrent.how_of(input, mode, reverse, batch_sizes)
+    made = recurrent.forward(found, how, True)
+    return recurrent.backward(found, how, recurrent.Saved(made[0], *made[3:]), of, wanted)

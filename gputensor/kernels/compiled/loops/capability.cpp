@@ -29,6 +29,7 @@ namespace CAPABILITY {
   X(pool_windows) \
   X(random) \
   X(range) \
+  X(recurrent) \
   X(reduce) \
   X(sampling) \
   X(scan) \
