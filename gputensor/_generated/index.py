@@ -120,12 +120,12 @@ set_ where: where
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
 atleast_3d_Sequence detach expand flatten_using_ints mT movedim_int permute reshape squeeze
-squeeze_dim squeeze_dims t transpose_ transpose_int unflatten_int unsqueeze view view_dtype slicing:
-as_strided diagonal diagonal_copy narrow select_int slice_Tensor split_Tensor split_with_sizes
-unbind_int unfold unsafe_split_Tensor unsafe_split_with_sizes complex_view: _conj _neg_view complex
-conj imag real view_as_real factory: empty_like empty_memory_format empty_strided full full_like
-new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
-zeros_like range: arange arange_start arange_start_step eye linspace logspace random:
+squeeze_dim squeeze_dims sum_to_size t transpose_ transpose_int unflatten_int unsqueeze view
+view_dtype slicing: as_strided diagonal diagonal_copy narrow select_int slice_Tensor split_Tensor
+split_with_sizes unbind_int unfold unsafe_split_Tensor unsafe_split_with_sizes complex_view: _conj
+_neg_view complex conj imag real view_as_real factory: empty_like empty_memory_format empty_strided
+full full_like new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor
+zeros zeros_like range: arange arange_start arange_start_step eye linspace logspace random:
 bernoulli__float exponential_ uniform_ random_factory: rand dropout: dropout native_dropout
 native_dropout_backward copy: clone contiguous copy_ conversion: _local_scalar_dense _to_copy item
 to_device to_dtype to_other rearrange: channel_shuffle col2im flip im2col pixel_shuffle
@@ -200,10 +200,10 @@ criterion: binary_cross_entropy binary_cross_entropy_backward binary_cross_entro
 cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
 margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
 smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
-_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
-scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
-native_batch_norm_backward native_group_norm native_group_norm_backward native_layer_norm
-native_layer_norm_backward rms_norm
+_attention_and_mask_backward _scaled_dot_product_flash_attention_for_cpu
+_scaled_dot_product_flash_attention_for_cpu_backward scaled_dot_product_attention norm: batch_norm
+group_norm instance_norm layer_norm native_batch_norm native_batch_norm_backward native_group_norm
+native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -524,12 +524,12 @@ binary_cross_entropy_backward binary_cross_entropy_with_logits binary_cross_entr
 cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss.out huber_loss_backward kl_div
 l1_loss margin_ranking_loss mse_loss mse_loss.out mse_loss_backward poisson_nll_loss smooth_l1_loss
 smooth_l1_loss.out smooth_l1_loss_backward soft_margin_loss soft_margin_loss.out
-soft_margin_loss_backward triplet_margin_loss attention: _scaled_dot_product_flash_attention_for_cpu
-_scaled_dot_product_flash_attention_for_cpu_backward scaled_dot_product_attention norm:
-_batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
-_native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
-native_batch_norm native_batch_norm_backward native_group_norm native_group_norm_backward
-native_layer_norm native_layer_norm_backward rms_norm
+soft_margin_loss_backward triplet_margin_loss attention: _attention_and_mask_backward
+_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
+scaled_dot_product_attention norm: _batch_norm_with_update _native_batch_norm_legit
+_native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training batch_norm group_norm
+instance_norm layer_norm native_batch_norm native_batch_norm_backward native_group_norm
+native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 EXPORTS = _read("""
 amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
