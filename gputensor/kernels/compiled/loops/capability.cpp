@@ -7,6 +7,7 @@ namespace CAPABILITY {
 #define FAMILIES(X) \
   X(activation) \
   X(argreduce) \
+  X(attention) \
   X(binary) \
   X(comparison) \
   X(conv) \
