@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, SupportsIndex, overload
 
-from . import dtype as _dtypes, errors, package_name
+from . import dtype as _dtypes, errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
 
 Sizes = tuple[int, ...]
@@ -30,7 +30,7 @@ class Size(tuple[int, ...]):
         return product
 
     def __repr__(self) -> str:
-        return f"{package_name.name}.Size([{', '.join(map(str, self))}])"
+        return f"{_dtypes.package_name}.Size([{', '.join(map(str, self))}])"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Size, (tuple(self),))

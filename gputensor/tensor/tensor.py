@@ -16,7 +16,7 @@ import numpy as np
 from . import differentiable, indexing, printing
 from .._generated import calls, index
 from .._generated.methods import GeneratedMethods
-from ..core import dtype as dtypes, errors, memory_format as formats, package_name
+from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import element_type, flag, number
 from ..core.device import CPU, device
 from ..core.geometry import Geometry, geometry
@@ -416,7 +416,7 @@ class Tensor(
         if dtype is not None:
             return calls.to_device(self, *torch_names.meaning(dtype), non_blocking)
         place = "" if self._device is CPU else f"{self._device.type}."
-        return f"{package_name.name}.{place}{torch_names.NAMES[self._geometry.dtype]}Tensor"
+        return f"{dtypes.package_name}.{place}{torch_names.NAMES[self._geometry.dtype]}Tensor"
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Tensor:
         """`self.to(dtype)` by NumPy's name and with NumPy's dtypes, names ("f4") among them: a
