@@ -2,7 +2,7 @@
 //
 // Order    of `dots` a sum has DEPTH lanes, each taken from the first element on by fused
 //          multiply-adds; lane l is then added to lane l + DEPTH / 2, and so on. `columns` adds
-//          from the first row on, by fused multiply-adds. So the bits are the same at every capability,
+//          from the first row on, by fused multiply-adds. The bits are the same at every capability
 //          and depend neither on the other rows nor on threads.
 #ifndef GPUTENSOR_RECURRENT_PRODUCTS
 #define GPUTENSOR_RECURRENT_PRODUCTS
