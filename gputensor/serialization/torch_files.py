@@ -1,8 +1,7 @@
 """Reader of `torch.save` files: the zip format, and the one before PyTorch 1.6.
 
-It reads tensors, parameters, numbers, strings, containers, dtypes, sizes and devices, as PyTorch's
-`weights_only=True`, and objects of allowed classes (allowed.py); any other name in a file raises an
-error. Source: torch/serialization.py,
+It reads tensors, parameters, NumPy's arrays, numbers, strings, containers, dtypes, sizes, devices
+and objects of allowed classes (allowed.py). Any other name in a file raises an error. Source: torch/serialization.py,
 torch/_weights_only_unpickler.py, torch/_utils.py.
 """
 
@@ -22,7 +21,7 @@ from ..core.dtype import dtype
 from ..core.geometry import Size
 from ..tensor.storage import Storage, allocate_storage
 from ..tensor.tensor import Tensor
-from . import allowed
+from . import allowed, numpy_values
 from .pickle_text import STORAGE_TYPES
 from .places import Places, described, natural, naturals, tensor_over, with_grad
 from .unpickle import MOST_BYTES, Damaged, read
@@ -130,6 +129,7 @@ NAMES: dict[str, Any] = {
     "torch.storage UntypedStorage": _StorageType(_BYTES),
     "torch UntypedStorage": _StorageType(_BYTES),
     "torch.serialization _get_layout": {"torch.strided": None}.get,
+    **numpy_values.NAMES,
     **{f"torch {name}": getattr(formats, name)
        for name in ("contiguous_format", "channels_last", "preserve_format")},
 }  # fmt: skip

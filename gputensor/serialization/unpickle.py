@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from . import allowed
+import numpy as np
+
+from . import allowed, numpy_values
 
 # Limits the objects other than storages, so that a small file cannot fill the memory.
 MOST_BYTES = 64 << 20
@@ -115,6 +117,9 @@ class _Machine:
         state, made = self.pop(), self.stack[-1]
         if allowed.has(type(made)):
             allowed.built(made, state)
+            return
+        if isinstance(made, (np.ndarray, np.dtype)):
+            numpy_values.build(made, state)
             return
         if type(made) is not OrderedDict or type(state) is not dict:
             raise Damaged("its pickle gives a state to what has none")

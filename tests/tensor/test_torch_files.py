@@ -26,6 +26,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.serialization import numpy_values
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
 FILES = ("zip.pt", "legacy.pt")
@@ -163,6 +164,43 @@ def test_objects_of_any_class_are_written_as_pickle_does(tmp_path: Path) -> None
         with pytest.raises(errors.GpuTensorError, match="be importable|that pickle takes"):
             gt.save(wrong, tmp_path / "wrong.pt", pickle)
     assert not (tmp_path / "wrong.pt").exists()
+
+
+@pytest.mark.parametrize("value", [
+    np.arange(6, dtype=">i2").reshape(2, 3), np.asfortranarray(np.ones((2, 3))), np.float64(1.5),
+    np.bool_(True), np.array(["a", "bc"]), np.zeros((0, 2), np.complex64), np.dtype("f4"),
+])  # fmt: skip
+def test_numpys_values(tmp_path: Path, value: Any) -> None:
+    path = tmp_path / "arrays.pt"
+    gt.save({"x": [value, value]}, path, pickle)
+    for read in gt.load(path)["x"]:
+        assert type(read) is type(value) and np.all(read == value)
+        if not isinstance(value, np.dtype):
+            assert read.dtype == pickle.loads(pickle.dumps(value, 2)).dtype
+            assert read.shape == value.shape
+
+
+@pytest.mark.parametrize("value, said", [
+    (np.array([object()]), "NumPy's type 'O8'|holds"), (np.zeros(2, "i4,f4"), "type"),
+    (np.array("2020-01-01", "M8[D]"), "NumPy's type 'M8'"),
+    (np.ma.masked_array([1.0]), "names numpy.ma"),
+])  # fmt: skip
+def test_arrays_of_objects_are_refused(tmp_path: Path, value: Any, said: str) -> None:
+    path = tmp_path / "arrays.pt"
+    gt.save(value, path, pickle)
+    with pytest.raises(errors.FileFormatError, match=said):
+        gt.load(path)
+
+
+@pytest.mark.parametrize("state", [
+    (1, (1 << 60,), np.dtype("f8"), False, b""), (1, (-1,), np.dtype("f8"), False, b""),
+    (1, (1,), np.dtype("O"), False, b"12345678"), (1, (1,), "f8", False, b"12345678"), None,
+])  # fmt: skip
+def test_forged_states_of_arrays(state: Any) -> None:
+    made = np.empty(0, np.int8)
+    with pytest.raises(ValueError, match="array|type"):
+        numpy_values.build(made, state)
+    assert made.shape == (0,)
 
 
 def test_a_name_may_be_given_with_an_allowed_class(tmp_path: Path) -> None:
