@@ -45,7 +45,8 @@ def build(made: Any, state: Any) -> None:
     if isinstance(made, np.dtype):
         if len(state) != 8 or state[1] not in ("<", ">", "|") or state[2:5] != (None,) * 3:
             raise Wrong("its pickle has NumPy's type with fields")
-        made.__setstate__(state)
+        setter: Any = made
+        setter.__setstate__(state)
         return
     if len(state) != 5:
         raise Wrong("its pickle has an array that is damaged")

@@ -1,8 +1,9 @@
 """Reader of `torch.save` files: the zip format, and the one before PyTorch 1.6.
 
 It reads tensors, parameters, NumPy's arrays, numbers, strings, containers, dtypes, sizes, devices
-and objects of allowed classes (allowed.py). Any other name in a file raises an error. Source: torch/serialization.py,
-torch/_weights_only_unpickler.py, torch/_utils.py.
+and objects of allowed classes (allowed.py). Any other name in a file raises an error.
+
+Source: torch/serialization.py, torch/_weights_only_unpickler.py, torch/_utils.py.
 """
 
 from __future__ import annotations
