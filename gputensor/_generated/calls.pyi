@@ -836,6 +836,10 @@ def grid_sampler_3d_backward(
     grad_output: Tensor, input: Tensor, grid: Tensor, interpolation_mode: int,
     padding_mode: int, align_corners: bool, output_mask: bool | Sequence[bool],
 ) -> tuple[Tensor, Tensor]: ...
+def _grid_sampler_backward(
+    grad_output: Tensor, input: Tensor, grid: Tensor, interpolation_mode: int,
+    padding_mode: int, align_corners: bool, output_mask: bool | Sequence[bool],
+) -> tuple[Tensor, Tensor]: ...
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int,
     align_corners: bool,

@@ -175,8 +175,8 @@ upsample_bilinear2d_vec upsample_linear1d upsample_linear1d_backward upsample_li
 upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec upsample_nearest2d
 upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d upsample_nearest3d_backward
 upsample_nearest3d_vec upsample_trilinear3d upsample_trilinear3d_backward upsample_trilinear3d_vec
-sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d_backward
-grid_sampler_3d grid_sampler_3d_backward unpool: fractional_max_pool2d
+sampling: _grid_sampler_backward affine_grid_generator grid_sampler grid_sampler_2d
+grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward unpool: fractional_max_pool2d
 fractional_max_pool2d_backward fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d
 max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_irfft fft_rfft factor:
 _linalg_check_errors _linalg_det _linalg_slogdet linalg_cholesky_ex linalg_ldl_factor_ex
@@ -452,27 +452,27 @@ upsample_nearest1d upsample_nearest1d.out upsample_nearest1d.vec upsample_neares
 upsample_nearest2d upsample_nearest2d.out upsample_nearest2d.vec upsample_nearest2d_backward
 upsample_nearest3d upsample_nearest3d.out upsample_nearest3d.vec upsample_nearest3d_backward
 upsample_trilinear3d upsample_trilinear3d.out upsample_trilinear3d.vec upsample_trilinear3d_backward
-sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d.out
-grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out grid_sampler_3d_backward unpool:
-fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
-fractional_max_pool3d_backward max_unpool2d max_unpool2d.out max_unpool3d max_unpool3d.out fft:
-_fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft fft_fft.out fft_fft2
-fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_hfft fft_hfft.out
-fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out
-fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
-fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
-fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out factor:
-_linalg_check_errors _linalg_det _linalg_det.result _linalg_slogdet _linalg_slogdet.sign cholesky
-cholesky.out det geqrf geqrf.a linalg_cholesky linalg_cholesky.out linalg_cholesky_ex
-linalg_cholesky_ex.L linalg_det linalg_det.out linalg_householder_product
-linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out linalg_ldl_factor_ex
-linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor linalg_lu_factor.out
-linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out linalg_slogdet
-linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr qr.Q slogdet
-slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse cholesky_inverse.out
-cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out linalg_inv_ex
-linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq linalg_lstsq.out
-linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
+sampling: _grid_sampler_backward affine_grid_generator grid_sampler grid_sampler_2d
+grid_sampler_2d.out grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out
+grid_sampler_3d_backward unpool: fractional_max_pool2d fractional_max_pool2d_backward
+fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d max_unpool2d.out max_unpool3d
+max_unpool3d.out fft: _fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft
+fft_fft.out fft_fft2 fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift
+fft_hfft fft_hfft.out fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out
+fft_ifft2 fft_ifft2.out fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2
+fft_ihfft2.out fft_ihfftn fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out
+fft_irfftn fft_irfftn.out fft_rfft fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq
+fft_rfftfreq.out fft_rfftn fft_rfftn.out factor: _linalg_check_errors _linalg_det _linalg_det.result
+_linalg_slogdet _linalg_slogdet.sign cholesky cholesky.out det geqrf geqrf.a linalg_cholesky
+linalg_cholesky.out linalg_cholesky_ex linalg_cholesky_ex.L linalg_det linalg_det.out
+linalg_householder_product linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out
+linalg_ldl_factor_ex linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor
+linalg_lu_factor.out linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out
+linalg_slogdet linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr
+qr.Q slogdet slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse
+cholesky_inverse.out cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out
+linalg_inv_ex linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq
+linalg_lstsq.out linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
 linalg_solve_ex.out linalg_solve_triangular linalg_solve_triangular.out linalg_tensorinv
 linalg_tensorinv.out linalg_tensorsolve linalg_tensorsolve.out lu_solve lu_solve.out
 triangular_solve triangular_solve.X spectrum: _linalg_eigh _linalg_eigh.eigenvalues _linalg_svd
