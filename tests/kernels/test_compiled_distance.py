@@ -29,8 +29,9 @@ def _near(found: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("p", _ORDERS)
-@pytest.mark.parametrize("sizes", [((5, 3), (4, 3)), ((2, 1, 30, 7), (3, 40, 7)), ((2, 9, 1), (3, 1))],
-                         ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "sizes", [((5, 3), (4, 3)), ((2, 1, 30, 7), (3, 40, 7)), ((2, 9, 1), (3, 1))], ids=str
+)
 def test_gradients_of_cdist(p: float, sizes: Any) -> None:
     x, y = (_points(*of) for of in sizes)
     made = gt.cdist(x, y, p)
