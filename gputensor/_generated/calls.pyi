@@ -58,6 +58,7 @@ def split_Tensor(self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, .
 def split_with_sizes(
     self: Tensor, split_sizes: Sequence[int], dim: int = 0,
 ) -> tuple[Tensor, ...]: ...
+def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]: ...
 def unsafe_split_Tensor(
     self: Tensor, split_size: int, dim: int = 0,
 ) -> tuple[Tensor, ...]: ...
@@ -431,6 +432,9 @@ def where_self(
 ) -> Tensor: ...
 def _larger_backward(
     grad_output: Tensor, self: Tensor | _Number, other: Tensor | _Number,
+) -> Tensor: ...
+def addcmul(
+    self: Tensor, tensor1: Tensor, tensor2: Tensor, value: _Number = 1,
 ) -> Tensor: ...
 def clamp_min(self: Tensor, min: _Number) -> Tensor: ...
 def clamp_max(self: Tensor, max: _Number) -> Tensor: ...
@@ -1205,6 +1209,18 @@ def _attention_and_mask_backward(
     grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
     logsumexp: Tensor, attn_mask: Tensor, is_causal: bool, scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _rnn_layer(
+    input: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None,
+    bias_hh: Tensor | None, weight_hr: Tensor | None, hx: Tensor | None, cx: Tensor | None,
+    mode: str, reverse: bool, batch_sizes: Sequence[int], train: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+def _rnn_layer_backward(
+    grad_output: Tensor | None, grad_hy: Tensor | None, grad_cy: Tensor | None,
+    input: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None,
+    bias_hh: Tensor | None, weight_hr: Tensor | None, hx: Tensor | None, cx: Tensor | None,
+    output: Tensor, gates: Tensor, cells: Tensor, mode: str, reverse: bool,
+    batch_sizes: Sequence[int], output_mask: bool | Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]: ...
 def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None,
     bias: Tensor | None, eps: float,

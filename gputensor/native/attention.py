@@ -17,16 +17,16 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from .._generated import calls, operators
+from .._generated import calls
 from ..core import errors
 from ..core.arguments import real
 from ..core.device import CPU
 from ..core.dtype import FLOATING, bool_, dtype, float32, float64
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
+from .copy import fill_part
 
 OP = "scaled_dot_product_attention"
 _forward_loop = stub.compiled("attention", "forward")
@@ -60,7 +60,6 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
 
 
 def _check_mask(mask: Tensor | None, sizes: tuple[int, ...]) -> None:
-    """sizes: of the scores."""
     if mask is None:
         return
     of = mask._geometry.sizes
@@ -93,7 +92,8 @@ def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
 
 
 def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
-    """Scores, and -inf where a query is not to look; each looks as far as itself if is_causal."""
+    """Scores, with -inf where a query must not attend to a key; with is_causal, to keys after
+    itself."""
     sizes = scores._geometry.sizes
     _check_mask(mask, sizes)
     if mask is not None:
@@ -151,7 +151,7 @@ def _attend(
     scaled = calls.mul_Tensor(wide(query), _scale(query, scale))
     scores = calls.matmul(scaled, calls.transpose_int(wide(key), -2, -1))
     scores = _added(scores, mask, is_causal)
-    # Without a mask every query sees a key, and the plain softmax has no row of -inf.
+    # Without a mask every query attends to a key, so plain softmax has no row of -inf.
     weights = calls._softmax(scores, -1, False) if mask is None else calls._safe_softmax(scores, -1)
     if dropout_p:
         weights = calls.dropout(weights, dropout_p, True)
@@ -168,12 +168,13 @@ def _scale(query: Tensor, scale: float | None) -> float:
 # --- by tiles -------------------------------------------------------------------------------------
 
 
-# Bytes of scores in a tile: the size of two cores' second-level caches, and half of a GPU's cache.
-# Twice as many took 1.4 times as long for 4 samples of 8 heads of 256 x 64, caches of 1 MiB.
+# Bytes of scores in a tile: on the CPU the size of two cores' second-level caches, on a GPU half of
+# its cache. With caches of 1 MiB, twice the size took 1.4 times as long for 4 samples of 8 heads of
+# 256 x 64.
 _TILE = {"cpu": 1 << 21, "cuda": 1 << 25}
-# Scores up to which it costs less to have them all at once than to call operators for tiles.
+# Up to this number of scores, one pass over all of them is faster than operators for tiles.
 _FEW = 1 << 15
-# Rows of a product below which it is slower for each of them.
+# Below this number of rows, a product takes more time per row.
 _LEAST_ROWS = 64
 
 
@@ -231,7 +232,7 @@ def _cast(mask: Tensor, of: dtype) -> Tensor:
 
 
 def _scores(tile: _Tile, query: Tensor, key: Tensor) -> Tensor:
-    """A tile's scores, -inf where a query is not to look."""
+    """A tile's scores, with -inf where a query must not attend to a key."""
     scores = calls.bmm(tile.of_queries(query), calls.transpose_int(tile.of_keys(key), 1, 2))
     if tile.mask is not None:
         if tile.mask._geometry.dtype is bool_:
@@ -242,7 +243,7 @@ def _scores(tile: _Tile, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _hide_later(scores: Tensor, tile: _Tile) -> None:
-    """Each query looks as far as itself; all of the tile's see the keys before its first one."""
+    """Mask the keys after each query; keys before the tile's first query need no mask."""
     first, behind = tile.queries[0], scores._geometry.sizes[2]
     if behind > first + 1:
         edge = calls.slice_Tensor(scores, 2, first, behind, 1)
@@ -258,7 +259,7 @@ def _matrices(x: Tensor) -> Tensor:
 def _fit(
     op: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> tuple[int, int]:
-    """How many heads of query each of key's and of value's serves, after all were found to fit."""
+    """Check the operands; return the number of query heads for each head of key, and of value."""
     _check(query, key, value, mask, 0.0)
     for arg, x in (("query", query), ("key", key), ("value", value)):
         if x._geometry.ndim != 4:
@@ -337,14 +338,8 @@ def _order_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Without a mask every query sees a key, and the plain softmax has no row of -inf."""
+    """Without a mask every query attends to a key, so plain softmax has no row of -inf."""
     return calls._softmax(scores, 2, False) if mask is None else calls._safe_softmax(scores, 2)
-
-
-def _write(part: Tensor, made: Tensor) -> None:
-    """copy_ below ADInplaceOrView: a new result has version 0."""
-    key_set = (part._keys | made._keys) & BELOW_ADINPLACEORVIEW
-    operators.copy_.redispatch_table[key_set](key_set, part, made, False)
 
 
 def _scaled_dot_product_flash_attention_for_cpu(
@@ -368,13 +363,13 @@ def _scaled_dot_product_flash_attention_for_cpu(
         if is_causal:
             _hide_later(scores, tile)
         weights = _weights(scores, attn_mask)
-        _write(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
-        # The largest weight is one by the sum of exponentials: less to compute than a logsumexp.
+        fill_part(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
+        # The largest weight is 1 / (sum of exponentials): this is cheaper than logsumexp.
         most, share = calls.amax(scores, (2,), True), calls.amax(weights, (2,), True)
         found = calls.sub_Tensor(most, calls.log(share), 1)
         if attn_mask is not None:  # PyTorch returns 0 for a query without keys
             found = calls.where_self(calls.eq_Tensor(share, 0), 0.0, found)
-        _write(tile.of_queries(sums), found)
+        fill_part(tile.of_queries(sums), found)
     sums = calls.transpose_int(calls.view(sums, (samples, heads, length)), 1, 2)
     logsumexp = calls.transpose_int(calls.contiguous(sums), 1, 2)
     return _laid_out(calls.unflatten_int(made, 0, (samples, heads)), query), logsumexp
@@ -473,8 +468,8 @@ def _gradients_by_tiles(
         slopes = calls.mul_Tensor(weights, calls.sub_Tensor(slopes, tile.of_queries(deltas), 1))
         if whole_scores is not None:
             part = tile.of_queries(whole_scores)
-            _write(calls.slice_Tensor(part, 2, *tile.keys, 1), slopes)
-        _write(tile.of_queries(of_query), calls.bmm(slopes, tile.of_keys(k)))
+            fill_part(calls.slice_Tensor(part, 2, *tile.keys, 1), slopes)
+        fill_part(tile.of_queries(of_query), calls.bmm(slopes, tile.of_keys(k)))
         _add_product(tile.of_keys(of_value), weights, given)
         _add_product(tile.of_keys(of_key), slopes, tile.of_queries(q))
     of_query = calls.mul__Tensor(of_query, by)

@@ -32,6 +32,8 @@ ONLY_HERE = {
     "_convolution_weight_gradient",
     "_cross_entropy",
     "_cross_entropy_backward",
+    "_rnn_layer",
+    "_rnn_layer_backward",
 }
 
 

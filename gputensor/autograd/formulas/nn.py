@@ -12,6 +12,7 @@ from typing import Any, overload
 
 from ..._generated import calls, functions
 from ...core import dtype as dtypes
+from ...structured.layers import recurrent
 from ...tensor.tensor import Tensor
 from ..modes import DEFAULT, grad_mode
 
@@ -109,7 +110,8 @@ class _Normal:
     def gradients(
         self, of_x: Tensor | None, of_weight: Tensor | None, of_bias: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Of the three gradients' sum, weighed by these, with respect to grad, x and weight."""
+        """The gradients of the weighted sum of the three gradients, with respect to grad, x and
+        weight."""
         grad, normal, weight = self.grad, self.normal, self.weight
         to_grad = to_normal = to_x = to_weight = None
         if of_x is not None:
@@ -167,7 +169,8 @@ def group_norm_backward(
     grads: Any, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: int, C: int,
     HxW: int, group: int, mask: Any,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Of the result, and of the means and deviations of the groups, which are results too."""
+    """The gradients, from those of the result and of the groups' means and deviations, which are
+    results too."""
     (grad, of_mean, of_rstd), made, of_weight, of_bias = grads, None, None, None
     if grad is not None:
         made, of_weight, of_bias = calls.native_group_norm_backward(
@@ -259,8 +262,8 @@ def attention_gradients(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, logsumexp: Tensor,
     is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
 ) -> list[Tensor | None]:  # fmt: skip
-    """By tiles; if these gradients are differentiated themselves, by operators over all scores,
-    computed again."""
+    """Gradients of attention, tile by tile. If they are recorded for differentiation, operators
+    over all scores compute them."""
     if grad_mode.get() != DEFAULT:
         given = (grad, query, key, value, output, logsumexp)
         found: tuple[Tensor, ...]
@@ -310,3 +313,28 @@ def _of_own_heads(grad: Tensor, served: int) -> Tensor:
     if served == 1:
         return grad
     return calls.sum_dim_IntList(calls.unflatten_int(grad, 1, (-1, served)), (2,), False)
+
+
+# --- recurrent layers -----------------------------------------------------------------------------
+
+
+def recurrent_gradients(
+    grads: Sequence[Tensor | None], input: Tensor, weight_ih: Tensor, weight_hh: Tensor,
+    bias_ih: Tensor | None, bias_hh: Tensor | None, weight_hr: Tensor | None, hx: Tensor | None,
+    cx: Tensor | None, output: Tensor, gates: Tensor, cells: Tensor, mode: str, reverse: bool,
+    batch_sizes: Sequence[int], wanted: tuple[bool, ...],
+) -> Sequence[Tensor | None]:  # fmt: skip
+    """From what the layer kept; if these gradients are differentiated themselves, or nothing was
+    kept, by operators, which compute all steps again."""
+    found = recurrent.Operands(
+        input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx
+    )  # fmt: skip
+    of: Any = [*grads[:2], grads[2] if mode == recurrent.LSTM else None]
+    keeps = gates._geometry.numel or mode not in (recurrent.LSTM, recurrent.GRU)
+    if grad_mode.get() != DEFAULT and keeps:
+        kept = (output, gates, cells, mode, reverse, batch_sizes, wanted)
+        given: Any = (*of, *found, *kept)
+        return calls._rnn_layer_backward(*given)
+    how = recurrent.how_of(input, mode, reverse, batch_sizes)
+    made = recurrent.forward(found, how, True)
+    return recurrent.backward(found, how, recurrent.Saved(made[0], *made[3:]), of, wanted)

@@ -113,9 +113,11 @@ static void finish(const Forward& f, const Softmax<T>& s, i64 sample, i64 head, 
 }
 
 template <class T> static void attend_group(const Forward& f, const Softmax<T>& s, i64 unit) {
-  const i64 head = unit / f.groups % f.query->shape[1], sample = unit / f.groups / f.query->shape[1];
+  const i64 head = unit / f.groups % f.query->shape[1];
+  const i64 sample = unit / f.groups / f.query->shape[1];
   const i64 first = unit % f.groups * f.group, length = f.query->shape[2], all = f.key->shape[2];
-  const i64 n = smaller(f.group, length - first), own = head / (f.query->shape[1] / f.key->shape[1]);
+  const i64 n = smaller(f.group, length - first);
+  const i64 own = head / (f.query->shape[1] / f.key->shape[1]);
   const i64 stop = f.is_causal ? smaller(all, first + n) : all;
   const Head mask = f.mask->data ? Head(*f.mask, sample, head) : Head(*f.query, sample, head);
   const Head key_head(*f.key, sample, own), value_head(*f.value, sample, own);

@@ -62,8 +62,8 @@ template <class T> struct Right {
   i64 row, apart;
 };
 
-// out (m, n) = a (m, k) @ b (k, n), ROWS rows at a time. There is memory for a multiple of ROWS rows
-// of `a` and out, and of a register's columns of b and out; what is written there has no meaning.
+// out (m, n) = a (m, k) @ b (k, n), ROWS rows at a time. `a` and out have memory for a multiple of
+// ROWS rows, b and out for a multiple of a register's columns; values there have no meaning.
 template <bool IS_TURNED, class T, int ROWS = HEIGHT<T>>
 static void multiply(const T* a, i64 a_step, Right<T> b, i64 m, i64 n, i64 k, T* out, i64 out_row,
                      bool adds) {
@@ -169,7 +169,7 @@ static void apply_mask(T* scores, const Array& mask, const Head& of, i64 query, 
   add_scores(scores, widened(mask.dtype, from, step, n, room), n);
 }
 
-// exp(scores - shift) of n scores, zeros behind them up to `all`; there are whole registers of them.
+// exp(scores - shift) of n scores, zeros behind them up to `all`, a multiple of a register's size.
 template <class T> LOOP exponentials(T* scores, T shift, i64 n, i64 all) {
   const i64 whole = rounded(n, wide<T>::LANES);
 #pragma GCC ivdep

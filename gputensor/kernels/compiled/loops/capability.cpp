@@ -1,4 +1,4 @@
-// All that is built for one capability.
+// The tables of all loops that are built for one capability.
 #include "../engine/machine.h"
 #include "capability.h"
 
@@ -31,6 +31,7 @@ namespace CAPABILITY {
   X(pool_windows) \
   X(random) \
   X(range) \
+  X(recurrent) \
   X(reduce) \
   X(sampling) \
   X(scan) \

@@ -1,14 +1,14 @@
-// Distances of rows to rows, and their gradients.                                family: distance
+// Distances of rows to rows, and their gradients. family: distance
 //
-// Calls    distances(x (b, n, m), y (b, k, m), out, p): out (b, n, k), or with x = y and b = 1 those
-//          of each row to later rows, (n (n - 1) / 2);
-//          distance_slopes(grad, x, y, distances, out (b, n, m), p): the gradient of x, from those of
-//          distances: 0; -1 where operators have to do it, as of a p beside 0, 1, 2 and inf.
-// Shapes   x, y and out row-major, unless out is of distances; other arrays of any strides.
-// Types    f32 and f64, of all arrays.
-// Order    of a distance: as rows.h adds. Of a gradient: rows of y from the first one on.
-// Numbers  where a distance or a difference is 0, so is the gradient.
-// Threads  a row of x.
+// Calls    distances(x (b, n, m), y (b, k, m), out, p): out is (b, n, k); or, with x = y and b = 1,
+//          (n (n - 1) / 2): the distances of each row to later rows;
+//          distance_slopes(grad, x, y, distances, out (b, n, m), p): the gradient of x;
+//          0; -1 if operators must do it, as for p other than 0, 1, 2 and inf.
+// Shapes   x, y and the gradient of x row-major; other arrays of any strides.
+// Types    f32 and f64, the same for all arrays.
+// Order    of a distance: the order of rows.h. Of a gradient: rows of y from the first one on.
+// Numbers  if a distance or a difference is 0, so is its gradient.
+// Threads  a thread computes some rows of x.
 #include "matrices.h"
 #include "rows.h"
 
@@ -29,8 +29,9 @@ template <class T> struct Pairs {
   bool is_condensed;
 };
 
-// The address of one pair's number. i and j differ, if each pair is there once.
-template <class T> static char* of_pair(const Pairs<T>& s, const Array& a, i64 batch, i64 i, i64 j) {
+// The address of the number of a pair. i and j differ if each pair is stored once.
+template <class T>
+static char* of_pair(const Pairs<T>& s, const Array& a, i64 batch, i64 i, i64 j) {
   if (!s.is_condensed) return a.data + batch * a.stride[0] + i * a.stride[1] + j * a.stride[2];
   const i64 low = smaller(i, j), high = larger(i, j);
   return a.data + (low * (2 * s.rows - low - 1) / 2 + high - low - 1) * a.stride[0];

@@ -1,15 +1,15 @@
-// Images at places that a grid names, and the gradients of both.                   family: sampling
+// Images sampled at the points of a grid, and the gradients of both. family: sampling
 //
 // Calls    grid_sample(x (N, C, H, W), grid (N, h, w, 2), out (N, C, h, w), mode, padding, whether
 //          corners are aligned), or with depths before H and h and 3 coordinates;
-//          grid_sample_backward(grad (N, C, places), x, grid, of_x or None, of_grid or None, the
-//          same numbers), which adds to of_x: 0; -1 where NumPy or operators have to do it.
+//          grid_sample_backward(grad (N, C, points), x, grid, of_x or None, of_grid or None, the
+//          same numbers), which adds to of_x: 0; -1 if NumPy or operators must do it.
 //          Modes: 0 bilinear, 1 nearest, 2 bicubic. Paddings: 0 zeros, 1 border, 2 reflection.
 // Shapes   x, grad, grid and of_x of any strides; out and of_grid row-major.
 // Types    f32 and f64.
-// Order    of a sum: z before y before x, the lower element before the upper one.
-// Numbers  those of native/sampling.py, to the bit: outside, an element counts as 0.
-// Threads  some places of a sample; of gradients see sampling_backward.h.
+// Order    of a sum: along z before y before x, the lower element before the upper one.
+// Numbers  the bits of native/sampling.py: elements outside count as 0.
+// Threads  a thread computes some points of a sample; gradients: see sampling_backward.h.
 #include "sampling_backward.h"
 
 namespace CAPABILITY {

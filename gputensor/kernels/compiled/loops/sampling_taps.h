@@ -52,7 +52,8 @@ static inline T inside(T x, const Edges<T>& e, T& change) {
   change = 1;
   if (PADDING == ZEROS) return x;
   if (PADDING == REFLECTION) {
-    const T from_first = x - e.first, away = math_abs(from_first), turns = math_floor(away / e.span);
+    const T from_first = x - e.first, away = math_abs(from_first);
+    const T turns = math_floor(away / e.span);
     const T rest = away - turns * e.span;
     const bool is_back = remainder_of_two(turns) == 1;
     const T turned = (is_back ? e.span - rest : rest) + e.first;
@@ -134,7 +135,7 @@ static void look_up_any(Taps<T>& taps, const T* place, i64 n, const Axis& axis) 
 
 // --- places of a grid ----------------------------------------------------------------------------
 
-// What a grid asks of images (samples, channels, y, x), or with z before y.
+// A grid and the sizes of images (samples, channels, y, x), or with z before y.
 template <class T> struct Places {
   const T* grid;
   int dims;
@@ -276,7 +277,8 @@ static void combine(Spots<T>& spots, const Places<T>& of, const Taps<T>* taps, i
     take_first(spots.at[k], spots.ok[k], spots.by[k], taps[0], digit[0], of.axis[0].stride, n);
     for (int d = 1; d < of.dims; ++d)
       take_next(spots.at[k], spots.ok[k], spots.by[k], taps[d], digit[d], of.axis[d].stride, n);
-    for (i64 i = 0; i < n; ++i) spots.is_whole[i] = k ? spots.is_whole[i] & spots.ok[k][i] : spots.ok[k][i];
+    for (i64 i = 0; i < n; ++i)
+      spots.is_whole[i] = spots.ok[k][i] & (k ? spots.is_whole[i] : 1);
   }
 }
 

@@ -1,4 +1,4 @@
-// Registers, of which tiles of sums of products are made.
+// Registers of the capability that a file is compiled for.
 #ifndef GPUTENSOR_WIDE
 #define GPUTENSOR_WIDE
 
@@ -6,7 +6,8 @@
 
 namespace CAPABILITY {
 
-// A register of T; `fma` gives a * b + c. ROWS x COLUMNS registers of sums fill most of them.
+// A register of T; `fma` returns a * b + c. ROWS x COLUMNS registers of sums use most of the CPU's
+// registers.
 template <class T> struct wide;
 #if defined(__AVX512F__)
 #define WIDE(T, TYPE, END)                                                            \
