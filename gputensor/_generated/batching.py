@@ -148,6 +148,7 @@ RULES = {
     "aten::renorm": "composed",
     "aten::_euclidean_dist": "leading",
     "aten::_cdist_forward": "leading",
+    "aten::_cdist_backward": "leading",
     "aten::trace": "composed",
     "aten::median": "whole median.dim",
     "aten::nanmedian": "whole nanmedian.dim",

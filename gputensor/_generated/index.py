@@ -175,32 +175,32 @@ upsample_bilinear2d_backward upsample_bilinear2d_vec upsample_linear1d upsample_
 upsample_linear1d_vec upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec
 upsample_nearest2d upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d
 upsample_nearest3d_backward upsample_nearest3d_vec upsample_trilinear3d
-upsample_trilinear3d_backward upsample_trilinear3d_vec sampling: affine_grid_generator grid_sampler
-grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward unpool:
-fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
-fractional_max_pool3d_backward max_unpool2d max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft
-fft_ifft fft_irfft fft_rfft factor: _linalg_check_errors _linalg_det _linalg_slogdet
-linalg_cholesky_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_qr lu_unpack solve:
-_linalg_solve_ex linalg_inv linalg_inv_ex linalg_lu_solve linalg_solve_triangular spectrum:
+upsample_trilinear3d_backward upsample_trilinear3d_vec sampling: _grid_sampler_backward
+affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d
+grid_sampler_3d_backward unpool: fractional_max_pool2d fractional_max_pool2d_backward
+fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d max_unpool3d fft: _fft_c2c
+_fft_c2r _fft_r2c fft_fft fft_ifft fft_irfft fft_rfft factor: _linalg_check_errors _linalg_det
+_linalg_slogdet linalg_cholesky_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_qr lu_unpack
+solve: _linalg_solve_ex linalg_inv linalg_inv_ex linalg_lu_solve linalg_solve_triangular spectrum:
 _linalg_eigh _linalg_svd linalg_eig linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out
 linalg_pinv_atol_rtol_tensor linalg: linalg_cross linalg_matrix_exp argreduce: aminmax argmax max
 min scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
-var_mean_correction distance: _cdist_forward _pdist_forward cdist linalg_vector_norm norm_Scalar
-norm_ScalarOpt_dim norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out
-norm_Scalar_out norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray
-gradient_scalarint gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray
-gradient_tensorarrayint histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
-_histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins histogramdd_int_bins window:
-stft softmax: _log_softmax _log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data
-log_softmax_int softmax_int loss: _cross_entropy _cross_entropy_backward cross_entropy_loss
-nll_loss2d nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd
-margin: multi_margin_loss multi_margin_loss_backward multilabel_margin_loss
-multilabel_margin_loss_backward multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward
-ctc_loss_IntList ctc_loss_Tensor criterion: binary_cross_entropy binary_cross_entropy_backward
-binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss huber_loss
-huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss
-smooth_l1_loss smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward
-triplet_margin_loss attention: _attention_and_mask_backward
+var_mean_correction distance: _cdist_backward _cdist_forward _pdist_backward _pdist_forward cdist
+linalg_vector_norm norm_Scalar norm_ScalarOpt_dim norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype
+norm_ScalarOpt_dtype_out norm_Scalar_out norm_dtype_out norm_out pairwise_distance calculus: diff
+gradient_scalararray gradient_scalarint gradient_scalarrayarray gradient_scalarrayint
+gradient_tensorarray gradient_tensorarrayint histogram: _histogramdd_bin_edges
+_histogramdd_from_bin_cts _histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins
+histogramdd_int_bins window: stft softmax: _log_softmax _log_softmax_backward_data _safe_softmax
+_softmax _softmax_backward_data log_softmax_int softmax_int loss: _cross_entropy
+_cross_entropy_backward cross_entropy_loss nll_loss2d nll_loss2d_backward nll_loss2d_forward
+nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss multi_margin_loss_backward
+multilabel_margin_loss multilabel_margin_loss_backward multilabel_margin_loss_forward ctc: _ctc_loss
+_ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor criterion: binary_cross_entropy
+binary_cross_entropy_backward binary_cross_entropy_with_logits cosine_embedding_loss
+hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss
+mse_loss_backward poisson_nll_loss smooth_l1_loss smooth_l1_loss_backward soft_margin_loss
+soft_margin_loss_backward triplet_margin_loss attention: _attention_and_mask_backward
 _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
 scaled_dot_product_attention recurrent: _rnn_layer _rnn_layer_backward norm: batch_norm group_norm
 instance_norm layer_norm native_batch_norm native_batch_norm_backward native_group_norm
@@ -453,27 +453,27 @@ upsample_nearest1d upsample_nearest1d.out upsample_nearest1d.vec upsample_neares
 upsample_nearest2d upsample_nearest2d.out upsample_nearest2d.vec upsample_nearest2d_backward
 upsample_nearest3d upsample_nearest3d.out upsample_nearest3d.vec upsample_nearest3d_backward
 upsample_trilinear3d upsample_trilinear3d.out upsample_trilinear3d.vec upsample_trilinear3d_backward
-sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d.out
-grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out grid_sampler_3d_backward unpool:
-fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
-fractional_max_pool3d_backward max_unpool2d max_unpool2d.out max_unpool3d max_unpool3d.out fft:
-_fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft fft_fft.out fft_fft2
-fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift fft_hfft fft_hfft.out
-fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out fft_ifft2 fft_ifft2.out
-fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2 fft_ihfft2.out fft_ihfftn
-fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out fft_irfftn fft_irfftn.out fft_rfft
-fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq fft_rfftfreq.out fft_rfftn fft_rfftn.out factor:
-_linalg_check_errors _linalg_det _linalg_det.result _linalg_slogdet _linalg_slogdet.sign cholesky
-cholesky.out det geqrf geqrf.a linalg_cholesky linalg_cholesky.out linalg_cholesky_ex
-linalg_cholesky_ex.L linalg_det linalg_det.out linalg_householder_product
-linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out linalg_ldl_factor_ex
-linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor linalg_lu_factor.out
-linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out linalg_slogdet
-linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr qr.Q slogdet
-slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse cholesky_inverse.out
-cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out linalg_inv_ex
-linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq linalg_lstsq.out
-linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
+sampling: _grid_sampler_backward affine_grid_generator grid_sampler grid_sampler_2d
+grid_sampler_2d.out grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d.out
+grid_sampler_3d_backward unpool: fractional_max_pool2d fractional_max_pool2d_backward
+fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d max_unpool2d.out max_unpool3d
+max_unpool3d.out fft: _fft_c2c _fft_c2c.out _fft_c2r _fft_c2r.out _fft_r2c _fft_r2c.out fft_fft
+fft_fft.out fft_fft2 fft_fft2.out fft_fftfreq fft_fftfreq.out fft_fftn fft_fftn.out fft_fftshift
+fft_hfft fft_hfft.out fft_hfft2 fft_hfft2.out fft_hfftn fft_hfftn.out fft_ifft fft_ifft.out
+fft_ifft2 fft_ifft2.out fft_ifftn fft_ifftn.out fft_ifftshift fft_ihfft fft_ihfft.out fft_ihfft2
+fft_ihfft2.out fft_ihfftn fft_ihfftn.out fft_irfft fft_irfft.out fft_irfft2 fft_irfft2.out
+fft_irfftn fft_irfftn.out fft_rfft fft_rfft.out fft_rfft2 fft_rfft2.out fft_rfftfreq
+fft_rfftfreq.out fft_rfftn fft_rfftn.out factor: _linalg_check_errors _linalg_det _linalg_det.result
+_linalg_slogdet _linalg_slogdet.sign cholesky cholesky.out det geqrf geqrf.a linalg_cholesky
+linalg_cholesky.out linalg_cholesky_ex linalg_cholesky_ex.L linalg_det linalg_det.out
+linalg_householder_product linalg_householder_product.out linalg_ldl_factor linalg_ldl_factor.out
+linalg_ldl_factor_ex linalg_ldl_factor_ex.out linalg_lu linalg_lu.out linalg_lu_factor
+linalg_lu_factor.out linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out
+linalg_slogdet linalg_slogdet.out logdet lu_unpack lu_unpack.out orgqr orgqr.out ormqr ormqr.out qr
+qr.Q slogdet slogdet.out solve: _linalg_solve_ex _linalg_solve_ex.result cholesky_inverse
+cholesky_inverse.out cholesky_solve cholesky_solve.out inverse inverse.out linalg_inv linalg_inv.out
+linalg_inv_ex linalg_inv_ex.inverse linalg_ldl_solve linalg_ldl_solve.out linalg_lstsq
+linalg_lstsq.out linalg_lu_solve linalg_lu_solve.out linalg_solve linalg_solve.out linalg_solve_ex
 linalg_solve_ex.out linalg_solve_triangular linalg_solve_triangular.out linalg_tensorinv
 linalg_tensorinv.out linalg_tensorsolve linalg_tensorsolve.out lu_solve lu_solve.out
 triangular_solve triangular_solve.X spectrum: _linalg_eigh _linalg_eigh.eigenvalues _linalg_svd
@@ -496,17 +496,18 @@ cumprod.out cumprod_ cumsum cumsum.out cumsum_ logcumsumexp logcumsumexp.out mom
 nanmean nanmean.out std std.correction std.correction_out std.dim std.out std_mean
 std_mean.correction std_mean.correction_out std_mean.dim var var.correction var.correction_out
 var.dim var.out var_mean var_mean.correction var_mean.correction_out var_mean.dim distance:
-_cdist_forward _cdist_forward.out _euclidean_dist _euclidean_dist.out _pdist_forward
-_pdist_forward.out cdist cosine_similarity dist dist.out linalg_vector_norm linalg_vector_norm.out
-norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
-norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out pairwise_distance pdist renorm
-renorm.out renorm_ calculus: cumulative_trapezoid.dx cumulative_trapezoid.x diff diff.out
-gradient.array gradient.scalararray gradient.scalarint gradient.scalarrayarray gradient.scalarrayint
-gradient.tensorarray gradient.tensorarrayint trace trace.out trapezoid.dx trapezoid.x trapz.dx
-trapz.x order: kthvalue kthvalue.values median median.dim median.dim_values median.out mode
-mode.values nanmedian nanmedian.dim nanmedian.dim_values nanmedian.out nanquantile nanquantile.out
-nanquantile.scalar nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out
-histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
+_cdist_backward _cdist_forward _cdist_forward.out _euclidean_dist _euclidean_dist.out
+_pdist_backward _pdist_forward _pdist_forward.out cdist cosine_similarity dist dist.out
+linalg_vector_norm linalg_vector_norm.out norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype
+norm.ScalarOpt_dtype norm.ScalarOpt_dtype_out norm.Scalar_out norm.dtype_out norm.out
+pairwise_distance pdist renorm renorm.out renorm_ calculus: cumulative_trapezoid.dx
+cumulative_trapezoid.x diff diff.out gradient.array gradient.scalararray gradient.scalarint
+gradient.scalarrayarray gradient.scalarrayint gradient.tensorarray gradient.tensorarrayint trace
+trace.out trapezoid.dx trapezoid.x trapz.dx trapz.x order: kthvalue kthvalue.values median
+median.dim median.dim_values median.out mode mode.values nanmedian nanmedian.dim
+nanmedian.dim_values nanmedian.out nanquantile nanquantile.out nanquantile.scalar
+nanquantile.scalar_out quantile quantile.out quantile.scalar quantile.scalar_out histogram:
+_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_cts.out
 _histogramdd_from_bin_tensors _histogramdd_from_bin_tensors.out bincount bincount.out histc
 histc.out histogram.bin_ct histogram.bin_ct_out histogram.bins_tensor histogram.bins_tensor_out
 histogramdd histogramdd.TensorList_bins histogramdd.int_bins bits: frexp.Tensor frexp.Tensor_out

@@ -19,10 +19,14 @@ from ..core.promotion import result_type
 from ..dispatch import defaults, shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
-from ..structured import arguments
+from ..structured import arguments, distances
+from ..structured.layers.precision import cast, wide
 from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 from .reduce import reduced
+
+_distances = stub.compiled("distance", "distances")
+_slopes = stub.compiled("distance", "distance_slopes")
 
 # --- norms ----------------------------------------------------------------------------------------
 
@@ -214,6 +218,42 @@ def _cdist_forward(
     return _norm("cdist", apart, float(p), (apart._geometry.ndim - 1,), False)
 
 
+def _cdist_backward(
+    key_set: int, grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor
+) -> Tensor:
+    op = "_cdist_backward"
+    _check_points(op, "x1", x1, p)
+    _check_points(op, "x2", x2, p)
+    width, points = x1._geometry.sizes[-1], (x1._geometry.sizes[-2], x2._geometry.sizes[-2])
+    if x2._geometry.sizes[-1] != width:
+        raise errors.wrong_shape(op, "x2", f"have points of {width} numbers, as x1", x2)
+    batch = x1._geometry.sizes[:-2]
+    for arg, x in (("x2", x2), ("grad", grad), ("cdist", cdist)):
+        if x._device is not x1._device:
+            raise errors.mixed_devices(op, x1, "x1", x, arg)
+        joint = broadcast_sizes(batch, x._geometry.sizes[:-2])
+        if joint is None or (x is not x2 and x._geometry.sizes[-2:] != points):
+            raise errors.wrong_shape(op, arg, f"broadcast to {[*batch, *points]}", x)
+        batch = joint
+    if x1._device is CPU and width and cdist._geometry.numel:
+        g, x, y, lengths = (
+            calls.reshape(wide(calls.expand(t, (*batch, *t._geometry.sizes[-2:]), False)),
+                          (-1, *t._geometry.sizes[-2:]))
+            for t in (grad, x1, x2, cdist)
+        )  # fmt: skip
+        made = _slopes_by_loop(g, x, y, lengths, float(p))
+        if made is not None:
+            return cast(calls.view(made, (*batch, points[0], width)), x1._geometry.dtype)
+    return distances.cdist_slope(grad, x1, x2, p, cdist)
+
+
+def _slopes_by_loop(grad: Tensor, x: Tensor, y: Tensor, lengths: Tensor, p: float) -> Tensor | None:
+    x, y = calls.contiguous(x), calls.contiguous(y)
+    made = calls.new_empty(x, x._geometry.sizes)
+    done = _slopes(*(t._get_array() for t in (grad, x, y, lengths, made)), p)
+    return made if done else None
+
+
 def _euclidean_dist(key_set: int, x1: Tensor, x2: Tensor) -> Tensor:
     """Roots of |a|^2 - 2 ab + |b|^2, the whole sum one product of matrices."""
     padded = []
@@ -241,6 +281,11 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     sized = calls.new_empty(self, (rows * (rows - 1) // 2,))  # raises before any computation
     if rows < 2 or self._device is META:
         return sized
+    if self._device is CPU and self._geometry.numel:
+        points = calls.contiguous(calls.unsqueeze(wide(self), 0))
+        array, made = points._get_array(), wide(sized)
+        if _distances(array, array, made._get_array(), float(p)):
+            return cast(made, self._geometry.dtype)
     del sized
     found: list[Tensor] = []
     behind: list[Tensor] = []
@@ -254,6 +299,25 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
             found.append(_lengths(apart, float(p)))
             behind, waiting = [], 0
     return found[0] if len(found) == 1 else calls.cat(found, 0)
+
+
+def _pdist_backward(key_set: int, grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
+    op = "_pdist_backward"
+    if self._geometry.ndim != 2:
+        raise errors.wrong_shape(op, "self", "have two dimensions", self)
+    _check_points(op, "self", self, p)
+    rows = self._geometry.sizes[0]
+    for arg, x in (("grad", grad), ("pdist", pdist)):
+        if x._device is not self._device:
+            raise errors.mixed_devices(op, self, "self", x, arg)
+        if x._geometry.sizes != (rows * (rows - 1) // 2,):
+            raise errors.wrong_shape(op, arg, f"have sizes [{rows * (rows - 1) // 2}]", x)
+    if self._device is CPU and self._geometry.numel and pdist._geometry.numel:
+        points = calls.unsqueeze(wide(self), 0)
+        made = _slopes_by_loop(wide(grad), points, points, wide(pdist), float(p))
+        if made is not None:
+            return cast(calls.squeeze_dim(made, 0), self._geometry.dtype)
+    return distances.pdist_slope(grad, self, p, pdist)
 
 
 # The number of differences that are computed before their norms.

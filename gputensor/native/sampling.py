@@ -1,9 +1,10 @@
 """Images sampled at the points of a grid, and grids of affine transforms.
 
 In each dimension a point has taps: neighbouring elements, their weights, and the derivatives of the
-weights. Results and gradients are sums over all combinations of taps. One function over NumPy or
-CuPy arrays computes a result, for some points of a sample at a time on the CPU and for all points
-on CUDA. Other operators compute gradients, which so are differentiable themselves. f16 and bf16 are
+weights. Results and gradients are sums over all combinations of taps. On the CPU the compiled
+library computes both. Without it, and on CUDA, one function over NumPy or CuPy arrays computes a
+result, for some points of a sample at a time or for all points, and other operators compute
+gradients; so they do where gradients are differentiated themselves. f16 and bf16 are
 computed in f32 and rounded once. A NaN point is outside, or at the first element if the padding has
 no outside; PyTorch's CPU kernels crash there.
 Source: aten/src/ATen/native/GridSampler.h and AffineGridGenerator.cpp.
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.arguments import flag
+from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
@@ -36,6 +38,7 @@ ZEROS, BORDER, REFLECTION = range(3)
 # Elements of all channels that a thread samples at a time.
 _BLOCK = 1 << 15
 _grid_sample = stub.compiled("sampling", "grid_sample")
+_backward_loop = stub.compiled("sampling", "grid_sample_backward")
 
 
 class Tap(NamedTuple):
@@ -228,7 +231,7 @@ def _part(on: Any, x: Any, spot: Spot) -> Any:
 def _compute(on: Any, x: Any, grid: Any, how: How) -> Any:
     np, (samples, channels), places = on.np, x.shape[:2], grid[0, ..., 0].size
     sizes, of = (samples, channels, *grid.shape[1:-1]), _of_arrays(np)
-    if not on.is_gpu and x.ndim == 4:
+    if not on.is_gpu:
         out = np.empty(sizes, x.dtype)
         if _grid_sample(x, grid, out, how.mode, how.padding, how.align):
             return out
@@ -298,15 +301,20 @@ def _sampled(
     return cast(made, to)
 
 
+def _sizes_of_grad(op: str, grad_output: Tensor, input: Tensor, grid: Tensor) -> Sizes:
+    sizes = (*input._geometry.sizes[:2], *grid._geometry.sizes[1:-1])
+    if grad_output._geometry.sizes != sizes:
+        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(sizes)}", grad_output)
+    return sizes
+
+
 def _backward(
     count: int, grad_output: Tensor, input: Tensor, grid: Tensor, interpolation_mode: int,
     padding_mode: int, align_corners: bool, output_mask: Any,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     op = f"grid_sampler_{count}d_backward"
     _check(op, count, input, grid, interpolation_mode, padding_mode)
-    sizes = (*input._geometry.sizes[:2], *grid._geometry.sizes[1:-1])
-    if grad_output._geometry.sizes != sizes:
-        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(sizes)}", grad_output)
+    sizes = _sizes_of_grad(op, grad_output, input, grid)
     of_input, of_grid = output_mask
     if 0 in sizes:
         made = calls.zeros_like(input) if of_input else None
@@ -337,6 +345,39 @@ def _backward(
         stacked = calls.stack(to_places[::-1], -1)
         made_grid = calls.reshape(cast(stacked, grid._geometry.dtype), grid._geometry.sizes)
     return made_input, made_grid
+
+
+def _grid_sampler_backward(
+    key_set: int, grad_output: Tensor, input: Tensor, grid: Tensor, interpolation_mode: int,
+    padding_mode: int, align_corners: bool, output_mask: Any,
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    op, count = "_grid_sampler_backward", input._geometry.ndim - 2
+    if count not in (2, 3):
+        raise errors.wrong_shape(op, "input", "have 4 or 5 dimensions", input)
+    _check(op, count, input, grid, interpolation_mode, padding_mode)
+    sizes = _sizes_of_grad(op, grad_output, input, grid)
+    align = flag(op, "align_corners", align_corners)
+    numbers = (interpolation_mode, padding_mode, align)
+    if input._device is CPU and grad_output._device is CPU and 0 not in sizes:
+        found = _gradients_by_loop(grad_output, input, grid, numbers, output_mask)
+        if found is not None:
+            return found
+    return _backward(count, grad_output, input, grid, *numbers, output_mask)
+
+
+def _gradients_by_loop(
+    grad: Tensor, input: Tensor, grid: Tensor, numbers: tuple[int, int, bool], wanted: Any
+) -> tuple[Tensor | None, Tensor | None] | None:
+    channels, to = input._geometry.sizes[:2], input._geometry.dtype
+    x, places, flat = wide(input), wide(grid), calls.reshape(wide(grad), (*channels, -1))
+    of_input = calls.new_zeros(x, x._geometry.sizes) if wanted[0] else None
+    of_grid = calls.new_zeros(places, places._geometry.sizes) if wanted[1] else None
+    looped = None if numbers[0] == NEAREST else of_grid  # of which a point has no slope
+    arrays = [None if t is None else t._get_array() for t in (flat, x, places, of_input, looped)]
+    if not _backward_loop(*arrays, *map(int, numbers)):
+        return None
+    of_input, of_grid = (None if t is None else cast(t, to) for t in (of_input, of_grid))
+    return of_input, of_grid
 
 
 def _masked(x: Tensor, spot: Spot) -> Tensor:

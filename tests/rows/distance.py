@@ -56,6 +56,23 @@ def _cdist(a: Any, b: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
     return _norm(_wide(a)[..., :, None, :] - _wide(b)[..., None, :, :], p, -1)
 
 
+def _cdist_backward(grad: Any, a: Any, b: Any, p: float, lengths: Any) -> Any:
+    grad, a, b, lengths = map(_wide, (grad, a, b, lengths))
+    apart = a[..., :, None, :] - b[..., None, :, :]
+    slope = np.sign(apart) if p == 1 else apart / lengths[..., None]
+    if math.isinf(p):
+        slope = np.where(abs(apart) == lengths[..., None], np.sign(apart), 0)
+    return (slope * grad[..., None]).sum(-2)
+
+
+def _pdist_backward(grad: Any, x: Any, p: float, lengths: Any) -> Any:
+    first, second = np.triu_indices(len(x), 1)
+    whole = np.ones((2, len(x), len(x)))
+    for to, of in zip(whole, (grad, lengths)):
+        to[first, second] = to[second, first] = _wide(of)
+    return _cdist_backward(whole[0], x, x, p, whole[1])
+
+
 def _pdist(x: Any, p: float = 2.0) -> Any:
     first, second = np.triu_indices(len(x), 1)
     return _cdist(x, x, p)[first, second]
@@ -79,6 +96,12 @@ _BAD_DIM = Fails(S(T(2, 3), 2, 2), errors.IndexRangeError, r"'dim' must be in \[
 _WHOLE = Fails(S(T(2)), errors.DtypeError, "'self' must be floating or complex", int64)
 _INF = math.inf
 
+_LENGTHS = T(3, 2, values="positive")
+_SLOPES: Any = {
+    "ulp": {float16: 8, bfloat16: 8, float32: 32, float64: 32}, "of_largest": True,
+    "device_ulp": 32, "dtypes": _REAL, "why": "a sum that may cancel a few bits",
+}  # fmt: skip
+
 ROWS = [
     Row(
         "cdist",
@@ -99,6 +122,27 @@ ROWS = [
             Fails(S(T(2, 3), T(2, 3), p=-1.0), errors.ArgumentError, "'p' must not be negative"),
             Fails(S(T(2, 3), T(2, 3)), errors.DtypeError, "'x1' must be floating", int64),
         ),
+    ),
+    Row(
+        "_cdist_backward",
+        [
+            S(T(3, 2), T(3, 4), T(2, 4), 2.0, _LENGTHS),
+            S(T(2, 3, 2), T(2, 3, 4), T(2, 4), 1.0, T(2, 3, 2, values="positive")),
+        ],
+        _cdist_backward,
+        errors=(
+            Fails(
+                S(T(3, 1), T(3, 4), T(2, 4), 2.0, _LENGTHS),
+                errors.ShapeError,
+                r"_cdist_backward: 'grad' must broadcast to \[3, 2\]",
+            ),
+            Fails(
+                S(T(3, 2), T(3, 4), T(2, 3), 2.0, _LENGTHS),
+                errors.ShapeError,
+                "_cdist_backward: 'x2' must have points of 4 numbers, as x1",
+            ),
+        ),
+        **_SLOPES,
     ),
     Row(
         "_cdist_forward",
@@ -208,6 +252,22 @@ ROWS = [
         device_ulp=20,
         dtypes=_REAL,
         errors=(Fails(S(T(3)), errors.ShapeError, "pdist: 'self' must have two dimensions"),),
+    ),
+    Row(
+        "_pdist_backward",
+        [
+            S(T(6), T(4, 3), 2.0, T(6, values="positive")),
+            S(T(3), T(3, 2), 1.0, T(3, values="positive")),
+        ],
+        _pdist_backward,
+        errors=(
+            Fails(
+                S(T(5), T(4, 3), 2.0, T(6)),
+                errors.ShapeError,
+                r"_pdist_backward: 'grad' must have sizes \[6\]",
+            ),
+        ),
+        **_SLOPES,
     ),
     Row(
         "_pdist_forward",

@@ -118,6 +118,9 @@ def _refusals(op: str, count: int) -> tuple[Fails, ...]:
     )  # fmt: skip
 
 
+_ROUNDED = _KIND | {"ulp": {**_KIND["ulp"], float32: 1 << 14, float64: 1 << 16}}
+
+
 def _rows(count: int) -> list[Row]:
     op, ones = f"grid_sampler_{count}d", (3,) * count
     x, grid, grad = T(1, 2, *ones), (1, 3, 2, *[1] * (count - 2), count), T(1, 2, 3, 2)
@@ -130,7 +133,7 @@ def _rows(count: int) -> list[Row]:
         Row(
             f"{op}_backward",
             [S(grad, x, grid, 0, 0, False, mask), S(grad, x, grid, 0, 1, True, mask)],
-            _gradients, **_KIND | {"ulp": {**_KIND["ulp"], float32: 1 << 14, float64: 1 << 16}},
+            _gradients, **_ROUNDED,
             errors=(
                 Fails(
                     S(T(1), x, grid, 0, 0, False, mask), errors.ShapeError,
@@ -140,6 +143,14 @@ def _rows(count: int) -> list[Row]:
         ),
     ]  # fmt: skip
 
+
+_LOOPED = [
+    S(T(1, 2, 3, 2), T(1, 2, 3, 3), T(1, 3, 2, 2, values="positive"), 0, 0, False, [True, True]),
+    S(
+        T(1, 2, 3, 2, 1), T(1, 2, 3, 3, 3), T(1, 3, 2, 1, 3, values="positive"), 0, 1, True,
+        [True, True],
+    ),
+]  # fmt: skip
 
 ROWS = [
     Row(
@@ -166,4 +177,5 @@ ROWS = [
         ),
     ),
     *_rows(2), *_rows(3),
+    Row("_grid_sampler_backward", _LOOPED, _gradients, **_ROUNDED),
 ]  # fmt: skip

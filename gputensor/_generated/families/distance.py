@@ -230,6 +230,13 @@ def call__cdist_forward(x1, x2, p, compute_mode):
     key_set = (x1._keys | x2._keys | include) & keep
     return op__cdist_forward.table[key_set](key_set, x1, x2, p, compute_mode)
 
+op__cdist_backward = _define(
+    "aten::_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor")
+def call__cdist_backward(grad, x1, x2, p, cdist):
+    include, keep = _state.get()
+    key_set = (grad._keys | x1._keys | x2._keys | cdist._keys | include) & keep
+    return op__cdist_backward.table[key_set](key_set, grad, x1, x2, p, cdist)
+
 op_pdist = _define("aten::pdist(Tensor self, float p=2) -> Tensor")
 def pdist(input, p=2.0):
     """p-norm distances between each pair of rows.
@@ -251,6 +258,13 @@ def call__pdist_forward(self, p=2.0):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__pdist_forward.table[key_set](key_set, self, p)
+
+op__pdist_backward = _define(
+    "aten::_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor")
+def call__pdist_backward(grad, self, p, pdist):
+    include, keep = _state.get()
+    key_set = (grad._keys | self._keys | pdist._keys | include) & keep
+    return op__pdist_backward.table[key_set](key_set, grad, self, p, pdist)
 
 op_pairwise_distance = _define(
     "aten::pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor")

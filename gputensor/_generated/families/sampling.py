@@ -25,10 +25,8 @@ def grid_sampler_2d(
         align_corners: bool.
         out: Tensor that takes the result, optional.
     Gradient:
-        input: grid_sampler_2d_backward(grad, input, grid, interpolation_mode, padding_mode,
-            align_corners, (True, False))[0]
-        grid: grid_sampler_2d_backward(grad, input, grid, interpolation_mode, padding_mode,
-            align_corners, (False, True))[1]
+        input, grid: grid_sampler_gradients(grad, input, grid, interpolation_mode, padding_mode,
+            align_corners, grad_input_mask)
     Native: native/sampling.py. Matches torch.grid_sampler_2d."""
     try:
         include, keep = _state.get()
@@ -79,10 +77,8 @@ def grid_sampler_3d(
         align_corners: bool.
         out: Tensor that takes the result, optional.
     Gradient:
-        input: grid_sampler_3d_backward(grad, input, grid, interpolation_mode, padding_mode,
-            align_corners, (True, False))[0]
-        grid: grid_sampler_3d_backward(grad, input, grid, interpolation_mode, padding_mode,
-            align_corners, (False, True))[1]
+        input, grid: grid_sampler_gradients(grad, input, grid, interpolation_mode, padding_mode,
+            align_corners, grad_input_mask)
     Native: native/sampling.py. Matches torch.grid_sampler_3d."""
     try:
         include, keep = _state.get()
@@ -112,6 +108,18 @@ def call_grid_sampler_3d_backward(
     include, keep = _state.get()
     key_set = (grad_output._keys | input._keys | grid._keys | include) & keep
     return op_grid_sampler_3d_backward.table[key_set](
+        key_set, grad_output, input, grid, interpolation_mode, padding_mode,
+        align_corners, output_mask,
+    )
+
+op__grid_sampler_backward = _define(
+    "aten::_grid_sampler_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)")
+def call__grid_sampler_backward(
+    grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask,
+):
+    include, keep = _state.get()
+    key_set = (grad_output._keys | input._keys | grid._keys | include) & keep
+    return op__grid_sampler_backward.table[key_set](
         key_set, grad_output, input, grid, interpolation_mode, padding_mode,
         align_corners, output_mask,
     )

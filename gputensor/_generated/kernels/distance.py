@@ -11,7 +11,7 @@ from ...autograd.saved import save as _save
 from ...autograd.saved import save_copy as _save_copy
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, counts, impl, passes, refuses_out
 from ...native import distance as native
 from .. import operators as _operators
 
@@ -96,6 +96,7 @@ def install() -> None:
         _operators._cdist_forward_out, "CompositeExplicitAutograd",
         _forms.out(_operators._cdist_forward), counts, refuses_out,
     )
+    impl(_operators._cdist_backward, "CompositeExplicitAutograd", native._cdist_backward, passes)
     impl(_operators.pdist, "CompositeImplicitAutograd", native.pdist, casts(CUDA="fp32"))
     impl(
         _operators._pdist_forward, "CompositeExplicitAutograd", native._pdist_forward,
@@ -105,6 +106,7 @@ def install() -> None:
         _operators._pdist_forward_out, "CompositeExplicitAutograd",
         _forms.out(_operators._pdist_forward), counts, refuses_out,
     )
+    impl(_operators._pdist_backward, "CompositeExplicitAutograd", native._pdist_backward, passes)
     impl(_operators.pairwise_distance, "CompositeImplicitAutograd", native.pairwise_distance)
     impl(
         _operators.cosine_similarity, "CompositeImplicitAutograd", native.cosine_similarity,

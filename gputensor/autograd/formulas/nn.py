@@ -239,6 +239,22 @@ def max_pool_double_backward(grad: Tensor, indices: Tensor, count: int) -> Tenso
     return calls.reshape(found, sizes)
 
 
+# --- grids ----------------------------------------------------------------------------------------
+
+
+def grid_sampler_gradients(
+    grad: Tensor, input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool,
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """By a loop; if these gradients are differentiated themselves, by operators."""
+    given = (grad, input, grid, mode, padding, align_corners, wanted)
+    if grad_mode.get() != DEFAULT:
+        return calls._grid_sampler_backward(*given)
+    if input._geometry.ndim == 4:
+        return calls.grid_sampler_2d_backward(*given)
+    return calls.grid_sampler_3d_backward(*given)
+
+
 # --- attention ------------------------------------------------------------------------------------
 
 

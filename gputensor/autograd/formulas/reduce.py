@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..._generated import calls, functions
+from ...structured import distances
 from ...tensor.tensor import Tensor
+from ..modes import DEFAULT, grad_mode
 from .fitting import Sizes
 from .numbers import conj
 
@@ -173,33 +175,18 @@ def norm_backward(
     if p == 0:
         return functions.zeros_like(self)
     if p == 2:
-        return grad * _share(self, size)
+        return grad * distances.share(self, size)
     if p in (float("inf"), -float("inf")):
         chosen = _or_nan(self.abs(), size)
         share = grad / calls.sum_dim_IntList(chosen, dims, True) if ndim else grad
         return functions.sgn(self) * functions.where(chosen, share, 0.0)
     if p == 1:
         return functions.sgn(self) * grad
-    return _power_slope(self, p) * _share(grad, size ** (p - 1))
+    return distances.power_slope(self, p) * distances.share(grad, size ** (p - 1))
 
 
 def _or_nan(x: Tensor, extreme: Tensor) -> Tensor:
     return functions.where(x == x, x == extreme, True)
-
-
-def _share(x: Tensor, whole: Tensor) -> Tensor:
-    is_zero = whole == 0
-    return functions.where(is_zero, 0.0, x / functions.where(is_zero, 1.0, whole))
-
-
-def _power_slope(x: Tensor, p: float) -> Tensor:
-    """sgn(x) * |x| ** (p - 1), zero at zero."""
-    if p >= 2:
-        return x * x.abs() ** (p - 2)
-    is_zero = x == 0
-    return functions.where(
-        is_zero, 0.0, functions.sgn(x) * functions.where(is_zero, 1, x).abs() ** (p - 1)
-    )
 
 
 def renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
@@ -219,44 +206,21 @@ def renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: flo
 def cdist_backward(
     grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor, is_second: bool
 ) -> Tensor:
-    """The gradient of x1, or of x2, whose batches may be broadcast."""
-    if not x1._geometry.sizes[-1] or not result._geometry.numel:
-        return functions.zeros_like(x2 if is_second else x1)
-    apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)
-    found = _distance_slope(apart, p, calls.unsqueeze(result, -1)) * calls.unsqueeze(grad, -1)
+    """The gradient of x1, or of x2, whose batches may be broadcast; by a loop, unless it is
+    differentiated itself."""
     if is_second:
-        return -calls.sum_dim_IntList(found, (-3,), False)
-    return calls.sum_dim_IntList(found, (-2,), False)
-
-
-def _distance_slope(apart: Tensor, p: float, size: Tensor) -> Tensor:
-    if p == 0:
-        return functions.zeros_like(apart)
-    if p == 1:
-        return functions.sgn(apart)
-    if p == 2:
-        return _share(apart, size)
-    if p == float("inf"):
-        return functions.where(apart.abs() == size, functions.sgn(apart), 0.0)
-    return _share(_power_slope(apart, p), size ** (p - 1))
+        grad, x1, x2, result = grad.mT, x2, x1, result.mT
+    if grad_mode.get() != DEFAULT:
+        return calls._cdist_backward(grad, x1, x2, p, result)
+    return distances.cdist_slope(grad, x1, x2, p, result)
 
 
 def euclidean_dist_backward(grad: Tensor, x1: Tensor, x2: Tensor, result: Tensor) -> Tensor:
-    ratio = _share(grad, result)
+    ratio = distances.share(grad, result)
     return x1 * calls.sum_dim_IntList(ratio, (-1,), True) - calls.matmul(ratio, x2)
 
 
 def pdist_backward(grad: Tensor, self: Tensor, p: float, result: Tensor) -> Tensor:
-    made = functions.zeros_like(self)
-    rows, start = self._geometry.sizes[0], 0
-    for r in range(rows - 1):
-        count = rows - 1 - r
-        size = calls.unsqueeze(calls.slice_Tensor(result, 0, start, start + count, 1), -1)
-        part = calls.unsqueeze(calls.slice_Tensor(grad, 0, start, start + count, 1), -1)
-        apart = calls.select_int(self, 0, r) - calls.slice_Tensor(self, 0, r + 1, rows, 1)
-        slope = _distance_slope(apart, p, size) * part
-        head = functions.zeros_like(calls.slice_Tensor(self, 0, 0, r, 1))
-        own = calls.sum_dim_IntList(slope, (0,), True)
-        made = made + calls.cat([head, own, -slope], 0)
-        start += count
-    return made
+    if grad_mode.get() != DEFAULT:
+        return calls._pdist_backward(grad, self, p, result)
+    return distances.pdist_slope(grad, self, p, result)

@@ -15,6 +15,7 @@ namespace CAPABILITY {
   X(copy_pack) \
   X(copy_pieces) \
   X(criterion) \
+  X(distance) \
   X(embedding_bag) \
   X(exponential) \
   X(gather) \

@@ -1,145 +1,58 @@
-// Images sampled at the points of a grid. family: sampling
-// Calls grid_sample(x (N, C, H, W), grid (N, h, w, 2), out (N, C, h, w), mode, padding, whether
-//          corners are aligned): 0; -1 if NumPy must do it.
-//          Modes: 0 bilinear, 1 nearest. Paddings: 0 zeros, 1 border, 2 reflection.
-// Shapes   x and grid of any strides; out row-major.
+// Images sampled at the points of a grid, and the gradients of both. family: sampling
+//
+// Calls    grid_sample(x (N, C, H, W), grid (N, h, w, 2), out (N, C, h, w), mode, padding, whether
+//          corners are aligned), or with depths before H and h and 3 coordinates;
+//          grid_sample_backward(grad (N, C, points), x, grid, of_x or None, of_grid or None, the
+//          same numbers), which adds to of_x: 0; -1 if NumPy or operators must do it.
+//          Modes: 0 bilinear, 1 nearest, 2 bicubic. Paddings: 0 zeros, 1 border, 2 reflection.
+// Shapes   x, grad, grid and of_x of any strides; out and of_grid row-major.
 // Types    f32 and f64.
-// Order of a sum: along y before x, the lower element before the upper one.
-// Numbers the bits of native/sampling.py: elements outside count as 0.
-// Threads a thread computes some points of a sample.
-#include "capability.h"
+// Order    of a sum: along z before y before x, the lower element before the upper one.
+// Numbers  the bits of native/sampling.py: elements outside count as 0.
+// Threads  a thread computes some points of a sample; gradients: see sampling_backward.h.
+#include "sampling_backward.h"
 
 namespace CAPABILITY {
-#include "arithmetic.cuh"
 
 namespace {
 
-constexpr int ZEROS = 0, BORDER = 1, REFLECTION = 2, NEAREST = 1;
-constexpr i64 BLOCK = 256;  // points that are processed at a time
-
-#define LOOP __attribute__((noinline)) static void
-
-struct Axis {
-  i64 size, stride;  // elements
-  int padding;
-  bool is_aligned, is_nearest;
-};
-
-// For one dimension and each point: two elements and their weights. ok is 0 for an element outside.
-template <class T> struct Taps {
-  i32 at[2][BLOCK], ok[2][BLOCK];
-  T by[2][BLOCK];
-};
-
-template <class T> static inline T remainder_of_two(T turns) {
-  return turns - 2 * math_floor(turns / 2);
-}
-
-template <class T, int PADDING, bool IS_NEAREST>
-LOOP look_up(Taps<T>& taps, const T* place, i64 n, const Axis& axis) {
-  i32 *at = taps.at[0], *ok = taps.ok[0];
-  T* by = taps.by[0];
-  const T scale = axis.is_aligned ? (T)((axis.size - 1) / 2.0) : (T)(axis.size / 2.0);
-  const T shift = axis.is_aligned ? (T)0 : (T)0.5, last = (T)(axis.size - 1);
-  const T first = axis.is_aligned ? (T)0 : (T)-0.5;
-  const T span = (T)(axis.is_aligned ? axis.size - 1 : axis.size);
-#pragma GCC ivdep
-  for (i64 i = 0; i < n; ++i) {
-    T x = (place[i] + 1) * scale - shift;
-    if (PADDING == REFLECTION) {
-      const T from_first = x - first, away = math_abs(from_first), turns = math_floor(away / span);
-      const T rest = away - turns * span;
-      const bool is_back = remainder_of_two(turns) == 1;
-      const T turned = (is_back ? span - rest : rest) + first;
-      x = span == 0 ? x * 0 : turned;
-    }
-    if (PADDING != ZEROS) {
-      const bool is_inside = (x > 0) & (x < last);
-      x = is_inside ? x : x >= last ? last : (T)0;
-    }
-    const T low = IS_NEAREST ? elementary::nearest(x) : math_floor(x), part = x - low;
-    T high = low + 1;
-    if (PADDING != ZEROS) high = high > last ? last : high;
-    const bool has_low = (low >= 0) & (low <= last), has_high = (high >= 0) & (high <= last);
-    ok[i] = has_low, ok[BLOCK + i] = has_high;
-    at[i] = (i32)(has_low ? low : (T)0), at[BLOCK + i] = (i32)(has_high ? high : (T)0);
-    by[i] = IS_NEAREST ? (T)1 : 1 - part, by[BLOCK + i] = part;
-  }
-}
-
-template <class T>
-static void look_up_any(Taps<T>& taps, const T* place, i64 n, const Axis& axis) {
-  switch (axis.padding * 2 + axis.is_nearest) {
-    case 2 * ZEROS: return look_up<T, ZEROS, false>(taps, place, n, axis);
-    case 2 * ZEROS + 1: return look_up<T, ZEROS, true>(taps, place, n, axis);
-    case 2 * BORDER: return look_up<T, BORDER, false>(taps, place, n, axis);
-    case 2 * BORDER + 1: return look_up<T, BORDER, true>(taps, place, n, axis);
-    case 2 * REFLECTION: return look_up<T, REFLECTION, false>(taps, place, n, axis);
-    case 2 * REFLECTION + 1: return look_up<T, REFLECTION, true>(taps, place, n, axis);
-  }
-}
-
-// All combinations of the taps of a block: indices in an image, and weights.
-template <class T> struct Spots {
-  i32 at[4][BLOCK], ok[4][BLOCK];
-  T by[4][BLOCK];
-  i64 n;
-};
-
 template <class T> struct Work {
-  const T *x, *grid;
+  Places<T> of;
+  const T* x;
   T* out;
-  i64 samples, channels, places, width;  // places: all points of a sample; width: of its rows
-  i64 x_step[2], grid_step[4];  // sample, channel; …: elements
-  Axis y_axis, x_axis;
-  i64 blocks;
+  i64 step[2];  // of x: sample, channel; elements
 };
-
-template <class T>
-static void places_of(const Work<T>& work, i64 sample, i64 first, i64 n, Taps<T>& y, Taps<T>& x) {
-  T at[2][BLOCK];
-  for (i64 i = 0; i < n; ++i) {
-    const i64 row = (first + i) / work.width, column = (first + i) % work.width;
-    const T* from = work.grid + sample * work.grid_step[0] + row * work.grid_step[1] +
-                    column * work.grid_step[2];
-    at[0][i] = from[0], at[1][i] = from[work.grid_step[3]];
-  }
-  look_up_any(x, at[0], n, work.x_axis);
-  look_up_any(y, at[1], n, work.y_axis);
-}
-
-template <class T>
-static void combine(Spots<T>& spots, const Taps<T>& y, const Taps<T>& x, i64 n, const Axis& y_axis,
-                    const Axis& x_axis) {
-  spots.n = n;
-  for (int k = 0; k < (x_axis.is_nearest ? 1 : 4); ++k) {
-    const int a = k / 2, b = k % 2;
-#pragma GCC ivdep
-    for (i64 i = 0; i < n; ++i) {
-      spots.at[k][i] = (i32)(y.at[a][i] * y_axis.stride + x.at[b][i] * x_axis.stride);
-      spots.ok[k][i] = y.ok[a][i] & x.ok[b][i];
-      spots.by[k][i] = y.by[a][i] * x.by[b][i];
-    }
-  }
-}
 
 // --- results ------------------------------------------------------------------------------------
 
-template <class T, int TAPS> LOOP sample_channel(T* out, const T* x, const Spots<T>& spots) {
-  const i32 *at = spots.at[0], *ok = spots.ok[0];
-  const T* by = spots.by[0];
-  const auto tap = [&](i64 k) __attribute__((always_inline)) {
-    const T value = TAPS == 1 ? x[at[k]] : x[at[k]] * by[k];
-    return ok[k] ? value : (T)0;
-  };
-  const i64 n = spots.n;
-#pragma GCC ivdep
-  for (i64 i = 0; i < n; ++i) {
-    T sum = tap(i);
-    if (TAPS > 1) sum += tap(BLOCK + i);
-    if (TAPS > 1) sum += tap(2 * BLOCK + i);
-    if (TAPS > 1) sum += tap(3 * BLOCK + i);
-    out[i] = sum;
+template <class T, int TAPS, int CHANNELS>
+LOOP sample_channels(T* const* out, const T* const* x, const Spots<T>& spots) {
+  for (i64 i = 0; i < spots.n; ++i) {
+    T sum[CHANNELS];
+    const bool is_whole = spots.is_whole[i];
+#pragma GCC unroll 4
+    for (int k = 0; k < TAPS; ++k) {
+      const i64 at = spots.at[k][i];
+      const T by = spots.by[k][i];
+      const bool is_ok = is_whole || spots.ok[k][i];
+#pragma GCC unroll 4
+      for (int c = 0; c < CHANNELS; ++c) {
+        const T value = !is_ok ? (T)0 : TAPS == 1 ? x[c][at] : x[c][at] * by;
+        sum[c] = k ? sum[c] + value : value;
+      }
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < CHANNELS; ++c) out[c][i] = sum[c];
+  }
+}
+
+template <class T, int CHANNELS>
+static void sample_any(T* const* out, const T* const* x, const Spots<T>& spots, int taps) {
+  switch (taps) {
+    case 1: return sample_channels<T, 1, CHANNELS>(out, x, spots);
+    case 4: return sample_channels<T, 4, CHANNELS>(out, x, spots);
+    case 8: return sample_channels<T, 8, CHANNELS>(out, x, spots);
+    case 16: return sample_channels<T, 16, CHANNELS>(out, x, spots);
   }
 }
 
@@ -152,7 +65,7 @@ template <class T> LOOP add_pixel(T* to, const T* x, T by, i64 n) {
   for (i64 c = 0; c < n; ++c) to[c] += x[c] * by;
 }
 
-// Channels are adjacent in x: one point at a time.
+// Channels lie side by side in x: a place at a time.
 template <class T>
 static void sample_pixels(T* out, i64 apart, const T* x, const Spots<T>& spots, int n_taps,
                           i64 channels) {
@@ -179,69 +92,51 @@ static void sample_pixels(T* out, i64 apart, const T* x, const Spots<T>& spots, 
   }
 }
 
+template <class T>
+static void sample_images(const Work<T>& work, T* out, const T* image, const Spots<T>& spots) {
+  const Places<T>& of = work.of;
+  const int taps = of.taps();
+  for (i64 channel = 0; channel < of.channels; channel += TOGETHER) {
+    T* to[TOGETHER];
+    const T* from[TOGETHER];
+    const i64 count = smaller(TOGETHER, of.channels - channel);
+    for (i64 c = 0; c < count; ++c) {
+      to[c] = out + (channel + c) * of.places;
+      from[c] = image + (channel + c) * work.step[1];
+    }
+    of_count(count, [&](auto n) { sample_any<T, n.value>(to, from, spots, taps); });
+  }
+}
+
 template <class T> static void sample_blocks(void* context, i64 first, i64 last) {
   const Work<T>& work = *(const Work<T>*)context;
-  const bool is_nearest = work.x_axis.is_nearest;
-  Taps<T> y, x;
+  const Places<T>& of = work.of;
+  Taps<T> taps[3];
   Spots<T> spots;
   for (i64 block = first; block < last; ++block) {
-    const i64 sample = block / work.blocks, begin = block % work.blocks * BLOCK;
-    const i64 n = work.places - begin < BLOCK ? work.places - begin : BLOCK;
-    places_of(work, sample, begin, n, y, x);
-    combine(spots, y, x, n, work.y_axis, work.x_axis);
-    const T* image = work.x + sample * work.x_step[0];
-    T* out = work.out + sample * work.channels * work.places + begin;
-    if (work.x_step[1] == 1 && work.channels > 1) {
-      sample_pixels(out, work.places, image, spots, is_nearest ? 1 : 4, work.channels);
+    const i64 sample = block / of.blocks, begin = block % of.blocks * BLOCK;
+    const i64 n = smaller(BLOCK, of.places - begin);
+    taps_of<T, false>(of, sample, begin, n, taps);
+    combine(spots, of, taps, n);
+    const T* image = work.x + sample * work.step[0];
+    T* out = work.out + sample * of.channels * of.places + begin;
+    if (work.step[1] == 1 && of.channels > 1) {
+      sample_pixels(out, of.places, image, spots, of.taps(), of.channels);
       continue;
     }
-    for (i64 c = 0; c < work.channels; ++c) {
-      const T* channel = image + c * work.x_step[1];
-      T* to = out + c * work.places;
-      is_nearest ? sample_channel<T, 1>(to, channel, spots)
-                 : sample_channel<T, 4>(to, channel, spots);
-    }
+    sample_images(work, out, image, spots);
   }
 }
 
 // --- calls --------------------------------------------------------------------------------------
 
-template <class T> static bool steps_of(i64* to, const abi::Array& x, int n) {
-  for (int d = 0; d < n; ++d) {
-    if (x.stride[d] % (i64)sizeof(T)) return false;
-    to[d] = x.stride[d] / (i64)sizeof(T);
-  }
-  return true;
-}
-
-template <class T>
-static bool begin(Work<T>& work, const Call& call, const abi::Array& x, const abi::Array& grid) {
-  if (x.dtype != code_of<T> || grid.dtype != code_of<T> || x.ndim != 4 || grid.ndim != 4)
-    return false;
-  i64 step[4];
-  if (!steps_of<T>(step, x, 4) || !steps_of<T>(work.grid_step, grid, 4)) return false;
-  i64 reach = 0;  // elements of an image: indices are i32
-  for (int d = 2; d < 4; ++d) reach += (x.shape[d] - 1) * (step[d] < 0 ? -step[d] : step[d]);
-  if (reach >= 1ll << 31) return false;
-  work.x = (const T*)x.data, work.grid = (const T*)grid.data;
-  work.samples = x.shape[0], work.channels = x.shape[1];
-  work.width = grid.shape[2], work.places = grid.shape[1] * grid.shape[2];
-  work.x_step[0] = step[0], work.x_step[1] = step[1];
-  const bool is_nearest = call.integer[0] == NEAREST, is_aligned = call.integer[2] != 0;
-  const int padding = (int)call.integer[1];
-  work.y_axis = {x.shape[2], step[2], padding, is_aligned, is_nearest};
-  work.x_axis = {x.shape[3], step[3], padding, is_aligned, is_nearest};
-  work.blocks = (work.places + BLOCK - 1) / BLOCK;
-  return call.integer[0] == 0 || is_nearest;
-}
-
 template <class T> static i64 sample(const Call& call) {
-  Work<T> work = {};
-  if (!begin(work, call, call.array[0], call.array[1])) return -1;
-  work.out = (T*)call.array[2].data;
-  const i64 each = BLOCK * work.channels;
-  call.share(sample_blocks<T>, &work, work.samples * work.blocks,
-             each < 1 << 13 ? (1 << 13) / (each + 1) + 1 : 1);
+  const Array &x = call.array[0], &grid = call.array[1];
+  Work<T> work = {{}, (const T*)x.data, (T*)call.array[2].data};
+  if (!begin(work.of, x, grid, call.integer) || !steps_of<T>(work.step, x, 0, 2)) return -1;
+  const i64 each = BLOCK * work.of.channels * work.of.taps() / 4;
+  call.share(sample_blocks<T>, &work, work.of.samples * work.of.blocks,
+             each < WORTH ? WORTH / (each + 1) + 1 : 1);
   return 0;
 }
 
@@ -249,7 +144,12 @@ static i64 grid_sample(const Call& call) {
   return call.array[0].dtype == abi::f64 ? sample<f64>(call) : sample<f32>(call);
 }
 
-const abi::FunctionEntry functions[] = {{"grid_sample", grid_sample}};
+static i64 grid_sample_backward(const Call& call) {
+  return call.array[0].dtype == abi::f64 ? run_backward<f64>(call) : run_backward<f32>(call);
+}
+
+const abi::FunctionEntry functions[] = {{"grid_sample", grid_sample},
+                                        {"grid_sample_backward", grid_sample_backward}};
 
 }  // namespace
 

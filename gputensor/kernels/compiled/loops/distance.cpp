@@ -1,0 +1,171 @@
+// Distances of rows to rows, and their gradients. family: distance
+//
+// Calls    distances(x (b, n, m), y (b, k, m), out, p): out is (b, n, k); or, with x = y and b = 1,
+//          (n (n - 1) / 2): the distances of each row to later rows;
+//          distance_slopes(grad, x, y, distances, out (b, n, m), p): the gradient of x;
+//          0; -1 if operators must do it, as for p other than 0, 1, 2 and inf.
+// Shapes   x, y and the gradient of x row-major; other arrays of any strides.
+// Types    f32 and f64, the same for all arrays.
+// Order    of a distance: the order of rows.h. Of a gradient: rows of y from the first one on.
+// Numbers  if a distance or a difference is 0, so is its gradient.
+// Threads  a thread computes some rows of x.
+#include "matrices.h"
+#include "rows.h"
+
+namespace CAPABILITY {
+#include "arithmetic.cuh"
+
+namespace {
+
+#define LOOP __attribute__((noinline)) static void
+
+enum Kind { COUNT, SUM, ROOT, MOST };  // p: 0, 1, 2, inf
+
+template <class T> struct Pairs {
+  const T *x, *y;
+  const Array *distances, *grad;
+  T* out;
+  i64 rows, others, width;
+  bool is_condensed;
+};
+
+// The address of the number of a pair. i and j differ if each pair is stored once.
+template <class T>
+static char* of_pair(const Pairs<T>& s, const Array& a, i64 batch, i64 i, i64 j) {
+  if (!s.is_condensed) return a.data + batch * a.stride[0] + i * a.stride[1] + j * a.stride[2];
+  const i64 low = smaller(i, j), high = larger(i, j);
+  return a.data + (low * (2 * s.rows - low - 1) / 2 + high - low - 1) * a.stride[0];
+}
+
+template <class T, Kind KIND> static inline T term(T apart) {
+  const T size = math_abs(apart);
+  if (KIND == COUNT) return size == 0 ? (T)0 : (T)1;
+  return KIND == ROOT ? apart * apart : size;
+}
+
+template <class T, Kind KIND> LOOP terms_of(T* to, const T* x, const T* y, i64 n) {
+#pragma GCC ivdep
+  for (i64 k = 0; k < n; ++k) to[k] = term<T, KIND>(x[k] - y[k]);
+}
+
+template <class T, Kind KIND> static T length(const T* x, const T* y, i64 n) {
+  T terms[PIECE], sum = 0;
+  for (i64 k = 0; k < n; k += PIECE) {
+    const i64 some = smaller(PIECE, n - k);
+    terms_of<T, KIND>(terms, x + k, y + k, some);
+    if (KIND == MOST) {
+      for (i64 e = 0; e < some; ++e) sum = terms[e] > sum || terms[e] != terms[e] ? terms[e] : sum;
+    } else {
+      sum += sum_of_piece<T>(some, [](vector<T> v) { return v; }, (const T*)terms);
+    }
+  }
+  return KIND == ROOT ? math_sqrt(sum) : sum;
+}
+
+template <class T, Kind KIND> static void distances_of(void* context, i64 first, i64 last) {
+  const Pairs<T>& s = *(const Pairs<T>*)context;
+  for (i64 unit = first; unit < last; ++unit) {
+    const i64 batch = unit / s.rows, i = unit % s.rows;
+    const T *x = s.x + unit * s.width, *y = s.y + batch * s.others * s.width;
+    for (i64 j = s.is_condensed ? i + 1 : 0; j < s.others; ++j)
+      *(T*)of_pair(s, *s.distances, batch, i, j) =
+          length<T, KIND>(x, y + j * s.width, s.width);
+  }
+}
+
+template <class T> static inline T sign_of(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
+
+// Adds one distance's share; by: its gradient, divided by what is common to all elements.
+template <class T, Kind KIND>
+LOOP add_slope(T* to, const T* x, const T* y, T by, T size, i64 n) {
+#pragma GCC ivdep
+  for (i64 k = 0; k < n; ++k) {
+    const T apart = x[k] - y[k], away = math_abs(apart);
+    T slope = apart;
+    if (KIND == SUM) slope = sign_of(apart);
+    if (KIND == MOST) slope = away == size ? sign_of(apart) : (T)0;
+    if (KIND == COUNT) slope = 0;
+    to[k] += slope * by;
+  }
+}
+
+template <class T, Kind KIND> static void slopes_of(void* context, i64 first, i64 last) {
+  const Pairs<T>& s = *(const Pairs<T>*)context;
+  for (i64 unit = first; unit < last; ++unit) {
+    const i64 batch = unit / s.rows, i = unit % s.rows;
+    const T *x = s.x + unit * s.width, *y = s.y + batch * s.others * s.width;
+    T* to = s.out + unit * s.width;
+    memset(to, 0, s.width * sizeof(T));
+    for (i64 j = 0; j < s.others; ++j) {
+      if (s.is_condensed && i == j) continue;
+      const T size = *(const T*)of_pair(s, *s.distances, batch, i, j);
+      T by = *(const T*)of_pair(s, *s.grad, batch, i, j);
+      if (KIND == ROOT) by = size == 0 ? (T)0 : by / size;
+      add_slope<T, KIND>(to, x, y + j * s.width, by, size, s.width);
+    }
+  }
+}
+
+// --- calls --------------------------------------------------------------------------------------
+
+template <class T>
+static bool begin(Pairs<T>& s, const Array& x, const Array& y, const Array& distances) {
+  if (x.dtype != code_of<T> || y.dtype != code_of<T> || distances.dtype != code_of<T>) return false;
+  s.x = (const T*)x.data, s.y = (const T*)y.data, s.distances = &distances;
+  s.rows = x.shape[1], s.others = y.shape[1], s.width = x.shape[2];
+  s.is_condensed = distances.ndim == 1;
+  return true;
+}
+
+template <class T, template <class, Kind> class Body>
+static i64 share(const Call& call, Pairs<T>& s, i64 units) {
+  const double p = call.real[0], inf = __builtin_inf();
+  if (p != 0 && p != 1 && p != 2 && p != inf) return -1;
+  call.share(p == 0   ? Body<T, COUNT>::run
+             : p == 1 ? Body<T, SUM>::run
+             : p == 2 ? Body<T, ROOT>::run
+                      : Body<T, MOST>::run,
+             &s, units, larger(1, GRAIN / larger(1, s.others * s.width)));
+  return 0;
+}
+
+template <class T, Kind KIND> struct Distances {
+  static constexpr abi::Body run = distances_of<T, KIND>;
+};
+template <class T, Kind KIND> struct Slopes {
+  static constexpr abi::Body run = slopes_of<T, KIND>;
+};
+
+template <class T> static i64 run_distances(const Call& call) {
+  Pairs<T> s = {};
+  const Array& x = call.array[0];
+  if (!begin(s, x, call.array[1], call.array[2])) return -1;
+  return share<T, Distances>(call, s, x.shape[0] * s.rows);
+}
+
+template <class T> static i64 run_slopes(const Call& call) {
+  Pairs<T> s = {};
+  const Array& x = call.array[1];
+  if (!begin(s, x, call.array[2], call.array[3])) return -1;
+  s.grad = call.array, s.out = (T*)call.array[4].data;
+  if (s.grad->dtype != code_of<T>) return -1;
+  return share<T, Slopes>(call, s, x.shape[0] * s.rows);
+}
+
+static i64 distances(const Call& call) {
+  return call.array[0].dtype == abi::f64 ? run_distances<f64>(call) : run_distances<f32>(call);
+}
+
+static i64 distance_slopes(const Call& call) {
+  return call.array[0].dtype == abi::f64 ? run_slopes<f64>(call) : run_slopes<f32>(call);
+}
+
+const abi::FunctionEntry functions[] = {{"distances", distances, true},
+                                        {"distance_slopes", distance_slopes, true}};
+
+}  // namespace
+
+extern const abi::Family distance = {"distance", nullptr, 0, functions,
+                                     sizeof functions / sizeof *functions};
+
+}  // namespace CAPABILITY
