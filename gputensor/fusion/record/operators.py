@@ -138,7 +138,7 @@ def _below(table: Table) -> Callable[..., Any]:
             for part in x if isinstance(x, (list, tuple)) else (x,):
                 storage = getattr(part, "_storage", None)
                 if type(storage) is Pending:
-                    storage._array[0].run(f"{operator.short_name} reads it")
+                    storage._array.run(f"{operator.short_name} reads it")
         if recorder is not None:
             if not is_ours:
                 recorder.leave(f"{operator.short_name} is about to run")
