@@ -148,8 +148,7 @@ class Recorder:
         placed = self._placed(what, inputs, params)
         if placed is None or placed[0] is not recording:
             return None
-        steps = recording.settled()
-        if steps.index(steps[placed[1]]) != placed[1]:
+        if not recording.is_new(placed[1]):
             return None
         return placed
 

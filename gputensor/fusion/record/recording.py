@@ -270,6 +270,11 @@ class Recording:
             found = _chains[key] = self._chain(stores)
         return found
 
+    def is_new(self, number: int) -> bool:
+        """True if no step before this one has the same result."""
+        self.settled()
+        return self._distinct()[1][number] == number
+
     def _distinct(self) -> tuple[list[_Step], list[int]]:
         """The steps, and for each the number of the first one that is equal: it is computed once.
         Operands are those that are read, see Note [A chain of several layouts]."""
