@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
+from gputensor.fusion.replay import replays
 from gputensor.fusion.replay.replays import Replays
 
 from .same import state_of
@@ -271,6 +272,35 @@ NOT_REPLAYED = [
     (compares_objects, "has `is`"), (divides, "div at once"), (makes_functions, "a function"),
     (gradient, "reads gt.no_grad|with block"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", [(4, 6), (300, 400)], ids=["small", "large"])
+def test_views_that_chains_read_are_no_calls(
+    sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also views of views, of given tensors with an offset, and of results."""
+    operators: list[Any] = []
+    call = replays._of_operator
+    monkeypatch.setattr(replays, "_of_operator", lambda step: operators.append(step) or call(step))
+
+    def function(x: Any, y: Any) -> Any:
+        z = x * y + 1
+        rows = x[1:].t()[::2] * 2 + y[1:].t()[::2]
+        return rows, z[0] * z.view(-1)[: y.shape[-1]] + x.view(2, -1)[1, : y.shape[-1]], -z.t()
+
+    fused, whole = gt.fuse(function), gt.rand(sizes[0] + 1, sizes[1])
+    for kind in (gt.float32, gt.int64, gt.bfloat16):
+        values = [whole[n : n + sizes[0]].mul(9).to(kind) for n in range(2)]
+        values[0] = gt.cat([values[0], values[0]])[sizes[0] :]
+        assert values[0].storage_offset() > 0
+        for _ in range(4):
+            assert state_of(fused(*values)) == state_of(function(*values))
+        assert gt.fuse.explain(fused, *values).replays
+        assert bool(operators) == (kind is gt.bfloat16), kind  # which no buffer may have
+    x, y = gt.rand(sizes, dtype=gt.complex64), gt.rand(sizes, dtype=gt.complex64)
+    turned = gt.fuse(lambda x, y: x.conj() * y + x.conj()[0])
+    for _ in range(4):
+        assert state_of(turned(x, y)) == state_of(x.conj() * y + x.conj()[0])
 
 
 @pytest.mark.parametrize("function, why", NOT_REPLAYED)

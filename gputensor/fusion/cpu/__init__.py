@@ -36,12 +36,23 @@ def prepare(chain: Chain) -> Run:
     alone = layouts.copies_alone(chain)
     if alone is not None:
         return alone
-    part = programs.whole(chain)
-    if chain.walk.numel > blocks.BLOCK and (part is None or not layouts.is_near(chain)):
-        in_slabs = layouts.prepare(chain)
-        if in_slabs is not None:
-            return in_slabs
-    return _in_blocks(chain) if part is None else _at_once(chain, part)
+    part = program(chain)
+    if part is not None:
+        return _at_once(chain, part)
+    in_slabs = layouts.prepare(chain) if chain.walk.numel > blocks.BLOCK else None
+    return in_slabs or _in_blocks(chain)
+
+
+def program(chain: Chain) -> programs.Part | None:
+    """The program that runs a chain without reductions at once; None if it runs otherwise."""
+    if chain.is_reduced or chain.drawn or len(chain.instructions) < 2:
+        return None
+    if layouts.copies_alone(chain) is not None:
+        return None
+    is_cut = chain.walk.numel > blocks.BLOCK and layouts.has_several(chain)
+    if is_cut and not layouts.is_near(chain):
+        return None
+    return programs.whole(chain)
 
 
 def _at_once(chain: Chain, part: programs.Part) -> Run:

@@ -69,25 +69,23 @@ class _Rows:
             raise _Not
         self.first, self.lead, self.tail = first, walk.sizes[:first], walk.sizes[first:]
         read = {x for step in steps for x in step.operands}
-        self.is_cut = prod(self.lead) == 1 and not any([
+        n_rows, length = prod(self.lead), prod(self.tail)
+        self.wholes: dict[int, _Whole] = {}
+        self.width = length
+        self.is_cut = n_rows == 1 and not any([
             n in read or x.what.family != "reduce"
             for n, x in enumerate(steps, count) if x.what.takes_rows
-        ])  # fmt: skip
-        n_rows, length = prod(self.lead), prod(self.tail)
+        ]) and self._cut()  # fmt: skip
         self.shape: tuple[int, ...] = (walk.numel,) if self.is_cut else (n_rows, length)
-        self.width = _CHUNK if self.is_cut else length
-        self.wholes: dict[int, _Whole] = {}
         if not self.is_cut and not _SHORTEST <= self.width <= _LONGEST:
             raise _Not
-        if self.is_cut:
-            self._cut()
         self.views = [self._view(x) for x in chain.inputs]
         # values with one element for each row
         self.rows = {
             n for n, x in enumerate(steps, count)
             if x.what.reduces is not None or x.what.walk.sizes != walk.sizes
         }  # fmt: skip
-        self.stores = tuple(dict.fromkeys(chain.stores))
+        self.stores = tuple(sorted({*chain.stores}))
         said = tuple([self._said(n, step) for n, step in enumerate(steps, count)])
         self.run: Any = library.program(
             tuple([x.dtype.code for x in chain.inputs]), self.stores, said, self.width
@@ -95,8 +93,9 @@ class _Rows:
         if self.run is None:
             raise _Not
 
-    def _cut(self) -> None:
-        """Find the length of a run, and how the results of the runs are merged."""
+    def _cut(self) -> bool:
+        """Find the length of a run, and how the results of the runs are merged. False if all
+        elements are one run."""
         chain = self.chain
         widths = set()
         for value, step in enumerate(chain.instructions, len(chain.inputs)):
@@ -120,7 +119,11 @@ class _Rows:
             )  # fmt: skip
         if len(widths) != 1:
             raise _Not
+        if _SHORTEST <= self.width <= min(widths):
+            self.wholes = {}
+            return False
         self.width = widths.pop()
+        return True
 
     def _view(self, x: Geometry) -> tuple[int, ...]:
         """The shape in which the program takes an operand. Raises: _Not."""
@@ -197,25 +200,65 @@ def _code(of: Any) -> int:
     return next(d.code for d in STORED if d.np == of)
 
 
-def prepare(chain: Chain) -> Run | None:
-    """A function that runs the chain; None if it is no program of rows."""
-    if library.choice().library is None or chain.drawn:
+class Program(NamedTuple):
+    """A chain as one call of the library: `run(*stores, *inputs, scalars, may_share)` of arrays,
+    the distinct stores in order, which returns False if it declines. shapes: those in which it
+    takes them, None for an array's own."""
+
+    run: Callable[..., bool]
+    shapes: tuple[tuple[int, ...] | None, ...]
+
+    def shaped(self, arrays: list[Array]) -> list[Array]:
+        return [
+            x if shape is None else x.reshape(shape) for x, shape in zip(arrays, self.shapes)
+        ]  # fmt: skip
+
+
+def program(chain: Chain) -> Program | None:
+    """The program of a chain with reductions; None if it is none."""
+    if library.choice().library is None or chain.drawn or not chain.is_reduced:
         return None
     try:
         made = _Rows(chain)
     except _Not:
         return None
-    return _runner(chain, made)
-
-
-def _runner(chain: Chain, made: _Rows) -> Run:
-    from . import reductions
-
-    program, views, stores, wholes = made.run, made.views, made.stores, made.wholes
-    places = [chain.stores.index(x) for x in stores]
+    own = [*[chain.made(x).sizes for x in made.stores], *[x.sizes for x in chain.inputs]]
     rows = -(-chain.walk.numel // made.width) if made.is_cut else made.shape[0]
     one = (rows,) if made.is_cut else (rows, 1)
-    kept = [one if x in made.rows else made.shape for x in stores]
+    kept = [one if x in made.rows else made.shape for x in made.stores]
+    taken = [
+        None if shape == sizes or x in made.wholes else shape
+        for x, shape, sizes in zip((*made.stores, *chain.inputs), (*kept, *made.views), own)
+    ]
+    run = made.run if not made.wholes else _merging(made, kept)
+    return Program(run, tuple(taken))
+
+
+def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:
+    """A program whose results of runs are merged."""
+    wholes = [(n, made.wholes[x]) for n, x in enumerate(made.stores) if x in made.wholes]
+
+    def run(*arrays: Any) -> bool:
+        given = [*arrays]
+        for n, whole in wholes:
+            given[n] = np.empty(kept[n], whole.part)
+        if not made.run(*given):
+            return False
+        for n, whole in wholes:
+            _finish(whole, given[n], arrays[n])
+        return True
+
+    return run
+
+
+def prepare(chain: Chain) -> Run | None:
+    """A function that runs the chain; None if it is no program of rows."""
+    from . import reductions
+
+    made = program(chain)
+    if made is None:
+        return None
+    places = [chain.stores.index(x) for x in sorted({*chain.stores})]
     copies = [
         (n, chain.stores.index(x)) for n, x in enumerate(chain.stores)
         if chain.stores.index(x) != n
@@ -223,19 +266,12 @@ def _runner(chain: Chain, made: _Rows) -> Run:
     otherwise: list[Run] = []
 
     def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
-        given = [x._get_array().reshape(view) for x, view in zip(inputs, views)]
-        results = [
-            np.empty(shape, wholes[x].part) if x in wholes
-            else outputs[n]._get_array().reshape(shape)
-            for x, n, shape in zip(stores, places, kept)
-        ]  # fmt: skip
-        if not program(*results, *given, scalars, True):
+        arrays = [outputs[n]._get_array() for n in places]
+        arrays += [x._get_array() for x in inputs]
+        if not made.run(*made.shaped(arrays), scalars, True):
             if not otherwise:
                 otherwise.append(reductions.prepare(chain))
             return otherwise[0](inputs, outputs, scalars)
-        for x, part in zip(stores, results):
-            if x in wholes:
-                _finish(wholes[x], part, outputs[wholes[x].store]._get_array())
         for to, source in copies:
             outputs[to]._get_array()[...] = outputs[source]._get_array()
 
