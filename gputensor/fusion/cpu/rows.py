@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.dtype import STORED
+from ...core.dtype import STORED, float32, float64, int64
 from ...core.geometry import Geometry
 from ...kernels import stub
 from ...kernels.compiled import library
@@ -34,11 +34,15 @@ _SHORTEST, _LONGEST = 256, 1 << 14
 _CHUNK, _PACKED = 1 << 14, 1 << 11
 # Arrays of a function are numbers: operands by their place, its result, or a result that is
 # dropped.
-_RESULT = -1
+_RESULT, _NONE = -1, -100
 
 
 def _unread(code: int) -> int:
     return -2 - code
+
+
+def _of_value(value: int) -> int:
+    return 100 + value
 
 
 class _Not(Exception):
@@ -143,26 +147,40 @@ class _Rows:
     def _said(self, value: int, step: Instruction) -> tuple[Any, ...]:
         """A step, whose result has this number, as the library reads it. Raises: _Not."""
         what, is_row = step.what, value in self.rows
-        if what.part:
-            raise _Not
         common, result = what.compute.code, what.result.code
+        if what.part:
+            return "part", "", common, result, step.operands, (), is_row
         if stub.registered(what.family, what.loop, "cpu") is not None:
             raise _Not
         if not what.takes_rows:
             if what.family == "random" or not programs.is_known(self.chain, step):
                 raise _Not
             return what.family, what.loop, common, result, step.operands, step.params, is_row
-        family, name, arrays, integers = self._function(step)
-        if any([self._is_narrow(x) for x in step.operands]) or step.params:
+        family, name, arrays, integers = self._function(value, step)
+        beside = step.operands[1:] if family == "norm" else ()
+        if any([self._is_narrow(x) for x in step.operands if x not in beside]) or any([
+            x >= len(self.views) or self.views[x] != (1, self.width) for x in beside
+        ]):  # fmt: skip
             raise _Not
         if step.operands and value in self.wholes:
             result = _code(self.wholes[value].part)
-        return family, name, common, result, step.operands, (), is_row, arrays, integers, ()
+        return (
+            family, name, common, result, step.operands, step.params, is_row, arrays, integers, ()
+        )  # fmt: skip
 
-    def _function(self, step: Instruction) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
+    def _function(
+        self, value: int, step: Instruction
+    ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
         """A function over rows: its family and name, its arrays, and its integers."""
         what = step.what
         places = tuple(range(len(step.operands)))
+        if what.family == "norm":
+            return self._norm(value, step)
+        if step.params:
+            raise _Not
+        if what.family == "argreduce" and library.function("argreduce", what.loop):
+            further = (self._further(value, 1, int64.code),) if what.whole else ()
+            return "argreduce", what.loop, (0, _RESULT, *further), (1,)
         if what.family == "softmax" and what.loop in _SOFTMAX:
             return "softmax", what.loop, (*places, _RESULT), (1,)
         if what.family == "moments" and what.loop == "logsumexp" and what.result.itemsize > 2:
@@ -172,6 +190,29 @@ class _Rows:
             name = _name_of(step)
             return "reduce", name.replace("mean", "sum") if self.wholes else name, (0, -1), (2,)
         raise _Not
+
+    def _norm(
+        self, value: int, step: Instruction
+    ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
+        """layer_norm. Its weight, bias, mean and 1 / deviation are of f32, or f64."""
+        of = float64 if step.what.kinds[0] is float64 else float32
+        count, given = len(self.chain.inputs), step.operands[1:]
+        if any([x >= count or self.chain.inputs[x].dtype is not of for x in given]):
+            raise _Not
+        places = iter(range(1, 3))
+        beside = [next(places) if is_there else _NONE for is_there in step.what.entry.has]
+        further = [self._further(value, part, of.code) for part in (1, 2)]
+        return "norm", "normalized", (0, *beside, _RESULT, *further), ()
+
+    def _further(self, value: int, part: int, code: int) -> int:
+        """The array of a further result of a function."""
+        count = len(self.chain.inputs)
+        for n, step in enumerate(self.chain.instructions, count):
+            if step.what.part == part and step.operands[0] == value:
+                if step.what.result.code != code:
+                    raise _Not
+                return _of_value(n)
+        return _unread(code)
 
     def _is_narrow(self, value: int) -> bool:
         """True for an operand with fewer elements than a row has."""

@@ -19,8 +19,9 @@ struct Said {
   bool rounds;
   int common;
   // A function over rows instead of a loop, and whether the result is one value for each row.
+  // is_part: it is a further result of the function that makes its operand, which writes it.
   RowCall call;
-  bool is_row;
+  bool is_row, is_part;
 };
 
 // The steps of a chain that run in registers. They are runs of steps of one dtype.

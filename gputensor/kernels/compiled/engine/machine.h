@@ -27,7 +27,7 @@ constexpr int SCALARS = 128;
 
 // What the accumulator holds when an instruction begins: its first operand, its second, both, or
 // none. Further operands are places, in their order. ONE: the only place, the first one or the
-// second one is a number, of which one vector is read.
+// second one is a number, of which one vector is read. PLACE_TWICE: one place is both operands.
 enum Held : byte {
   FIRST,
   SECOND,
@@ -36,9 +36,10 @@ enum Held : byte {
   FIRST_AND_ONE,
   SECOND_AND_ONE,
   ONE_AND_PLACE,
-  PLACE_AND_ONE
+  PLACE_AND_ONE,
+  PLACE_TWICE
 };
-constexpr int N_HELD = 8;
+constexpr int N_HELD = 9;
 
 struct InstructionEntry {
   const char *family, *name;  // of the loop with the same bits

@@ -13,15 +13,17 @@ namespace engine {
 using abi::byte;
 using abi::i64;
 
+constexpr int MOST_REALS = 2;  // of one function
 constexpr int MOST_STEPS = 64, MOST_SLOTS = 128, MOST_ARRAYS = 24;
 
-// A function of a family over one row: a reduction of it, say. slot: of each array.
+// A function of a family over one row: a reduction of it, say. slot: of each array, -1 of none.
+// first_scalar: of `n_params` numbers of the call, doubles, which come behind `real`.
 struct RowCall {
   abi::Function function;
-  int n_arrays, n_ints, n_floats;
+  int n_arrays, n_ints, n_floats, n_params, first_scalar;
   short slot[abi::MOST_OPERANDS];
   i64 integer[2];
-  double real[2];
+  double real[MOST_REALS];
 };
 
 // A loop over slots, or a cast from slot[1] to slot[0] where there is no loop. call: number of a
