@@ -262,7 +262,7 @@ class Recorder:
                 with lock:
                     epilogue.join(recording)
         while self.pending:
-            found = self._failure(next(iter(self.pending)), reason, is_last=True)
+            found = self._failure(next(iter(self.pending)), reason, True)
             failed = failed or found
         if failed is not None:
             raise failed
@@ -272,7 +272,7 @@ class Recorder:
         record events itself."""
         failed = None
         for recording in [] if self.running else [*self.pending]:
-            found = self._failure(recording, reason, is_last=False)
+            found = self._failure(recording, reason, False)
             failed = failed or found
         if failed is not None:
             raise failed
@@ -280,7 +280,7 @@ class Recorder:
     def _failure(self, recording: Recording, reason: str, is_last: bool) -> Exception | None:
         """Run a recording; return its error, which each read of its results raises again."""
         try:
-            recording.run(reason, is_last=is_last)
+            recording.run(reason, None, is_last)
         except Exception as error:
             self.pending.pop(recording, None)
             recording.error = error

@@ -32,9 +32,9 @@ from sys import getrefcount
 
 from ...core.arguments import NUMBERS
 from ...dispatch.backend_select import TENSOR_KEYS
-from ...tensor.make import allocate, from_storage
+from ...tensor.make import allocate
 from ...tensor.storage import Storage
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import Tensor, blank
 from .. import epilogue
 from ..chain import Chain, Instruction, Recorded, Stream
 from .pending import Pending, fill
@@ -106,26 +106,33 @@ class Recording:
 
     def settled(self) -> list[_Step]:
         """All steps, with encoded operands. Called with the lock."""
-        done = self._settled
+        done, found = self._settled, self.found
         for step in self.steps[len(done) :]:
-            done.append(step if len(step) == 3 else self._encoded(*step))
+            if len(step) == 3:
+                done.append(step)
+                continue
+            what, one, left, x, other, right, y = step
+            first: int | None
+            second: int | None
+            if type(left) is int and x is not NUMBER:
+                first = 3 * left + 1
+            elif (first := found.get((id(left), 0, one))) is None:
+                first = self._code(left, x, one)
+            if y is PARAMS:
+                done.append((what, (first,), tuple([self.scalar(n) for n in right])))
+                continue
+            if type(right) is int and y is not NUMBER:
+                second = 3 * right + 1
+            elif (second := found.get((id(right), 0, other))) is None:
+                second = self._code(right, y, other)
+            done.append((what, (first, second), ()))
         return done
 
-    def _encoded(
-        self, what: Recorded, one: Any, left: Any, x: Any, other: Any, right: Any, y: Any
-    ) -> _Step:
-        first = self._code(left, x, one)
-        if y is PARAMS:
-            return what, (first,), tuple([self.scalar(n) for n in right])
-        return what, (first, self._code(right, y, other)), ()
-
     def _code(self, operand: Any, array: Any, shape: Any) -> int:
-        if array is NUMBER:
-            return self.scalar(operand)
-        if type(operand) is int:
-            return 3 * operand + 1
-        code = self.found.get((id(operand), 0, shape))
-        return self.input(operand, 0, shape, array) if code is None else code
+        """The code of a number, or of a storage."""
+        return (
+            self.scalar(operand) if array is NUMBER else self.input(operand, 0, shape, array)
+        )  # fmt: skip
 
     def scalar(self, value: Any) -> int:
         """The code of a number: one for all that are equal, where equal means the same bits."""
@@ -187,7 +194,8 @@ class Recording:
             if self.error is not None:
                 raise self.error
             self.close()
-            if into is not None or max(map(getrefcount, self.results), default=0) > _ALONE:
+            results = self.results
+            if into is not None or results and max(map(getrefcount, results)) > _ALONE:
                 if into is None and self.place.type == "cuda":
                     first = epilogue.join(self)
                     if first is not None:
@@ -236,7 +244,7 @@ class Recording:
             fill(storage, made)
         trace = self.recorder.trace
         if trace is not None:
-            taken = [self.inputs[n] for n in inputs]
+            taken = [self._inputs[n] for n in inputs]
             trace.ran(chain, taken, wanted, scalars, reason, self._settled)
 
     def _run_what_it_reads(self) -> None:
@@ -254,9 +262,11 @@ class Recording:
 
     def tensor(self, number: int) -> Tensor:
         """An input, as a tensor without a history."""
-        storage, offset, shape, array = self.inputs[number]
-        made = from_storage(storage, offset, shape, TENSOR_KEYS[storage.device.type])
-        made._array = array
+        storage, offset, shape, array = self._inputs[number]
+        made = blank()
+        made._geometry, made._storage, made._offset, made._array = shape, storage, offset, array
+        made._device = place = storage.device
+        made._keys, made._autograd = TENSOR_KEYS[place.type], None
         return made
 
     def _known(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:

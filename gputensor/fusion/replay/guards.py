@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...autograd.modes import DEFAULT, grad_mode
+from ...core.device import CPU
 from ...dispatch import dispatcher, tls
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...tensor.make import CPU_KEYS, is_plain
@@ -101,10 +102,12 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 
 def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
-    """A condition: the tensor is of another kind, or autograd records for it."""
+    """A condition: the tensor is of another kind, or autograd records for it. A tensor with the
+    keys of the CPU is there: there is only one."""
     names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
+    place = "" if x._device is CPU else f" or x{n}._device is not p{n}"
     return (
-        f"x{n}._keys is not k{n} and x{n}._keys != k{n} or x{n}._device is not p{n}"
+        f"x{n}._keys is not k{n} and x{n}._keys != k{n}{place}"
         f" or x{n}._autograd is not None and not is_unrecorded(x{n})"
     )
 

@@ -224,8 +224,8 @@ typedef void (*Any)();
   ROW("", "load", T, 1, NOTHING, load)                                                    \
   ROW("", "store", T, 1, FIRST, store)                                                    \
   ROW("where", "where", T, 3, FIRST, where)                                               \
-  ONE("neg", neg, T) ONE("abs", size, T) ONE("relu", relu, T) ONE("reciprocal", reciprocal, T)                \
-  ONE("sqrt", root, T) ONE("rsqrt", rsqrt, T)                                             \
+  ONE("neg", neg, T) ONE("abs", size, T) ONE("relu", relu, T)                             \
+  ONE("reciprocal", reciprocal, T) ONE("sqrt", root, T) ONE("rsqrt", rsqrt, T)            \
   TWO("binary", "add", add, T) TWO("binary", "sub", sub, T) TWO("binary", "mul", mul, T)  \
   TWO("binary", "div", div, T)                                                            \
   TWO("binary", "maximum", maximum, T) TWO("binary", "minimum", minimum, T)               \
