@@ -128,14 +128,14 @@ def of_everything(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
 def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each chain with reductions, whether it was a program."""
     seen: list[bool] = []
-    prepare = cpu_rows.prepare
+    program = cpu_rows.program
 
     def told(chain: Any) -> Any:
-        made = prepare(chain)
+        made = program(chain)
         seen.append(made is not None)
         return made
 
-    monkeypatch.setattr(cpu_rows, "prepare", told)
+    monkeypatch.setattr(cpu_rows, "program", told)
     monkeypatch.setattr(running, "_plans", {})
     return seen
 

@@ -21,12 +21,10 @@ from ...kernels import stub
 from ...kernels.compiled import library
 from ...kernels.compiled import reduce as names
 from ...kernels.cpu import cast
-from ...tensor.tensor import Tensor
 from . import programs
 from ..chain import Chain, Instruction
 
 Array = Any
-Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 
 # Elements of a row: below, calls cost more than a row's work; above, rows leave the cache.
 _SHORTEST, _LONGEST = 256, 1 << 14
@@ -241,23 +239,9 @@ def _code(of: Any) -> int:
     return next(d.code for d in STORED if d.np == of)
 
 
-class Program(NamedTuple):
-    """A chain as one call of the library: `run(*stores, *inputs, scalars, may_share)` of arrays,
-    the distinct stores in order, which returns False if it declines. shapes: those in which it
-    takes them, None for an array's own."""
-
-    run: Callable[..., bool]
-    shapes: tuple[tuple[int, ...] | None, ...]
-
-    def shaped(self, arrays: list[Array]) -> list[Array]:
-        return [
-            x if shape is None else x.reshape(shape) for x, shape in zip(arrays, self.shapes)
-        ]  # fmt: skip
-
-
-def program(chain: Chain) -> Program | None:
+def program(chain: Chain) -> programs.Program | None:
     """The program of a chain with reductions; None if it is none."""
-    if library.choice().library is None or chain.drawn or not chain.is_reduced:
+    if library.choice().library is None or chain.drawn:
         return None
     try:
         made = _Rows(chain)
@@ -272,7 +256,7 @@ def program(chain: Chain) -> Program | None:
         for x, shape, sizes in zip((*made.stores, *chain.inputs), (*kept, *made.views), own)
     ]
     run = made.run if not made.wholes else _merging(made, kept)
-    return Program(run, tuple(taken))
+    return programs.Program(run, list(made.stores), [*range(len(chain.inputs))], taken)
 
 
 def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:
@@ -288,33 +272,6 @@ def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:
         for n, whole in wholes:
             _finish(whole, given[n], arrays[n])
         return True
-
-    return run
-
-
-def prepare(chain: Chain) -> Run | None:
-    """A function that runs the chain; None if it is no program of rows."""
-    from . import reductions
-
-    made = program(chain)
-    if made is None:
-        return None
-    places = [chain.stores.index(x) for x in sorted({*chain.stores})]
-    copies = [
-        (n, chain.stores.index(x)) for n, x in enumerate(chain.stores)
-        if chain.stores.index(x) != n
-    ]  # fmt: skip
-    otherwise: list[Run] = []
-
-    def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
-        arrays = [outputs[n]._get_array() for n in places]
-        arrays += [x._get_array() for x in inputs]
-        if not made.run(*made.shaped(arrays), scalars, True):
-            if not otherwise:
-                otherwise.append(reductions.prepare(chain))
-            return otherwise[0](inputs, outputs, scalars)
-        for to, source in copies:
-            outputs[to]._get_array()[...] = outputs[source]._get_array()
 
     return run
 

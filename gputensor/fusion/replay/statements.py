@@ -23,6 +23,7 @@ from ...tensor.make import allocate, from_array
 from .. import cpu
 from .. import running
 from ..chain import Chain, Instruction
+from ..cpu.programs import Program
 from .trace import Step, Trace
 
 Array = Any
@@ -68,10 +69,8 @@ class Statements:
     def _of_chain(self, number: int, step: Step, chain: Chain, trace: Trace) -> None:
         drawn = trace.drawn(step)
         taken = [f"v{n}" for n in step.takes]
-        if (part := cpu.program(chain)) is not None:
-            self._program(number, step, part.run, [taken[x] for x in part.inputs], ())
-        elif (of_rows := cpu.rows.program(chain)) is not None:
-            self._program(number, step, of_rows.run, taken, of_rows.shapes)
+        if (program := cpu.program(chain)) is not None:
+            self._program(number, step, chain, program)
         elif _is_small(chain):
             names = dict(self.names)
             lines = _Writer(chain, step, f"{number}_", names, drawn).lines()
@@ -92,20 +91,16 @@ class Statements:
             made = [self._allocated(chain, n, x) for n, x in zip(step.makes, chain.stores)]
             self.lines.append(f"run{number}([{', '.join(taken)}], [{', '.join(made)}])")
 
-    def _program(
-        self, number: int, step: Step, run: Any, taken: list[str], shapes: tuple[Any, ...]
-    ) -> None:
-        """The call of a program; if that declines, the chain as in a block. shapes: in which it
-        takes the arrays, None for an array's own."""
-        chain, names = step.chain, self.names
-        assert chain is not None
-        names[f"program{number}"], names[f"numbers{number}"] = run, step.scalars
+    def _program(self, number: int, step: Step, chain: Chain, program: Program) -> None:
+        """The call of a program; if that declines, the chain as in a block."""
+        names = self.names
+        names[f"program{number}"], names[f"numbers{number}"] = program.run, step.scalars
         names[f"run{number}"] = partial(_by_tensors, chain, step.scalars)
         made = [self._allocated(chain, n, x) for n, x in zip(step.makes, chain.stores)]
         first = dict(reversed([*zip(chain.stores, made)]))
-        stored = [first[x] for x in sorted(first)]
-        arrays = [*stored, *taken]
-        for n, shape in enumerate(shapes):
+        arrays = [first[x] for x in program.stores]
+        arrays += [f"v{step.takes[x]}" for x in program.inputs]
+        for n, shape in enumerate(program.shapes):
             if shape is not None:
                 names[f"s{number}_{n}"] = shape
                 arrays[n] += f".reshape(s{number}_{n})"
