@@ -205,9 +205,12 @@ struct Block {
     abi::Array array[MOST_OPERANDS];
     for (int j = 0; j < now.n_arrays; j++) {
       const int k = now.slot[j], item = k < 0 ? 0 : program.itemsize[k];
-      abi::Array& x = array[j];
-      x = {};
-      if (k < 0) continue;
+      abi::Array& x = array[j];  // of a KiB, which is not cleared
+      if (k < 0) {
+        x.data = nullptr, x.size = 0, x.ndim = 2;
+        x.shape[0] = x.shape[1] = 1, x.stride[0] = x.stride[1] = 0;
+        continue;
+      }
       x.data = slot[k], x.dtype = program.dtype[k], x.itemsize = item;
       x.ndim = program.is_row[k] ? 1 : 2, x.size = program.is_row[k] ? 1 : m;
       x.shape[0] = 1, x.shape[1] = m, x.stride[0] = x.size * item, x.stride[1] = step[k];

@@ -40,7 +40,6 @@ namespace {
 
 using abi::Array;
 
-constexpr i64 CHUNK = 16384;            // elements of a piece of a run
 constexpr i64 PACKED = 2048;            // elements that are packed at a time
 constexpr i64 PACKED_BYTES = PACKED * 8;
 constexpr i64 LONG_ROW = 512;           // rows of so many elements are not put together
