@@ -9,7 +9,6 @@ namespace CAPABILITY {
 
 using abi::Array;
 
-constexpr i64 FEWEST_OF_ROW = 16;
 // Instead of a number for `finish`: how many elements make one output.
 constexpr double COUNT = __builtin_nan("");
 
@@ -187,14 +186,6 @@ template <bool IS_MOST> struct extreme {
 // an out that is one too where parts are kept.
 template <const Leaf& LEAF, Complex COMPLEX> i64 reduced(const Call& call) {
   const Array &x = call.array[0], &out = call.array[1];
-  // One row of a program, which needs no plan.
-  if (x.ndim == 2 && x.shape[0] == 1 && call.integer[0] == 2 && x.dtype == LEAF.type &&
-      out.dtype == LEAF.acc && x.stride[1] == LEAF.size && x.shape[1] >= FEWEST_OF_ROW &&
-      x.shape[1] <= CHUNK) {
-    LEAF.rows(out.data, x.data, x.shape[1], 0, 1, nullptr);
-    if (LEAF.finish) LEAF.finish(out.data, 1, (double)x.shape[1], nullptr);
-    return 0;
-  }
   const bool has_parts =
       x.dtype >= abi::c64 && (COMPLEX == PARTS_REDUCED || out.dtype >= abi::c64);
   const Reduction how = {&LEAF, has_parts ? COMPLEX : AS_IT_IS, COUNT, nullptr};

@@ -10,7 +10,6 @@ namespace CAPABILITY {
 using abi::byte;
 
 constexpr int EIGHT = 8;
-constexpr i64 CHUNK = 16384;  // elements of a piece of a run
 
 static inline i64 size_of(i64 x) { return x < 0 ? -x : x; }
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
