@@ -446,6 +446,31 @@ def test_what_is_given_may_be_the_number_or_one_like_it(runs: list[Any]) -> None
         assert str(found.value) == str(wanted.value)
 
 
+def test_numbers_between_tensors(runs: list[Any]) -> None:
+    """Of few elements and of many, with views and with rows of another shape."""
+
+    @gt.fuse
+    def function(x: Any, n: float, y: Any, m: int, z: Any) -> Any:
+        return (
+            x * n + y * m + z[0],
+            (x + y[0] * n).sum(-1),
+            (x - z) * m,
+            x.exp() + z.argmax(-1, True),
+        )
+
+    for sizes in ((4, 6), (3, 300), (300, 400)):
+        x, y, z = (gt.rand(sizes) for _ in range(3))
+        for _ in range(4):
+            wanted = (
+                x * 2.0 + y * 3 + z[0], (x + y[0] * 2.0).sum(-1), (x - z) * 3,
+                x.exp() + z.argmax(-1, True),
+            )  # fmt: skip
+            assert state_of(function(x, 2.0, y, 3, z)) == state_of(wanted)
+        runs.clear()
+        function(x, 2.0, y, 3, z)
+        assert not runs
+
+
 def test_numbers_are_compared_by_type_and_bits() -> None:
     def function(x: Any, n: Any) -> Any:
         return x / n, x * n

@@ -106,7 +106,7 @@ class _Known:
     def told(self, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any) -> Any:
         """Call the kernel, and remember the recorded step if the kernel did nothing else."""
         recorder = current.get()
-        # The type of a subclass such as Parameter determines nothing.
+        # For a subclass such as Parameter, the type does not determine the result.
         if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
             return self.kernel(key_set, *args)
         told = recorder.told = []

@@ -87,7 +87,7 @@ class Recording:
         self.is_open, self.is_run = True, False
         # The error raised when its block was left: its operands may have changed since.
         self.error: Exception | None = None
-        # Further places where it is open: of copies to other layouts, and of rows' results.
+        # Further places at which it is open, for copies to other layouts and for rows' results.
         self.others: tuple[Any, ...] = ()
         # Weak references to keepers of values needed only by backward; see recompute.py.
         self.saved: tuple[Any, ...] = ()
@@ -151,7 +151,7 @@ class Recording:
         return len(self.steps) - 1
 
     def input(self, storage: Storage, offset: int, shape: Any, array: Any) -> int:
-        """The code of an operand that has its bytes, or has them from another recording."""
+        """The code of an operand that is in memory or comes from another recording."""
         code = self.found[(id(storage), offset, shape)] = 3 * len(self._inputs)
         self._inputs.append((storage, offset, shape, array))
         return code

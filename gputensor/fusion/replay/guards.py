@@ -30,9 +30,10 @@ def is_unrecorded(x: Tensor) -> bool:
 
 
 class Call:
-    """A traced call, as functions that return its result, or None if the Python must run.
+    """A traced call as two functions. Each returns the call's result, or None if the Python must
+    run.
 
-    run(values): for values whose plan key was found equal. quick(args): for a call's arguments;
+    run(values): takes values whose plan key is equal. quick(args): takes a call's arguments and
     checks everything itself.
     """
 
@@ -88,7 +89,8 @@ class Call:
 
 
 def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
-    """A condition: the thread, the dispatcher and the function's outside values are unchanged."""
+    """A condition: true if the thread, the dispatcher and the function's outside values are
+    unchanged."""
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers", f"len(values) != {count}"]
     for n, (found, name, value) in enumerate(outside.attributes):
@@ -102,8 +104,8 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 
 def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
-    """A condition: the tensor is of another kind, or autograd records for it. A tensor with the
-    keys of the CPU is there: there is only one."""
+    """A condition: true if the tensor is of another kind, or autograd records for it. A tensor
+    with the CPU's keys needs no test of its device: there is one CPU."""
     names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
     place = "" if x._device is CPU else f" or x{n}._device is not p{n}"
     return (
@@ -113,7 +115,7 @@ def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
 
 
 def _tensor(n: int, trace: Trace, names: dict[str, Any], is_there: bool) -> list[str]:
-    """`from_array`, of a thread that is in no block. is_there: the tensor was allocated."""
+    """`from_array` for a thread outside of every block. is_there: the tensor was allocated."""
     names[f"r{n}"] = trace.geometries[n]
     lines = []
     if not is_there:

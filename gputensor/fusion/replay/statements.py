@@ -62,9 +62,11 @@ class Statements:
         """A view that chains read, as an array over the memory of a dense one."""
         shape = root.geometry
         strides = tuple([x * shape.dtype.itemsize for x in shape.strides])
-        self.names.update({f"g{n}": shape.sizes, f"d{n}": shape.dtype.np, f"s{n}": strides})
+        self.names.update(
+            {f"sizes{n}": shape.sizes, f"dtype{n}": shape.dtype.np, f"strides{n}": strides}
+        )
         at = root.offset * shape.dtype.itemsize
-        self.lines.append(f"v{n} = ndarray(g{n}, d{n}, v{root.number}, {at}, s{n})")
+        self.lines.append(f"v{n} = ndarray(sizes{n}, dtype{n}, v{root.number}, {at}, strides{n})")
 
     def _of_chain(self, number: int, step: Step, chain: Chain, trace: Trace) -> None:
         drawn = trace.drawn(step)
@@ -102,8 +104,8 @@ class Statements:
         arrays += [f"v{step.takes[x]}" for x in program.inputs]
         for n, shape in enumerate(program.shapes):
             if shape is not None:
-                names[f"s{number}_{n}"] = shape
-                arrays[n] += f".reshape(s{number}_{n})"
+                names[f"shape{number}_{n}"] = shape
+                arrays[n] += f".reshape(shape{number}_{n})"
         call = ", ".join([*arrays, f"numbers{number}", "True"])
         self.lines += [
             f"if not program{number}({call}):",
@@ -117,12 +119,12 @@ class Statements:
         """Write the allocation of a result; its name."""
         shape, what = chain.made(value), chain.instructions[value - len(chain.inputs)].what
         if shape.in_numpy or shape.is_row_major and _allocates(what):
-            self.names.update({f"g{n}": shape.sizes, f"d{n}": shape.dtype.np})
-            self.lines.append(f"v{n} = empty(g{n}, d{n})")
+            self.names.update({f"sizes{n}": shape.sizes, f"dtype{n}": shape.dtype.np})
+            self.lines.append(f"v{n} = empty(sizes{n}, dtype{n})")
         else:
             self.tensors.add(n)
-            self.names[f"r{n}"] = shape
-            self.lines += [f"t{n} = allocate(r{n}, CPU)", f"v{n} = t{n}._get_array()"]
+            self.names[f"geometry{n}"] = shape
+            self.lines += [f"t{n} = allocate(geometry{n}, CPU)", f"v{n} = t{n}._get_array()"]
         return f"v{n}"
 
 
@@ -212,11 +214,11 @@ class _Writer:
     ) -> None:
         self.chain, self.step, self.prefix, self.names = chain, step, prefix, names
         self.drawn = drawn
-        self.values = [f"v{n}" for n in step.takes]  # each value's array
+        self.values = [f"v{n}" for n in step.takes]  # the name of each value's array
         # The last reader of each value, and the names of free arrays by their geometry.
         self.last = {x: n for n, one in enumerate(chain.instructions) for x in one.operands}
         self.free: dict[Geometry, list[str]] = {}
-        self.own: set[int] = set()  # values with memory allocated here for them alone
+        self.own: set[int] = set()  # values whose memory this code allocates
 
     def lines(self) -> list[str]:
         chain, step = self.chain, self.step
@@ -253,7 +255,7 @@ class _Writer:
             values[x] if x >= 0 else self._number(x, instruction) for x in instruction.operands
         ]
         given += [self._number(x, instruction) for x in instruction.params]
-        if is_ufunc and what.geometry.numel > 1:  # for a single one, NumPy uses another loop
+        if is_ufunc and what.geometry.numel > 1:  # for a single operand, NumPy uses another loop
             for x in {*instruction.operands}:
                 if x in self.own and self.last[x] == n:
                     self.free.setdefault(self.chain.geometry(x), []).append(values[x])
@@ -263,7 +265,7 @@ class _Writer:
         if _allocates(what):
             return [f"{name} = {loop}({', '.join(given if is_ufunc else [*given, 'None'])})"]
         lines = [f"{name} = {self._empty(what.geometry)}"]
-        if what.turned is not None:  # in the order of its own dimensions
+        if what.turned is not None:  # in the order of the result's dimensions
             order = f"o{name}"
             self.names[order] = what.turned
             lines.append(f"w{name} = {name}.transpose({order})")
@@ -280,7 +282,7 @@ class _Writer:
         return f"empty({sizes}, {of})"
 
     def _number(self, x: int, instruction: Instruction) -> str:
-        """The name of a scalar: as an array where that is the same to a ufunc."""
+        """The name of a scalar; of an array made from it if a ufunc gives the same result."""
         if ~x in self.drawn:
             return f"stream{self.drawn[~x]}"
         value, kind = self.step.scalars[~x], None
