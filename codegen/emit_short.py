@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 
 from .. import runtime
-from ..core.arguments import ONE
 from ..core.device import CPU
 from ..dispatch.backend_select import TENSOR_KEYS, default_devices
-from ..dispatch.shortcuts import FUSED, LONG, ShortCut
+from ..dispatch.shortcuts import LONG, ShortCut
 from ..dispatch.tls import BELOW, FUSING, PLAIN, state, unrecorded
 from ..kernels.cpu.quiet import again, enter
 from ..kernels.cuda.launch import straight

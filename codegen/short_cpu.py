@@ -22,7 +22,7 @@ def functional(
     closed = ["loop", *(["behind"] if n_params else []), "geometry"]
     closed += [*(["params", "otherwise"] if n_params else []), "around"]
     closed += ["element"] if is_element else []
-    setup = ["begin, finish" + ", table, has_one" * (not n_params) + " = around"]
+    setup = ["begin, finish" + ", fused" * (not n_params) + " = around"]
     setup += [*kept(n_params), *(LAST if is_element else ())]
     cast = []
     if n_params:

@@ -87,9 +87,8 @@ def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = Fal
     is_other = "now is not PLAIN and now is not BELOW"
     lines = ["now, node = _now(), None"]
     if in_chains:
-        call = f"return table[FUSED](FUSED, {', '.join(given)}"
         lines += [*unless(*other_keys), f"if {is_other}:", "    if now is not FUSING:"]
-        lines += [f"    {LONG_WAY}", "    if has_one:", f"        {call}, ONE)", f"    {call})"]
+        lines += [f"    {LONG_WAY}", f"    return fused[0]({', '.join(given)})"]
     else:
         lines += unless(*other_keys, is_other)
     known = each("{}._autograd is not None", operands)

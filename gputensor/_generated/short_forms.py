@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from .. import runtime
-from ..core.arguments import ONE
 from ..core.device import CPU
 from ..dispatch.backend_select import TENSOR_KEYS, default_devices
-from ..dispatch.shortcuts import FUSED, LONG, ShortCut
+from ..dispatch.shortcuts import LONG, ShortCut
 from ..dispatch.tls import BELOW, FUSING, PLAIN, state, unrecorded
 from ..kernels.cpu.quiet import again, enter
 from ..kernels.cuda.launch import straight
@@ -47,7 +46,7 @@ def may_write(self: Any) -> Any:
 
 def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self) -> what the loop gives."""
-    begin, finish, table, has_one = around
+    begin, finish, fused = around
 
     def short(self):
         now, node = _now(), None
@@ -56,9 +55,7 @@ def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
         if now is not PLAIN and now is not BELOW:
             if now is not FUSING:
                 return None
-            if has_one:
-                return table[FUSED](FUSED, self, ONE)
-            return table[FUSED](FUSED, self)
+            return fused[0](self)
         if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
             return None
         x = self._array
@@ -83,7 +80,7 @@ def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
 
 def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self, other) -> what the loop gives."""
-    begin, finish, table, has_one = around
+    begin, finish, fused = around
 
     def short(self, other):
         now, node = _now(), None
@@ -92,9 +89,7 @@ def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
         if now is not PLAIN and now is not BELOW:
             if now is not FUSING:
                 return None
-            if has_one:
-                return table[FUSED](FUSED, self, other, ONE)
-            return table[FUSED](FUSED, self, other)
+            return fused[0](self, other)
         if self._autograd is not None or other._autograd is not None:
             if now is PLAIN and (node := begin(self, other)) is LONG:
                 return None
@@ -123,7 +118,7 @@ def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
 
 def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self, other) -> what the loop gives."""
-    begin, finish, table, has_one = around
+    begin, finish, fused = around
 
     def short(self, other):
         now, node = _now(), None
@@ -132,9 +127,7 @@ def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
         if now is not PLAIN and now is not BELOW:
             if now is not FUSING:
                 return None
-            if has_one:
-                return table[FUSED](FUSED, self, other, ONE)
-            return table[FUSED](FUSED, self, other)
+            return fused[0](self, other)
         if self._autograd is not None and now is PLAIN and (node := begin(self, other)) is LONG:
             return None
         x = self._array
@@ -161,7 +154,7 @@ def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
 
 def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCut:
     """(self, other) -> what the loop gives."""
-    begin, finish, table, has_one = around
+    begin, finish, fused = around
     last = (None, None)
 
     def short(self, other):
@@ -172,9 +165,7 @@ def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCu
         if now is not PLAIN and now is not BELOW:
             if now is not FUSING:
                 return None
-            if has_one:
-                return table[FUSED](FUSED, self, other, ONE)
-            return table[FUSED](FUSED, self, other)
+            return fused[0](self, other)
         if self._autograd is not None and now is PLAIN and (node := begin(self, other)) is LONG:
             return None
         x = self._array

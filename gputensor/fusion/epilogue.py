@@ -37,33 +37,31 @@ def join(later: Recording) -> Recording | None:
     codes: dict[int, int] = {}
     for n, (storage, offset, shape, array) in enumerate(later.inputs):
         if type(storage) is Pending:
-            codes[3 * n] = 3 * storage._array[1] + 1
+            codes[3 * n] = 3 * storage._step + 1
             continue
-        key = (id(storage), offset, shape)
-        code = first.found.get(key)
+        code = first.found.get((id(storage), offset, shape))
         if code is None:
-            code = first.found[key] = 3 * len(first.inputs)
-            first.inputs.append((storage, offset, shape, array))
+            code = first.input(storage, offset, shape, array)
         codes[3 * n] = code
     for n, value in enumerate(later.scalars):
         codes[3 * n + 2] = first.scalar(value)
-    for n, (what, operands, params) in enumerate(later.steps):
+    for n, (what, operands, params) in enumerate(later.settled()):
         of = tuple([codes[x] for x in operands]), tuple([codes[x] for x in params])
         codes[3 * n + 1] = 3 * first.add(what, *of) + 1
     for made in later.results:
-        if type(made) is Pending and made._array[0] is later:
-            made._array = first, codes[3 * made._array[1] + 1] // 3
+        if type(made) is Pending and made._array is later:
+            made._array, made._step = first, codes[3 * made._step + 1] // 3
             first.results.append(made)
     later.close()
     later.is_run = True
     later.recorder.pending.pop(later, None)
-    later.inputs, later.found, later.results = [], {}, []
+    later.let_go()
     return first
 
 
 def _read_by(later: Recording) -> Recording | None:
     """The recording that it waits for, if there is exactly one."""
-    waits = {x[0]._array[0] for x in later.inputs if type(x[0]) is Pending}
+    waits = {x[0]._array for x in later.inputs if type(x[0]) is Pending}
     first: Recording | None = waits.pop() if len(waits) == 1 else None
     return first
 
@@ -77,13 +75,13 @@ def _goes_on(first: Recording, later: Recording) -> bool:
         or later.has_rows or len(later.steps) > _LONGEST or later.walk.numel >= first.walk.numel
     ):  # fmt: skip
         return False
-    for what, _, _ in later.steps:
+    for what, *_ in later.steps:
         if what.takes_rows or what.family == "random":
             return False
     for storage, offset, shape, _ in later.inputs:
         if type(storage) is not Pending:
             continue
-        what = first.steps[storage._array[1]][0]
+        what = first.steps[storage._step][0]
         if (
             what.reduces is None or what.family != "reduce" or what.feeds is not None or offset
             or shape is not what.geometry or laid_out(shape) is not later.walk

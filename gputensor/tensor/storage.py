@@ -30,13 +30,16 @@ class Storage:
     version: how often an operator wrote into it; all views share it.
     """
 
-    # _twins: of a SharedStorage alone, see there.
-    __slots__ = ("_data", "_array", "_nbytes", "device", "version", "_twins", "__weakref__")
+    # _twins: of a SharedStorage alone, see there; _step: of a pending one alone (fusion/).
+    __slots__ = (
+        "_data", "_array", "_nbytes", "device", "version", "_twins", "_step", "__weakref__",
+    )  # fmt: skip
     _data: Any
     _array: Any
     _nbytes: int
     device: _device
     version: int
+    _step: int
     may_alias = False  # whether another storage may look at these bytes
     is_exposed = False  # True if others, NumPy or users of an address, may
 

@@ -17,6 +17,8 @@ from gputensor.kernels.compiled import library
 
 from .same import state_of
 
+F = gt.nn.functional
+
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="NumPy's loops run; nothing is compiled"
 )
@@ -75,6 +77,14 @@ def by_rows(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
                 kept.append(made)
         elif kind < 0.32 and is_float and len(dims) == 1:
             full.append(rng.choice([gt.softmax, gt.log_softmax])(x, -1))
+        elif kind < 0.37 and is_float:
+            full.append(normalized(rng, x, len(dims)))
+        elif kind < 0.41 and len(dims) == 1:
+            found = rng.choice([gt.max, gt.min])(x, -1, rng.random() < 0.7)
+            places = rng.choice([gt.argmax, gt.argmin])(x, -1, True)
+            kept += rng.sample([*found, places], rng.randrange(1, 4))
+            if found[0].ndim == x.ndim:
+                rows.append(found[0])
         elif kind < 0.45 and is_float:
             rows.append(rng.choice(ELEMENTWISE)(rng.choice(rows), rng.choice(rows)))
         elif kind < 0.7:
@@ -83,6 +93,18 @@ def by_rows(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
             full.append(rng.choice(ELEMENTWISE)(x, rng.choice(full)))
     made = [*full[2:], *rows[1:], *kept]
     return rng.sample(made, min(len(made), rng.randrange(1, 4)))
+
+
+def normalized(rng: random.Random, x: gt.Tensor, n_tail: int) -> gt.Tensor:
+    """layer_norm with or without weight and bias; sometimes of the statistics' own dtype."""
+    tail = tuple(x.shape[x.ndim - n_tail :])
+    of = gt.float32 if x.dtype.itemsize == 2 and rng.random() < 0.7 else x.dtype
+    beside = [numbers(rng, tail, of) if rng.random() < 0.6 else None for _ in range(2)]
+    made, mean, rstd = gt.native_layer_norm(x, tail, *beside, rng.choice([1e-5, 1e-3]))
+    kind = rng.randrange(4)
+    if mean.dtype is not made.dtype or kind > 1:
+        return made
+    return made * rstd if kind else made + mean
 
 
 def of_everything(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
@@ -94,7 +116,11 @@ def of_everything(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
     made = []
     for _ in range(rng.randrange(1, 4)):
         name = rng.choice(WHOLE if is_float else ["sum", "amax", "amin", "all"])
-        made.append(getattr(rng.choice(values[-2:]), name)())
+        if is_float and rng.random() < 0.25:
+            loss = rng.choice([F.mse_loss, F.smooth_l1_loss, F.huber_loss])
+            made.append(loss(*values[-2:], reduction=rng.choice(["mean", "sum"])))
+        else:
+            made.append(getattr(rng.choice(values[-2:]), name)())
     return [*made, *values[2:][: rng.randrange(2)]]
 
 
@@ -102,14 +128,14 @@ def of_everything(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
 def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each chain with reductions, whether it was a program."""
     seen: list[bool] = []
-    prepare = cpu_rows.prepare
+    program = cpu_rows.program
 
     def told(chain: Any) -> Any:
-        made = prepare(chain)
+        made = program(chain)
         seen.append(made is not None)
         return made
 
-    monkeypatch.setattr(cpu_rows, "prepare", told)
+    monkeypatch.setattr(cpu_rows, "program", told)
     monkeypatch.setattr(running, "_plans", {})
     return seen
 
@@ -150,7 +176,22 @@ def test_norms_and_losses_are_one_program(found: list[bool]) -> None:
     def distance(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
         return ((x - y) * (x - y)).mean()
 
-    for function in (normal, entropy, distance):
+    def layer_norm(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return F.layer_norm(x * y, (400,), weight, weight).relu()
+
+    def without_bias(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return F.layer_norm(x * y, (400,), weight) + F.layer_norm(x - y, (400,), None, weight)
+
+    def places(x: gt.Tensor, y: gt.Tensor) -> Any:
+        z = x * y
+        return (*z.max(-1), *z.min(-1, True), z.argmax(-1), (z - z.max(-1, True)[0]).argmin(-1))
+
+    def loss(x: gt.Tensor, y: gt.Tensor) -> Any:
+        return F.smooth_l1_loss(x * 2, y), F.mse_loss(x * 2, y), F.huber_loss(x * 2, y)
+
+    for function in (
+        normal, entropy, distance, layer_norm, without_bias, places, loss,
+    ):  # fmt: skip
         explained = gt.fuse.explain(function, x, y)
         assert len(explained.chains) == 1
         assert state_of(explained.result) == state_of(function(x, y))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
+from gputensor.fusion.replay import replays
 from gputensor.fusion.replay.replays import Replays
 
 from .same import state_of
@@ -273,6 +274,35 @@ NOT_REPLAYED = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("sizes", [(4, 6), (300, 400)], ids=["small", "large"])
+def test_views_that_chains_read_are_no_calls(
+    sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also views of views, of given tensors with an offset, and of results."""
+    operators: list[Any] = []
+    call = replays._of_operator
+    monkeypatch.setattr(replays, "_of_operator", lambda step: operators.append(step) or call(step))
+
+    def function(x: Any, y: Any) -> Any:
+        z = x * y + 1
+        rows = x[1:].t()[::2] * 2 + y[1:].t()[::2]
+        return rows, z[0] * z.view(-1)[: y.shape[-1]] + x.view(2, -1)[1, : y.shape[-1]], -z.t()
+
+    fused, whole = gt.fuse(function), gt.rand(sizes[0] + 1, sizes[1])
+    for kind in (gt.float32, gt.int64, gt.bfloat16):
+        values = [whole[n : n + sizes[0]].mul(9).to(kind) for n in range(2)]
+        values[0] = gt.cat([values[0], values[0]])[sizes[0] :]
+        assert values[0].storage_offset() > 0
+        for _ in range(4):
+            assert state_of(fused(*values)) == state_of(function(*values))
+        assert gt.fuse.explain(fused, *values).replays
+        assert bool(operators) == (kind is gt.bfloat16), kind  # which no buffer may have
+    x, y = gt.rand(sizes, dtype=gt.complex64), gt.rand(sizes, dtype=gt.complex64)
+    turned = gt.fuse(lambda x, y: x.conj() * y + x.conj()[0])
+    for _ in range(4):
+        assert state_of(turned(x, y)) == state_of(x.conj() * y + x.conj()[0])
+
+
 @pytest.mark.parametrize("function, why", NOT_REPLAYED)
 def test_what_could_tell_something_new_runs_its_python(
     function: Callable[..., Any], why: str, runs: list[Any]
@@ -414,6 +444,31 @@ def test_what_is_given_may_be_the_number_or_one_like_it(runs: list[Any]) -> None
         with pytest.raises(TypeError) as wanted:
             function(*args)
         assert str(found.value) == str(wanted.value)
+
+
+def test_numbers_between_tensors(runs: list[Any]) -> None:
+    """Of few elements and of many, with views and with rows of another shape."""
+
+    @gt.fuse
+    def function(x: Any, n: float, y: Any, m: int, z: Any) -> Any:
+        return (
+            x * n + y * m + z[0],
+            (x + y[0] * n).sum(-1),
+            (x - z) * m,
+            x.exp() + z.argmax(-1, True),
+        )
+
+    for sizes in ((4, 6), (3, 300), (300, 400)):
+        x, y, z = (gt.rand(sizes) for _ in range(3))
+        for _ in range(4):
+            wanted = (
+                x * 2.0 + y * 3 + z[0], (x + y[0] * 2.0).sum(-1), (x - z) * 3,
+                x.exp() + z.argmax(-1, True),
+            )  # fmt: skip
+            assert state_of(function(x, 2.0, y, 3, z)) == state_of(wanted)
+        runs.clear()
+        function(x, 2.0, y, 3, z)
+        assert not runs
 
 
 def test_numbers_are_compared_by_type_and_bits() -> None:

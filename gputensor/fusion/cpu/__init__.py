@@ -31,35 +31,50 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 
 def prepare(chain: Chain) -> Run:
     """See Note [An executor]."""
+    made = program(chain)
+    return _otherwise(chain) if made is None else _at_once(chain, made)
+
+
+def program(chain: Chain) -> programs.Program | None:
+    """The program that runs a chain at once; None if it runs otherwise."""
     if chain.is_reduced:
-        return rows.prepare(chain) or reductions.prepare(chain)
+        return rows.program(chain)
+    if chain.drawn or len(chain.instructions) < 2 or layouts.copies_alone(chain) is not None:
+        return None
+    is_cut = chain.walk.numel > blocks.BLOCK and layouts.has_several(chain)
+    return None if is_cut and not layouts.is_near(chain) else programs.whole(chain)
+
+
+def _otherwise(chain: Chain) -> Run:
+    """A function that runs a chain that is no program, or whose program declines."""
+    if chain.is_reduced:
+        return reductions.prepare(chain)
     alone = layouts.copies_alone(chain)
     if alone is not None:
         return alone
-    part = programs.whole(chain)
-    if chain.walk.numel > blocks.BLOCK and (part is None or not layouts.is_near(chain)):
-        in_slabs = layouts.prepare(chain)
-        if in_slabs is not None:
-            return in_slabs
-    return _in_blocks(chain) if part is None else _at_once(chain, part)
+    in_slabs = layouts.prepare(chain) if chain.walk.numel > blocks.BLOCK else None
+    return in_slabs or _in_blocks(chain)
 
 
-def _at_once(chain: Chain, part: programs.Part) -> Run:
+def _at_once(chain: Chain, made: programs.Program) -> Run:
     """A function that runs a chain as one program, or its steps if the program declines."""
-    places = [chain.stores.index(x) for x in part.stores]
-    copies = [
-        (n, chain.stores.index(x)) for n, x in enumerate(chain.stores)
-        if chain.stores.index(x) != n
-    ]  # fmt: skip
-    program, taken = part.run, part.inputs
+    first = [chain.stores.index(x) for x in chain.stores]
+    places = [chain.stores.index(x) for x in made.stores]
+    copies = [(n, source) for n, source in enumerate(first) if n != source]
+    run_program, taken, shapes = made.run, made.inputs, made.shapes
+    is_shaped = any([x is not None for x in shapes])
     steps: list[Run] = []
 
     def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
-        results = [outputs[n]._get_array() for n in places]
-        given = [inputs[n]._get_array() for n in taken]
-        if not program(*results, *given, scalars, True):
+        arrays = [outputs[n]._get_array() for n in places]
+        arrays += [inputs[n]._get_array() for n in taken]
+        if is_shaped:
+            arrays = [
+                x if shape is None else x.reshape(shape) for x, shape in zip(arrays, shapes)
+            ]  # fmt: skip
+        if not run_program(*arrays, scalars, True):
             if not steps:
-                steps.append(_in_blocks(chain))
+                steps.append(_otherwise(chain))
             return steps[0](inputs, outputs, scalars)
         for to, source in copies:
             outputs[to]._get_array()[...] = outputs[source]._get_array()

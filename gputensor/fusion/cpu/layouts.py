@@ -43,10 +43,15 @@ _NEAR = 16
 def prepare(chain: Chain) -> Run | None:
     """A function that runs a chain without reductions; None if it has one layout. See Note [An
     executor]."""
-    ends = [*chain.inputs, *map(chain.geometry, chain.stores)]
-    if not any([_crosses(x, chain.walk) for x in ends]):
+    if not has_several(chain):
         return None
     return _Slabs(chain, _Split(chain), stub.cpu("copy").copy).run
+
+
+def has_several(chain: Chain) -> bool:
+    """True if operands or results have another layout than the walk."""
+    ends = [*chain.inputs, *map(chain.geometry, chain.stores)]
+    return any([_crosses(x, chain.walk) for x in ends])
 
 
 def is_near(chain: Chain) -> bool:

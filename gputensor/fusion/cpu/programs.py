@@ -8,8 +8,9 @@ functions, random numbers, reductions of rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,18 @@ from ..chain import Chain, Instruction, Recorded
 Array = Any
 # The maximum number of steps in a program; with the casts between them there may be 64.
 _LONGEST = 40
+
+
+class Program(NamedTuple):
+    """A chain as one call of the library: `run(*stores, *inputs, scalars, may_share)` of arrays,
+    which returns False, with nothing written, if it declines. stores: the distinct stored values;
+    inputs: those that it reads; shapes: those in which it takes the arrays, None for an array's
+    own."""
+
+    run: Callable[..., bool]
+    stores: list[int]
+    inputs: list[int]
+    shapes: list[tuple[int, ...] | None]
 
 
 class Part:
@@ -147,10 +160,14 @@ def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
     return library.program(dtypes, (len(dtypes),), (step,)) is not None
 
 
-def whole(chain: Chain) -> Part | None:
-    """The program of the whole chain; None if one program cannot run it."""
+def whole(chain: Chain) -> Program | None:
+    """The program of a whole chain without reductions; None if one program cannot run it."""
     found = parts(chain, chain.stores)
-    return found[0] if len(found) == 1 and isinstance(found[0], Part) else None
+    if len(found) != 1 or not isinstance(found[0], Part):
+        return None
+    part = found[0]
+    shapes: list[tuple[int, ...] | None] = [None] * (len(part.stores) + len(part.inputs))
+    return Program(part.run, part.stores, part.inputs, shapes)
 
 
 def body(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) -> blocks.Body:

@@ -15,31 +15,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.dtype import STORED
+from ...core.dtype import STORED, float32, float64, int64
 from ...core.geometry import Geometry
 from ...kernels import stub
 from ...kernels.compiled import library
 from ...kernels.compiled import reduce as names
 from ...kernels.cpu import cast
-from ...tensor.tensor import Tensor
 from . import programs
 from ..chain import Chain, Instruction
 
 Array = Any
-Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 
 # Limits of a row's length: calls cost more than the work on a shorter row, and a longer row does
 # not fit the cache.
 _SHORTEST, _LONGEST = 256, 1 << 14
 # Elements that a function adds up before it merges sums: without a cast, and with one.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# Arrays of a function are given as numbers: an operand's index, or one of these for the result and
-# for a result that is dropped.
-_RESULT = -1
+# Arrays of a function are given as numbers: an operand's index, or one of these for the result, for
+# no array, for a result that is dropped, and for a further result.
+_RESULT, _NONE = -1, -100
 
 
 def _unread(code: int) -> int:
     return -2 - code
+
+
+def _of_value(value: int) -> int:
+    return 100 + value
 
 
 class _Not(Exception):
@@ -71,25 +73,23 @@ class _Rows:
             raise _Not
         self.first, self.lead, self.tail = first, walk.sizes[:first], walk.sizes[first:]
         read = {x for step in steps for x in step.operands}
-        self.is_cut = prod(self.lead) == 1 and not any([
+        n_rows, length = prod(self.lead), prod(self.tail)
+        self.wholes: dict[int, _Whole] = {}
+        self.width = length
+        self.is_cut = n_rows == 1 and not any([
             n in read or x.what.family != "reduce"
             for n, x in enumerate(steps, count) if x.what.takes_rows
-        ])  # fmt: skip
-        n_rows, length = prod(self.lead), prod(self.tail)
+        ]) and self._cut()  # fmt: skip
         self.shape: tuple[int, ...] = (walk.numel,) if self.is_cut else (n_rows, length)
-        self.width = _CHUNK if self.is_cut else length
-        self.wholes: dict[int, _Whole] = {}
         if not self.is_cut and not _SHORTEST <= self.width <= _LONGEST:
             raise _Not
-        if self.is_cut:
-            self._cut()
         self.views = [self._view(x) for x in chain.inputs]
         # values with one element for each row
         self.rows = {
             n for n, x in enumerate(steps, count)
             if x.what.reduces is not None or x.what.walk.sizes != walk.sizes
         }  # fmt: skip
-        self.stores = tuple(dict.fromkeys(chain.stores))
+        self.stores = tuple(sorted({*chain.stores}))
         said = tuple([self._said(n, step) for n, step in enumerate(steps, count)])
         self.run: Any = library.program(
             tuple([x.dtype.code for x in chain.inputs]), self.stores, said, self.width
@@ -97,8 +97,9 @@ class _Rows:
         if self.run is None:
             raise _Not
 
-    def _cut(self) -> None:
-        """Find the length of a run, and the function that merges the results of runs."""
+    def _cut(self) -> bool:
+        """Find the length of a run, and the function that merges the results of runs. Returns
+        False if all elements are one run."""
         chain = self.chain
         widths = set()
         for value, step in enumerate(chain.instructions, len(chain.inputs)):
@@ -122,7 +123,11 @@ class _Rows:
             )  # fmt: skip
         if len(widths) != 1:
             raise _Not
+        if _SHORTEST <= self.width <= min(widths):
+            self.wholes = {}
+            return False
         self.width = widths.pop()
+        return True
 
     def _view(self, x: Geometry) -> tuple[int, ...]:
         """The shape in which the program takes an operand. Raises: _Not."""
@@ -142,26 +147,40 @@ class _Rows:
     def _said(self, value: int, step: Instruction) -> tuple[Any, ...]:
         """The step with this result, in the form that the library reads. Raises: _Not."""
         what, is_row = step.what, value in self.rows
-        if what.part:
-            raise _Not
         common, result = what.compute.code, what.result.code
+        if what.part:
+            return "part", "", common, result, step.operands, (), is_row
         if stub.registered(what.family, what.loop, "cpu") is not None:
             raise _Not
         if not what.takes_rows:
             if what.family == "random" or not programs.is_known(self.chain, step):
                 raise _Not
             return what.family, what.loop, common, result, step.operands, step.params, is_row
-        family, name, arrays, integers = self._function(step)
-        if any([self._is_narrow(x) for x in step.operands]) or step.params:
+        family, name, arrays, integers = self._function(value, step)
+        beside = step.operands[1:] if family == "norm" else ()
+        if any([self._is_narrow(x) for x in step.operands if x not in beside]) or any([
+            x >= len(self.views) or self.views[x] != (1, self.width) for x in beside
+        ]):  # fmt: skip
             raise _Not
         if step.operands and value in self.wholes:
             result = _code(self.wholes[value].part)
-        return family, name, common, result, step.operands, (), is_row, arrays, integers, ()
+        return (
+            family, name, common, result, step.operands, step.params, is_row, arrays, integers, ()
+        )  # fmt: skip
 
-    def _function(self, step: Instruction) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
+    def _function(
+        self, value: int, step: Instruction
+    ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
         """A function over rows: its family and name, its arrays, and its integers."""
         what = step.what
         places = tuple(range(len(step.operands)))
+        if what.family == "norm":
+            return self._norm(value, step)
+        if step.params:
+            raise _Not
+        if what.family == "argreduce" and library.function("argreduce", what.loop):
+            further = (self._further(value, 1, int64.code),) if what.whole else ()
+            return "argreduce", what.loop, (0, _RESULT, *further), (1,)
         if what.family == "softmax" and what.loop in _SOFTMAX:
             return "softmax", what.loop, (*places, _RESULT), (1,)
         if what.family == "moments" and what.loop == "logsumexp" and what.result.itemsize > 2:
@@ -171,6 +190,29 @@ class _Rows:
             name = _name_of(step)
             return "reduce", name.replace("mean", "sum") if self.wholes else name, (0, -1), (2,)
         raise _Not
+
+    def _norm(
+        self, value: int, step: Instruction
+    ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
+        """layer_norm. Its weight, bias, mean and 1 / deviation are of f32, or f64."""
+        of = float64 if step.what.kinds[0] is float64 else float32
+        count, given = len(self.chain.inputs), step.operands[1:]
+        if any([x >= count or self.chain.inputs[x].dtype is not of for x in given]):
+            raise _Not
+        places = iter(range(1, 3))
+        beside = [next(places) if is_there else _NONE for is_there in step.what.entry.has]
+        further = [self._further(value, part, of.code) for part in (1, 2)]
+        return "norm", "normalized", (0, *beside, _RESULT, *further), ()
+
+    def _further(self, value: int, part: int, code: int) -> int:
+        """The array of a further result of a function."""
+        count = len(self.chain.inputs)
+        for n, step in enumerate(self.chain.instructions, count):
+            if step.what.part == part and step.operands[0] == value:
+                if step.what.result.code != code:
+                    raise _Not
+                return _of_value(n)
+        return _unread(code)
 
     def _is_narrow(self, value: int) -> bool:
         """True for an operand with fewer elements than a row has."""
@@ -199,47 +241,39 @@ def _code(of: Any) -> int:
     return next(d.code for d in STORED if d.np == of)
 
 
-def prepare(chain: Chain) -> Run | None:
-    """A function that runs the chain; None if it is no program of rows."""
+def program(chain: Chain) -> programs.Program | None:
+    """The program of a chain with reductions; None if it is none."""
     if library.choice().library is None or chain.drawn:
         return None
     try:
         made = _Rows(chain)
     except _Not:
         return None
-    return _runner(chain, made)
-
-
-def _runner(chain: Chain, made: _Rows) -> Run:
-    from . import reductions
-
-    program, views, stores, wholes = made.run, made.views, made.stores, made.wholes
-    places = [chain.stores.index(x) for x in stores]
+    own = [*[chain.made(x).sizes for x in made.stores], *[x.sizes for x in chain.inputs]]
     rows = -(-chain.walk.numel // made.width) if made.is_cut else made.shape[0]
     one = (rows,) if made.is_cut else (rows, 1)
-    kept = [one if x in made.rows else made.shape for x in stores]
-    copies = [
-        (n, chain.stores.index(x)) for n, x in enumerate(chain.stores)
-        if chain.stores.index(x) != n
-    ]  # fmt: skip
-    otherwise: list[Run] = []
+    kept = [one if x in made.rows else made.shape for x in made.stores]
+    taken = [
+        None if shape == sizes or x in made.wholes else shape
+        for x, shape, sizes in zip((*made.stores, *chain.inputs), (*kept, *made.views), own)
+    ]
+    run = made.run if not made.wholes else _merging(made, kept)
+    return programs.Program(run, list(made.stores), [*range(len(chain.inputs))], taken)
 
-    def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
-        given = [x._get_array().reshape(view) for x, view in zip(inputs, views)]
-        results = [
-            np.empty(shape, wholes[x].part) if x in wholes
-            else outputs[n]._get_array().reshape(shape)
-            for x, n, shape in zip(stores, places, kept)
-        ]  # fmt: skip
-        if not program(*results, *given, scalars, True):
-            if not otherwise:
-                otherwise.append(reductions.prepare(chain))
-            return otherwise[0](inputs, outputs, scalars)
-        for x, part in zip(stores, results):
-            if x in wholes:
-                _finish(wholes[x], part, outputs[wholes[x].store]._get_array())
-        for to, source in copies:
-            outputs[to]._get_array()[...] = outputs[source]._get_array()
+
+def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:
+    """A program whose results of runs are merged."""
+    wholes = [(n, made.wholes[x]) for n, x in enumerate(made.stores) if x in made.wholes]
+
+    def run(*arrays: Any) -> bool:
+        given = [*arrays]
+        for n, whole in wholes:
+            given[n] = np.empty(kept[n], whole.part)
+        if not made.run(*given):
+            return False
+        for n, whole in wholes:
+            _finish(whole, given[n], arrays[n])
+        return True
 
     return run
 

@@ -140,7 +140,7 @@ class _Copies:
                 return False
             turned = None if shape is walk else _order(shape, walk)
             # A block that has written elsewhere must not be read by the next one.
-            if shape is not walk and (turned is None or storage._array[0].reads(out._storage)):
+            if shape is not walk and (turned is None or storage._array.reads(out._storage)):
                 return False
         elif walk is not to:
             return False
@@ -155,7 +155,7 @@ class _Copies:
         storage = x._storage
         if type(storage) is not Pending or x._offset:
             return None
-        held, number = storage._array
+        held, number = storage._array, storage._step
         step = held.steps[number][0]
         is_one = step.reduces is None and held.is_open and held.recorder is recorder
         return step.seen if is_one else None

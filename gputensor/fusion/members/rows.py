@@ -42,16 +42,17 @@ Arrays = list[Any]
 class Entry:
     """An operator over rows. block: the CPU function `(inputs, results, numbers)` over arrays with
     whole rows. real: the operator's own kernel on other devices, which takes tensors. run: its
-    launch there."""
+    launch there. has: for each optional operand after the first one, True if it is given."""
 
-    __slots__ = ("rule", "name", "plan", "kinds", "block", "real", "run")
+    __slots__ = ("rule", "name", "plan", "kinds", "block", "real", "run", "has")
 
     def __init__(
         self, rule: Rule, plan: Layout, kinds: tuple[Any, ...],
         block: Callable[[Arrays, Arrays, Arrays], None], real: Any, run: Any = None,
+        has: tuple[bool, ...] = (),
     ) -> None:  # fmt: skip
         self.rule, self.name, self.plan, self.kinds = rule, rule.loop, plan, kinds
-        self.block, self.real, self.run = block, real, run
+        self.block, self.real, self.run, self.has = block, real, run, has
 
     def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
         """Run the operator alone."""
@@ -310,7 +311,7 @@ def _layer_norm(
     outputs = (Output(shape), Output(statistic), Output(statistic))
     entry = Entry(
         Rule("norm", "layer_norm", None), Layout(place, shape.dtype, outputs), (shape.dtype,),
-        block, None,
+        block, None, has=has,
     )  # fmt: skip
     feeds = _is_read_on(shape, dims, place)
     whats = [Recorded(operator, entry.kinds, entry, feeds=feeds, whole=dims)]

@@ -16,6 +16,7 @@ from ...core.geometry import Sizes
 from ...dispatch import backend_select, dispatcher, keys, shortcuts, tls
 from ...dispatch.operator import Operator, Table, passing
 from ...makers.rows import bound
+from ...native import criterion
 from ...structured import pointwise
 from ...tensor.tensor import Tensor
 from ..members import copies
@@ -54,7 +55,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         return rows.recording(operator, below, partial(_is_own, table), partial(_parts, operator))
     if reductions.is_one(operator):
         return reductions.recording(operator, below, lambda place: _is_own(table, place))
-    if operator not in bound or "pointwise" not in operator.tags:
+    if operator not in bound or not _is_elementwise(operator):
         return below
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
     kernels: dict[device, Callable[..., Any]] = {}
@@ -76,6 +77,11 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         return kernel(key_set & BELOW, *args)
 
     return record
+
+
+def _is_elementwise(operator: Operator) -> bool:
+    """True for operators on elements, and for losses, whose kernels reduce what these give."""
+    return "pointwise" in operator.tags or bound[operator][0] is criterion.functional
 
 
 def _is_own(table: Table, place: device) -> bool:
@@ -138,7 +144,7 @@ def _below(table: Table) -> Callable[..., Any]:
             for part in x if isinstance(x, (list, tuple)) else (x,):
                 storage = getattr(part, "_storage", None)
                 if type(storage) is Pending:
-                    storage._array[0].run(f"{operator.short_name} reads it")
+                    storage._array.run(f"{operator.short_name} reads it")
         if recorder is not None:
             if not is_ours:
                 recorder.leave(f"{operator.short_name} is about to run")

@@ -9,13 +9,15 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
+from numpy import ndarray
+
 from ...tensor.pickling import reduce_storage
 from ...tensor.storage import Storage
 
 
 class Pending(Storage):
-    """`_array` is (recording, step number); when run, the object becomes a Storage with the bytes.
-    Other slots stay empty, because one object is made for each operator."""
+    """`_array` is its recording, `_step` the step's number there; when run, the object becomes a
+    Storage with the bytes. Other slots stay empty, because one object is made for each operator."""
 
     __slots__ = ()
     _array: Any
@@ -26,24 +28,29 @@ class Pending(Storage):
     @property
     def device(self) -> Any:  # type: ignore[override]
         found = self._array
-        return found[0].place if type(found) is tuple else self.device
+        return self.device if _has_bytes(found) else found.place
 
     @property
     def _nbytes(self) -> int:  # type: ignore[override]
         found = self._array
-        if type(found) is not tuple:
+        if _has_bytes(found):
             return self._nbytes
-        nbytes: int = found[0].steps[found[1]][0].nbytes
+        nbytes: int = found.steps[self._step][0].nbytes
         return nbytes
 
     @property
     def data(self) -> Any:
-        self._array[0].run("its elements are looked at")
+        self._array.run("its elements are looked at")
         return self.data  # by now of another class
 
     @data.setter
     def data(self, data: Any) -> None:
         _settle(self, data, None)
+
+
+def _has_bytes(found: Any) -> bool:
+    """True for what `_array` is in a Storage."""
+    return found is None or type(found) is ndarray
 
 
 copyreg.pickle(Pending, reduce_storage)

@@ -1,10 +1,10 @@
 """Fast path from the table to the recording, for operators that were recorded before.
 
-It is in a table for calls of plain tensors within a block, in front of the kernels of Autograd and
-Fuse, which would only find the step to record. The step depends only on the operands' geometries
-and is remembered here from the previous call. CPU short cuts, which have checked the operands, call
-it directly. As with short cuts (Note [Short cuts]), any registration or wrapping of kernels gives
-the operator another table.
+A table stores it for calls of plain tensors within a block, in front of the kernels of Autograd and
+Fuse, which would only find the step to record. The step depends only on the operands' geometries,
+and each of these has a function of its own that records it. CPU short cuts, which have checked the
+operands, call that function directly. As with short cuts (Note [Short cuts]), any registration or
+wrapping of kernels gives the operator another table.
 
 Note [Recording beside other threads]
 A thread that reads a result runs this thread's recording. It first closes the recording and then
@@ -29,15 +29,17 @@ from ...structured.pointwise import elementwise
 from ...structured import pointwise
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor, blank
+from ..chain import Recorded
 from .pending import Pending
 from .recorder import LONGEST, SMALL, current
-from .recording import Recording
+from .recording import NUMBER, PARAMS
 
 Kernel = Callable[..., Any]
 _BOUND = 1 << 11
 _MAKERS = {elementwise.__name__, pointwise.__name__}
 # Takes two thirds of the time of `object.__new__`.
 _pending: Callable[[], Pending] = type.__call__.__get__(Pending)
+_now = current.get
 _LAST = LONGEST - 1
 
 
@@ -51,286 +53,249 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
         or (function := shortcuts.learner(table, plain, place)) is None
     ):  # fmt: skip
         return kernel
-    if len(inputs) == 2:
-        # A kernel of native/ may inspect a number first, as pow's does.
-        looks = function.__module__ not in _MAKERS
-        return _of_two(kernel, TENSOR_KEYS[place], looks)
-    return _of_one(kernel, TENSOR_KEYS[place])
+    # A kernel of native/ may inspect a number first, as pow's does.
+    looks = len(inputs) == 2 and function.__module__ not in _MAKERS
+    known = _Known(kernel, TENSOR_KEYS[place], looks)
+    return known.of_two() if len(inputs) == 2 else known.of_one()
 
 
-# `record` compares the call to the last successor on the same operands; `first` searches all
-# recorded successors and sets the expected one. Each `record` is written out because every operator
-# of a block runs it: function calls would be a third of its time.
+class _Known:
+    """What an operator recorded before. kernel: the table's own. looks: the kernel may depend on
+    the value of a number.
 
+    recorders: by the operands' geometries and the type of a number, [the function that records
+    them, the arguments behind them]. A short cut holds the list, whose function may change.
+    """
 
-def _of_two(kernel: Kernel, keys: int, looks: bool) -> Kernel:
-    """For two inputs, one of which may be a number. looks: the kernel may depend on its value."""
-    known: dict[Any, Any] = {}
-    mine = object()
+    __slots__ = ("kernel", "keys", "looks", "recorders")
 
-    def slow(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
-        key = [x._geometry if type(x) is Tensor else type(x) for x in (a, b)]
-        return _told(known, tuple(key), kernel, looks, (a, b), key_set, a, b, *rest)
+    def __init__(self, kernel: Kernel, keys: int, looks: bool) -> None:
+        self.kernel, self.keys, self.looks = kernel, keys, looks
+        self.recorders: dict[Any, list[Any]] = {}
 
-    def first(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
+    def of_two(self) -> Kernel:
+        """For two inputs, one of which may be a number."""
+        recorders = self.recorders
+
+        def first(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
+            key = (
+                a._geometry if type(a) is Tensor else type(a),
+                b._geometry if type(b) is Tensor else type(b),
+            )
+            found = recorders.get(key)
+            if found is not None and (not rest or all(map(is_, rest, found[1]))):
+                return found[0](a, b)
+            return self.told(key, (a, b), key_set, a, b, *rest)
+
+        vars(first)["recorders"] = recorders
+        return first
+
+    def of_one(self) -> Kernel:
+        recorders = self.recorders
+
+        def first(key_set: int, a: Any, *rest: Any) -> Any:
+            key = a._geometry if type(a) is Tensor else None
+            found = recorders.get(key)
+            if found is not None and (not rest or all(map(is_, rest, found[1]))):
+                return found[0](a)
+            return self.told(key, (a,), key_set, a, *rest)
+
+        vars(first)["recorders"] = recorders
+        return first
+
+    def told(self, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any) -> Any:
+        """Call the kernel, and remember the recorded step if the kernel did nothing else."""
         recorder = current.get()
-        first_kind = a._geometry if type(a) is Tensor else type(a)
-        second_kind = b._geometry if type(b) is Tensor else type(b)
-        found = known.get((first_kind, second_kind))
-        if found is None or recorder is None:
-            return slow(key_set, a, b, *rest)
-        what, beside, params, number = found
-        if rest and (rest[0] is not beside[0] or len(rest) > 1 and not all(map(is_, rest, beside))):
-            return slow(key_set, a, b, *rest)
-        if params or number is not None and a is not number and b is not number:
-            return slow(key_set, a, b, *rest)
-        recording = recorder.open.get(what.at)
-        if recording is None:
-            recording = recorder.opened(what)
-        codes = recording.found
-        if type(a) is Tensor:
-            storage = a._storage
-            if type(storage) is Pending:
-                held, step = storage._array
-                if held is not recording or held.steps[step][0].feeds is not first_kind:
-                    return slow(key_set, a, b, *rest)
-                left = 3 * step + 1
-                if a._offset:
-                    return slow(key_set, a, b, *rest)
-            elif (left := codes.get((id(storage), a._offset, first_kind))) is None:
-                left = _code(recording, a, what.device)
-            if a._autograd is not None:
-                left = -1
-        elif not a or (left := codes.get((first_kind, a))) is None:
-            left = _code(recording, a, None)
-        if type(b) is Tensor:
-            storage = b._storage
-            if type(storage) is Pending:
-                held, step = storage._array
-                if held is not recording or held.steps[step][0].feeds is not second_kind:
-                    return slow(key_set, a, b, *rest)
-                right = 3 * step + 1
-                if b._offset:
-                    return slow(key_set, a, b, *rest)
-            elif (right := codes.get((id(storage), b._offset, second_kind))) is None:
-                right = _code(recording, b, what.device)
-            if b._autograd is not None:
-                right = -1
-        elif not b or (right := codes.get((second_kind, b))) is None:
-            right = _code(recording, b, None)
-        if left < 0 or right < 0:
-            return slow(key_set, a, b, *rest)
-        key = (what, left, right)
-        then = recording.state.then.get(key)
-        if then is None:
-            then = recording.new_state(key, (what, (left, right), ()))
-        state, step, said = then
-        if recording.steps:  # these determine its place
-            recording.state.expected = (
-                mine, left, right, first_kind, second_kind, *then, what, beside, number,
-            )  # fmt: skip
-        recorder.latest = recording
-        if step == len(recording.steps):
-            recording.steps.append(said)
-        recording.state = state
-        made = _made(recording, step, what, keys)
-        return slow(key_set, a, b, *rest) if made is None else made
+        # For a subclass such as Parameter, the type does not determine the result.
+        if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
+            return self.kernel(key_set, *args)
+        told = recorder.told = []
+        made = self.kernel(key_set, *args)
+        recorder.told = None
+        if len(told) == 1 and told[0][3] is made:
+            what, recorded, params, _, checked = told[0]
+            if len(recorded) == len(inputs) and all(map(is_, recorded, inputs)):
+                self._remember(key, what, inputs, params, checked, key_set, args[len(inputs) :])
+        return made
 
-    def record(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
-        recorder = current.get()
-        if recorder is None or (recording := recorder.latest) is None:
-            return first(key_set, a, b, *rest)
-        who, left, right, one, other, state, step, said, what, beside, number = (
-            recording.state.expected
-        )
-        if who is not mine:
-            return first(key_set, a, b, *rest)
-        of = recording.of
-        if type(a) is Tensor:
-            if a._geometry is not one or a._offset or a._autograd is not None:
-                return first(key_set, a, b, *rest)
-            if a._storage is not of.get(left, of) and _code(recording, a, what.device) != left:
-                return first(key_set, a, b, *rest)
-        elif type(a) is not one or not a or (
-            a != of.get(left, of) and _code(recording, a, None) != left
-        ):  # fmt: skip
-            return first(key_set, a, b, *rest)
-        if type(b) is Tensor:
-            if b._geometry is not other or b._offset or b._autograd is not None:
-                return first(key_set, a, b, *rest)
-            if b._storage is not of.get(right, of) and _code(recording, b, what.device) != right:
-                return first(key_set, a, b, *rest)
-        elif type(b) is not other or not b or (
-            b != of.get(right, of) and _code(recording, b, None) != right
-        ):  # fmt: skip
-            return first(key_set, a, b, *rest)
-        if rest and (rest[0] is not beside[0] or len(rest) > 1 and not all(map(is_, rest, beside))):
-            return first(key_set, a, b, *rest)
-        if number is not None and a is not number and b is not number:
-            return first(key_set, a, b, *rest)
-        if step == len(recording.steps):
-            recording.steps.append(said)
-        recording.state = state
-        storage = _pending()
-        storage._array, storage.version = (recording, step), 0
-        of[3 * step + 1] = storage
-        recording.results.append(storage)
-        if not recording.is_open:
-            return first(key_set, a, b, *rest)
-        tensor = blank()
-        tensor._geometry = what.geometry
-        tensor._keys = keys if not inference_blocks else keys_now(keys)
-        tensor._device = what.device
-        tensor._storage = storage
-        tensor._offset = 0
-        tensor._array = None
-        tensor._autograd = None
-        if step == _LAST:
-            recording.run(f"it has {LONGEST} operators")
-        return tensor
+    def _remember(
+        self, key: Any, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...],
+        checked: Any, key_set: int, rest: tuple[Any, ...],
+    ) -> None:  # fmt: skip
+        if len(self.recorders) >= _BOUND:
+            self.recorders.clear()
+        numbers = [x for x in inputs if type(x) is not Tensor]
+        # An inspected number is keyed by value, other numbers by type.
+        number = numbers[0] if (checked or self.looks) and numbers else None
 
-    return record
+        def slow(*operands: Any) -> Any:
+            return self.told(key, operands, key_set, *operands, *rest)
 
-
-def _of_one(kernel: Kernel, keys: int) -> Kernel:
-    known: dict[Any, Any] = {}
-    mine = object()
-
-    def slow(key_set: int, a: Any, *rest: Any) -> Any:
-        key = a._geometry if type(a) is Tensor else None
-        return _told(known, key, kernel, False, (a,), key_set, a, *rest)
-
-    def first(key_set: int, a: Any, *rest: Any) -> Any:
-        recorder = current.get()
-        found = known.get(a._geometry) if type(a) is Tensor else None
-        if found is None or recorder is None or rest and not all(map(is_, rest, found[1])):
-            return slow(key_set, a, *rest)
-        what, _, params, _ = found
-        recording = recorder.open.get(what.at)
-        if recording is None:
-            recording = recorder.opened(what)
-        storage = a._storage
-        if type(storage) is Pending:
-            held, step = storage._array
-            if held is not recording or held.steps[step][0].feeds is not a._geometry:
-                return slow(key_set, a, *rest)
-            code = 3 * step + 1
-            if a._offset:
-                return slow(key_set, a, *rest)
-        elif (code := recording.found.get((id(storage), a._offset, a._geometry))) is None:
-            code = _code(recording, a, what.device)
-        if code < 0 or a._autograd is not None:
-            return slow(key_set, a, *rest)
-        if params:
-            step = recording.add(what, (code,), tuple([recording.scalar(x) for x in params]))
+        if len(inputs) == 1:
+            record = _of_one(what, key, params, self.keys, slow)
+        elif params:
+            return
+        elif not numbers:
+            record = _of_two(what, key[0], key[1], self.keys, slow)
         else:
-            key = (what, code)
-            then = recording.state.then.get(key)
-            if then is None:
-                then = recording.new_state(key, (what, (code,), ()))
-            state, step, said = then
-            if recording.steps:
-                recording.state.expected = (
-                    mine, code, None, a._geometry, None, *then, what, found[1], None,
-                )  # fmt: skip
-            recorder.latest = recording
-            if step == len(recording.steps):
-                recording.steps.append(said)
-            recording.state = state
-        made = _made(recording, step, what, keys)
-        return slow(key_set, a, *rest) if made is None else made
+            is_first = type(inputs[0]) is Tensor
+            one = key[0] if is_first else key[1]
+            record = _of_number(what, one, is_first, number, self.keys, slow)
+        known = self.recorders.get(key)
+        if known is None or len(known[1]) != len(rest) or not all(map(is_, known[1], rest)):
+            known = self.recorders[key] = [record, rest]
+        known[0] = record
 
-    def record(key_set: int, a: Any, *rest: Any) -> Any:
-        recorder = current.get()
-        if recorder is None or (recording := recorder.latest) is None:
-            return first(key_set, a, *rest)
-        who, code, _, one, _, state, step, said, what, beside, _ = recording.state.expected
-        if (
-            who is not mine or type(a) is not Tensor or a._geometry is not one
-            or a._storage is not recording.of.get(code, who) or a._offset or a._autograd is not None
+
+# Each `record` is written out because every operator of a block runs it: function calls would be a
+# third of its time. Its operands have the geometries that it was made for.
+
+
+def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Kernel:
+    at, device, geometry = what.at, what.device, what.geometry
+
+    def record(a: Any, b: Any) -> Any:
+        recorder = _now()
+        if recorder is None:
+            return slow(a, b)
+        recording = recorder.latest
+        if recording is None or recording.at is not at:
+            recording = recorder.taking(what)
+        if a._autograd is not None or b._autograd is not None or a._offset or b._offset:
+            return slow(a, b)
+        steps = recording.steps
+        left = a._storage
+        if type(left) is Pending:
+            held, left = left._array, left._step
+            if held is not recording or steps[left][0].feeds is not one:
+                return slow(a, b)
+        elif a._device is not device or type(left) is not Storage and (
+            left is not None or type(left := a._get_storage()) is not Storage
         ):  # fmt: skip
-            return first(key_set, a, *rest)
-        if rest and not all(map(is_, rest, beside)):
-            return first(key_set, a, *rest)
-        if step == len(recording.steps):
-            recording.steps.append(said)
-        recording.state = state
+            return slow(a, b)
+        right = b._storage
+        if type(right) is Pending:
+            held, right = right._array, right._step
+            if held is not recording or steps[right][0].feeds is not other:
+                return slow(a, b)
+        elif b._device is not device or type(right) is not Storage and (
+            right is not None or type(right := b._get_storage()) is not Storage
+        ):  # fmt: skip
+            return slow(a, b)
+        step = len(steps)
+        steps.append((what, one, left, a._array, other, right, b._array))
         storage = _pending()
-        storage._array, storage.version = (recording, step), 0
-        recording.of[3 * step + 1] = storage
+        storage._array, storage._step, storage.version = recording, step, 0
         recording.results.append(storage)
         if not recording.is_open:
-            return first(key_set, a, *rest)
+            return slow(a, b)
         tensor = blank()
-        tensor._geometry = what.geometry
+        tensor._geometry = geometry
         tensor._keys = keys if not inference_blocks else keys_now(keys)
-        tensor._device = what.device
+        tensor._device = device
         tensor._storage = storage
         tensor._offset = 0
         tensor._array = None
         tensor._autograd = None
-        if step == _LAST:
+        if step >= _LAST:
             recording.run(f"it has {LONGEST} operators")
         return tensor
 
     return record
 
 
-def _made(recording: Recording, step: int, what: Any, keys: int) -> Tensor | None:
-    """The result of a step; None if the recording was closed meanwhile."""
-    storage = _pending()
-    storage._array, storage.version = (recording, step), 0
-    recording.of[3 * step + 1] = storage
-    recording.results.append(storage)
-    if not recording.is_open:
-        return None
-    tensor = blank()
-    tensor._geometry = what.geometry
-    tensor._keys = keys if not inference_blocks else keys_now(keys)
-    tensor._device = what.device
-    tensor._storage = storage
-    tensor._offset = 0
-    tensor._array = None
-    tensor._autograd = None
-    if step == _LAST:
-        recording.run(f"it has {LONGEST} operators")
-    return tensor
+def _of_number(
+    what: Recorded, one: Any, is_first: bool, number: Any, keys: int, slow: Kernel
+) -> Kernel:
+    """For a tensor and a number. is_first: the tensor is. number: the only one that the step is
+    for; None for all of its type."""
+    at, device, geometry = what.at, what.device, what.geometry
+
+    def record(a: Any, b: Any) -> Any:
+        x, n = (a, b) if is_first else (b, a)
+        recorder = _now()
+        if recorder is None or n is not number is not None:
+            return slow(a, b)
+        recording = recorder.latest
+        if recording is None or recording.at is not at:
+            recording = recorder.taking(what)
+        if x._autograd is not None or x._offset or type(n) is int and not -SMALL < n < SMALL:
+            return slow(a, b)
+        steps = recording.steps
+        source = x._storage
+        if type(source) is Pending:
+            held, source = source._array, source._step
+            if held is not recording or steps[source][0].feeds is not one:
+                return slow(a, b)
+        elif x._device is not device or type(source) is not Storage and (
+            source is not None or type(source := x._get_storage()) is not Storage
+        ):  # fmt: skip
+            return slow(a, b)
+        step = len(steps)
+        steps.append(
+            (what, one, source, x._array, None, n, NUMBER)
+            if is_first
+            else (what, None, n, NUMBER, one, source, x._array)
+        )
+        storage = _pending()
+        storage._array, storage._step, storage.version = recording, step, 0
+        recording.results.append(storage)
+        if not recording.is_open:
+            return slow(a, b)
+        tensor = blank()
+        tensor._geometry = geometry
+        tensor._keys = keys if not inference_blocks else keys_now(keys)
+        tensor._device = device
+        tensor._storage = storage
+        tensor._offset = 0
+        tensor._array = None
+        tensor._autograd = None
+        if step >= _LAST:
+            recording.run(f"it has {LONGEST} operators")
+        return tensor
+
+    return record
 
 
-def _code(recording: Recording, x: Any, place: Any) -> int:
-    """The code of a new operand that is not pending; -1 if this fast path cannot take it."""
-    if type(x) is not Tensor:
-        return -1 if type(x) is int and not -SMALL < x < SMALL else recording.scalar(x)
-    storage = x._get_storage()
-    if type(storage) is not Storage or x._device is not place:
-        return -1
-    key = (id(storage), x._offset, x._geometry)
-    code = recording.found.get(key)
-    return recording.input(key, storage, x) if code is None else code
+def _of_one(what: Recorded, one: Any, params: tuple[Any, ...], keys: int, slow: Kernel) -> Kernel:
+    at, device, geometry = what.at, what.device, what.geometry
 
+    def record(a: Any) -> Any:
+        recorder = _now()
+        if recorder is None:
+            return slow(a)
+        recording = recorder.latest
+        if recording is None or recording.at is not at:
+            recording = recorder.taking(what)
+        steps = recording.steps
+        source = a._storage
+        if a._autograd is not None or a._offset:
+            return slow(a)
+        if type(source) is Pending:
+            held, source = source._array, source._step
+            if held is not recording or steps[source][0].feeds is not one:
+                return slow(a)
+        elif a._device is not device or type(source) is not Storage and (
+            source is not None or type(source := a._get_storage()) is not Storage
+        ):  # fmt: skip
+            return slow(a)
+        step = len(steps)
+        steps.append((what, one, source, a._array, None, params, PARAMS))
+        storage = _pending()
+        storage._array, storage._step, storage.version = recording, step, 0
+        recording.results.append(storage)
+        if not recording.is_open:
+            return slow(a)
+        tensor = blank()
+        tensor._geometry = geometry
+        tensor._keys = keys if not inference_blocks else keys_now(keys)
+        tensor._device = device
+        tensor._storage = storage
+        tensor._offset = 0
+        tensor._array = None
+        tensor._autograd = None
+        if step >= _LAST:
+            recording.run(f"it has {LONGEST} operators")
+        return tensor
 
-# --- what is known --------------------------------------------------------------------------------
-
-
-def _told(
-    known: dict[Any, Any], key: Any, kernel: Kernel, looks: bool, inputs: tuple[Any, ...],
-    key_set: int, *args: Any,
-) -> Any:  # fmt: skip
-    """Call the kernel, and remember the recorded step if the kernel did nothing else."""
-    recorder = current.get()
-    # For a subclass such as Parameter, the type does not determine the result.
-    if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
-        return kernel(key_set, *args)
-    told = recorder.told = []
-    made = kernel(key_set, *args)
-    recorder.told = None
-    if len(told) == 1 and told[0][3] is made:
-        what, recorded, params, _, checked = told[0]
-        if len(recorded) == len(inputs) and all(map(is_, recorded, inputs)):
-            numbers = [x for x in inputs if type(x) is not Tensor]
-            if len(known) >= _BOUND:
-                known.clear()
-            # An inspected number is keyed by value, other numbers by type.
-            number = numbers[0] if (checked or looks) and numbers else None
-            known[key] = (what, args[len(inputs) :], params, number)
-    return made
+    return record

@@ -81,13 +81,13 @@ def keep(x: Tensor, number: int | None) -> SavedTensor | None:
     if now is None or now.trace is not None or type(x) is not Tensor:
         return None
     with lock:
-        if type(storage) is not Pending or storage._array[0].recorder is not now:
+        if type(storage) is not Pending or storage._array.recorder is not now:
             return None
         kept: Any = _Operand() if number is None else _Result()
         kept.tensor, kept.version = x, storage.version
         if number is not None:
             kept.number = number
-        storage._array[0].saved.append(ref(kept))
+        storage._array.saved += (ref(kept),)
         found: SavedTensor = kept
         return found
 
@@ -135,7 +135,8 @@ def move_on(
     for number, storage in leaves:
         steps = _steps(held, number, stored)
         assert steps is not None
-        storage._array = following, _copied(held, steps, stored, following)
+        step = _copied(held, steps, stored, following)
+        storage._array, storage._step = following, step
         following.results.append(storage)
     following.saved = held.saved
     held.recorder.pending[following] = None
@@ -150,7 +151,7 @@ def _recorded_again(x: Tensor) -> Tensor | None:
     with lock:
         if now is None or type(storage) is not Pending or x._offset:
             return None
-        held, number = storage._array
+        held, number = storage._array, storage._step
         what = held.steps[number][0]
         if held.is_open or held.recorder is not now or what.geometry is not x._geometry:
             return None
@@ -180,7 +181,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
         step = waiting.pop()
         if step in found:
             continue
-        what, operands, _ = held.steps[step]
+        what, operands, _ = held.settled()[step]
         if step in stored:
             if what.at is not at or what.also is not None or what.reduces is not None:
                 return None
@@ -214,7 +215,7 @@ def _copied(
     """Record steps in another recording. Returns the number of the last one."""
     codes: dict[int, int] = {}
     for number in steps:
-        what, operands, params = held.steps[number]
+        what, operands, params = held.settled()[number]
         given = []
         for code in operands:
             kind, place = code % 3, code // 3
@@ -234,9 +235,10 @@ def _copied(
 
 def _input(target: Recording, x: Tensor) -> int:
     storage = x._get_storage()
-    key = (id(storage), x._offset, x._geometry)
-    code = target.found.get(key)
-    return target.input(key, storage, x) if code is None else code
+    code = target.found.get((id(storage), x._offset, x._geometry))
+    if code is None:
+        code = target.input(storage, x._offset, x._geometry, x._array)
+    return code
 
 
 # `getrefcount` in `split` of an object that a list holds; for a storage, plus the tuple of `wanted`

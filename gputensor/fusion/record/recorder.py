@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ...core.arguments import NUMBERS
+from ...core.device import CPU
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...runtime import settling
 from ...tensor.make import from_storage
@@ -86,8 +87,8 @@ class Recorder:
         if what.also is not None:
             self._goes_on_at(what, recording)
         storage = _new(Pending)
-        storage._array, storage.version = placed, 0
-        recording.of[3 * placed[1] + 1] = storage
+        storage._array, storage._step = placed
+        storage.version = 0
         recording.results.append(storage)
         return from_storage(storage, 0, what.geometry, TENSOR_KEYS[what.device.type])
 
@@ -100,16 +101,14 @@ class Recorder:
             storage = out._get_storage()
             can_wait = what.can_wait and out._geometry is what.geometry
             if type(storage) is Pending:
-                held, number = storage._array
+                held, number = storage._array, storage._step
                 if (
                     can_wait and held.is_open and held.recorder is self and not out._offset
                     and held.steps[number][0].geometry is out._geometry
                 ):  # fmt: skip
                     placed = self._placed(what, inputs, params)
                     if placed is not None and placed[0] is held and held.is_open:
-                        held.of.pop(3 * number + 1, None)
-                        held.of[3 * placed[1] + 1] = storage
-                        storage._array = placed
+                        storage._step = placed[1]
                         return True
             storage.data  # noqa: B018 - runs what is pending
             last = self._last(what, out, inputs, params) if can_wait else None
@@ -126,12 +125,12 @@ class Recorder:
         recording = self.open.get(what.at)
         storage = out._storage
         if recording is None or storage.is_exposed or not any([
-            type(x) is Tensor and type(x._storage) is Pending and x._storage._array[0] is recording
+            type(x) is Tensor and type(x._storage) is Pending and x._storage._array is recording
             for x in inputs
         ]):  # fmt: skip
             return None
         # An operator over rows reads its operand again after the stores.
-        if any([step.takes_rows for step, _, _ in recording.steps]):
+        if any([step[0].takes_rows for step in recording.steps]):
             return None
         # A block that has written must not be read by the next one.
         others = [(x[0], x[1], x[2]) for x in recording.inputs]
@@ -142,13 +141,14 @@ class Recorder:
             if theirs is storage and (offset != out._offset or shape is not out._geometry):
                 return None
         if recording.reads(storage) and any([
-            step.takes_rows for step, _, _ in recording.steps
+            step[0].takes_rows for step in recording.steps
         ]):  # fmt: skip
             return None  # operators over rows read them later
         # An earlier equal step cannot be reused: its result may have its own memory.
-        count = len(recording.steps)
         placed = self._placed(what, inputs, params)
-        if placed is None or placed[0] is not recording or placed[1] != count:
+        if placed is None or placed[0] is not recording:
+            return None
+        if not recording.is_new(placed[1]):
             return None
         return placed
 
@@ -165,6 +165,7 @@ class Recorder:
             recording = None
         if recording is None:
             recording = self.opened(what)
+        recording.settled()  # so that codes follow the order of the steps
         found = recording.found
         codes = []
         for x in inputs:
@@ -180,7 +181,7 @@ class Recorder:
                 storage = x._get_storage()
             if type(storage) is Pending:
                 held: Recording
-                held, number = storage._array
+                held, number = storage._array, storage._step
                 if (
                     held is recording and not x._offset
                     and held.steps[number][0].feeds is x._geometry
@@ -192,9 +193,10 @@ class Recorder:
                     return self._placed(what, inputs, params)
             elif storage.is_exposed and not self.is_alone:
                 return None
-            key = (id(storage), x._offset, x._geometry)
-            code = found.get(key)
-            codes.append(recording.input(key, storage, x) if code is None else code)
+            code = found.get((id(storage), x._offset, x._geometry))
+            if code is None:
+                code = recording.input(storage, x._offset, x._geometry, x._array)
+            codes.append(code)
         beside = tuple([recording.scalar(x) for x in params]) if params else ()
         return recording, recording.add(what, tuple(codes), beside)
 
@@ -210,22 +212,27 @@ class Recorder:
             if other is not None:
                 other.close()
             self.open[at] = recording
-            recording.others.append(at)
+            recording.others += (at,)
+
+    def taking(self, what: Recorded) -> Recording:
+        """The open recording for results of this place, which quick.py finds as `latest`."""
+        recording = self.latest = self.open.get(what.at) or self.opened(what)
+        return recording
 
     def opened(self, what: Recorded) -> Recording:
         """A new open recording for results of this place."""
-        with lock:
-            recording = self.open[what.at] = Recording(self, what)
-            if len(self.pending) > 8:
-                self._forget_the_dead()
-            self.pending[recording] = None
-            return recording
+        recording = self.open[what.at] = Recording(self, what)
+        if len(self.pending) > 8:
+            self._forget_the_dead()
+        self.pending[recording] = None
+        return recording
 
     def _forget_the_dead(self) -> None:
         """Drop recordings whose results have no references left."""
-        for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
-            del self.pending[recording]
-            recording.results = []
+        with lock:
+            for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
+                del self.pending[recording]
+                recording.results = []
 
     def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
         """Run the recordings that read a storage, except the one about to write to it. The
@@ -251,11 +258,11 @@ class Recorder:
         each later read of its results does; the others have run."""
         failed = None
         for recording in [*self.pending]:
-            if recording.place.type == "cuda":
+            if recording.place is not CPU and recording.place.type == "cuda":
                 with lock:
                     epilogue.join(recording)
         while self.pending:
-            found = self._failure(next(iter(self.pending)), reason, is_last=True)
+            found = self._failure(next(iter(self.pending)), reason, True)
             failed = failed or found
         if failed is not None:
             raise failed
@@ -265,7 +272,7 @@ class Recorder:
         record events itself."""
         failed = None
         for recording in [] if self.running else [*self.pending]:
-            found = self._failure(recording, reason, is_last=False)
+            found = self._failure(recording, reason, False)
             failed = failed or found
         if failed is not None:
             raise failed
@@ -273,7 +280,7 @@ class Recorder:
     def _failure(self, recording: Recording, reason: str, is_last: bool) -> Exception | None:
         """Run a recording; return its error, which each read of its results raises again."""
         try:
-            recording.run(reason, is_last=is_last)
+            recording.run(reason, None, is_last)
         except Exception as error:
             self.pending.pop(recording, None)
             recording.error = error

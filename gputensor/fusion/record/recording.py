@@ -32,9 +32,9 @@ from sys import getrefcount
 
 from ...core.arguments import NUMBERS
 from ...dispatch.backend_select import TENSOR_KEYS
-from ...tensor.make import allocate, from_storage
+from ...tensor.make import allocate
 from ...tensor.storage import Storage
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import Tensor, blank
 from .. import epilogue
 from ..chain import Chain, Instruction, Recorded, Stream
 from .pending import Pending, fill
@@ -48,43 +48,31 @@ lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
 
-_NOTHING = (None,) * 11
-
-
-class State:
-    """The recorded steps, as a node in a tree of everything recorded so far, so that repeated work
-    is recorded with one lookup for each operator.
-
-    then: (operator, operands, params) -> the next node, the step's number, and the step. expected:
-    the last successor, for quick.py. chains: chains made here, by stores and types of scalars.
-    """
-
-    __slots__ = ("then", "expected", "chains")
-
-    def __init__(self) -> None:
-        self.then: dict[Any, tuple[State, int, _Step]] = {}
-        self.expected: Any = _NOTHING
-        self.chains: dict[Any, tuple[Chain, list[int], list[int]]] = {}
-
-
-# The root of the tree, and its size; a tree that is too large is replaced by an empty one.
-_root, _count = State(), 0
-_BOUND = 1 << 14
+# In the place of an operand's ndarray in a step as quick.py leaves it: the operand is a number; or
+# the only operand is the first one, and these are params.
+NUMBER, PARAMS = object(), object()
+# Chains by their recorded steps, stores and types of scalars: repeated work finds its chain by one
+# lookup.
+_chains: dict[Any, tuple[Chain, list[int], list[int]]] = {}
+_BOUND = 1 << 11
 
 
 class Recording:
-    """A growing chain. Operands are encoded: 3 n is input n, 3 n + 1 is the result of step n, 3 n +
-    2 is scalar n. of: code -> the key of an operand in quick.py: its storage, or the number; other
-    operands are absent."""
+    """A growing chain.
+
+    steps: each begins with its operator. quick.py appends (operator, geometry, operand, its
+    ndarray, geometry, operand, its ndarray), where an operand is a step's number, a storage, or a
+    number; `settled` encodes operands: 3 n is input n, 3 n + 1 is the result of step n, 3 n + 2 is
+    scalar n. So operators whose results nobody keeps cost little more than this tuple.
+    """
 
     __slots__ = (
-        "recorder", "at", "place", "inputs", "found", "of", "scalars", "steps", "state", "results",
-        "is_open", "is_run", "others", "walk", "has_copies", "has_rows", "saved", "error",
+        "recorder", "at", "place", "steps", "results", "is_open", "is_run", "others", "walk",
+        "has_copies", "has_rows", "saved", "error", "scalars", "found", "_inputs", "_settled",
     )  # fmt: skip
     recorder: Recorder
     at: Any
     place: Any
-    state: State
     is_open: bool
     is_run: bool
     walk: Any
@@ -94,22 +82,57 @@ class Recording:
     def __init__(self, recorder: Recorder, what: Recorded) -> None:
         self.recorder, self.at, self.place = recorder, what.at, what.device
         self.walk, self.has_copies, self.has_rows = what.walk, False, False
-        # (storage, offset, geometry, ndarray or None) of each input; and the codes of inputs and
-        # numbers.
-        self.inputs: list[tuple[Any, ...]] = []
-        self.found: dict[Any, int] = {}
-        self.of: dict[int, Any] = {}
-        self.scalars: list[Any] = []
-        self.steps: list[_Step] = []
-        self.state = _root
+        self.steps: list[Any] = []
         self.results: list[Pending] = []
         self.is_open, self.is_run = True, False
         # The error raised when its block was left: its operands may have changed since.
         self.error: Exception | None = None
         # Further places at which it is open, for copies to other layouts and for rows' results.
-        self.others: list[Any] = []
+        self.others: tuple[Any, ...] = ()
         # Weak references to keepers of values needed only by backward; see recompute.py.
-        self.saved: list[Any] = []
+        self.saved: tuple[Any, ...] = ()
+        # (storage, offset, geometry, ndarray or None) of each input; and the codes of inputs and
+        # numbers.
+        self._inputs: list[tuple[Any, ...]] = []
+        self.found: dict[Any, int] = {}
+        self.scalars: list[Any] = []
+        self._settled: list[_Step] = []
+
+    @property
+    def inputs(self) -> list[tuple[Any, ...]]:
+        """(storage, offset, geometry, ndarray or None) of each input."""
+        self.settled()
+        return self._inputs
+
+    def settled(self) -> list[_Step]:
+        """All steps, with encoded operands. Called with the lock."""
+        done, found = self._settled, self.found
+        for step in self.steps[len(done) :]:
+            if len(step) == 3:
+                done.append(step)
+                continue
+            what, one, left, x, other, right, y = step
+            first: int | None
+            second: int | None
+            if type(left) is int and x is not NUMBER:
+                first = 3 * left + 1
+            elif (first := found.get((id(left), 0, one))) is None:
+                first = self._code(left, x, one)
+            if y is PARAMS:
+                done.append((what, (first,), tuple([self.scalar(n) for n in right])))
+                continue
+            if type(right) is int and y is not NUMBER:
+                second = 3 * right + 1
+            elif (second := found.get((id(right), 0, other))) is None:
+                second = self._code(right, y, other)
+            done.append((what, (first, second), ()))
+        return done
+
+    def _code(self, operand: Any, array: Any, shape: Any) -> int:
+        """The code of a number, or of a storage."""
+        return (
+            self.scalar(operand) if array is NUMBER else self.input(operand, 0, shape, array)
+        )  # fmt: skip
 
     def scalar(self, value: Any) -> int:
         """The code of a number: one for all that are equal, where equal means the same bits."""
@@ -119,38 +142,18 @@ class Recording:
             self.scalars.append(value)
             code = 3 * len(self.scalars) - 1
             if key is not None:
-                self.found[key], self.of[code] = code, value
+                self.found[key] = code
         return code
 
     def add(self, what: Recorded, operands: tuple[int, ...], params: tuple[int, ...]) -> int:
-        """Record a step, unless an equal one exists. Returns the step's number."""
-        key = (what, *operands, None, *params) if params else (what, *operands)
-        known = self.state.then.get(key)
-        if known is None:
-            known = self.new_state(key, (what, operands, params))
-        state, number, step = known
-        if number == len(self.steps):
-            self.steps.append(step)
-        self.state = state
-        return number
+        """Append a step; its number."""
+        self.steps.append((what, operands, params))
+        return len(self.steps) - 1
 
-    def new_state(self, key: Any, step: _Step) -> tuple[State, int, _Step]:
-        """A new node for a step that was never recorded after these steps."""
-        global _root, _count
-        number = self.steps.index(step) if step in self.steps else len(self.steps)
-        known = (State(), number, step)
-        _count += 1
-        if _count > _BOUND:
-            _root, _count = State(), 0
-        self.state.then[key] = known
-        return known
-
-    def input(self, key: Any, storage: Storage, x: Any) -> int:
+    def input(self, storage: Storage, offset: int, shape: Any, array: Any) -> int:
         """The code of an operand that is in memory or comes from another recording."""
-        code = self.found[key] = 3 * len(self.inputs)
-        if not x._offset:
-            self.of[code] = storage
-        self.inputs.append((storage, x._offset, x._geometry, x._array))
+        code = self.found[(id(storage), offset, shape)] = 3 * len(self._inputs)
+        self._inputs.append((storage, offset, shape, array))
         return code
 
     def reads(self, storage: Storage) -> bool:
@@ -163,19 +166,22 @@ class Recording:
     def wanted(self) -> list[tuple[int, Pending]]:
         """The referenced storages, each with the number of its current step."""
         return [
-            (storage._array[1], storage) for storage in self.results
-            if getrefcount(storage) > _ALONE
-            and type(storage) is Pending and storage._array[0] is self
+            (storage._step, storage)
+            for storage, count in zip(self.results, [*map(getrefcount, self.results)])
+            if count > _ALONE and type(storage) is Pending and storage._array is self
         ]  # fmt: skip
 
     def close(self) -> None:
         if self.is_open:
-            self.is_open, self.of = False, {}
-            if self.recorder.latest is self:
-                self.recorder.latest = None
-            for at in (self.at, *self.others):
-                if self.recorder.open.get(at) is self:
-                    del self.recorder.open[at]
+            self.is_open, recorder = False, self.recorder
+            if recorder.latest is self:
+                recorder.latest = None
+            places = recorder.open
+            if places.get(self.at) is self:
+                del places[self.at]
+            for at in self.others:
+                if places.get(at) is self:
+                    del places[at]
 
     def run(
         self, reason: str, into: tuple[int, Tensor] | None = None, is_last: bool = False
@@ -188,36 +194,48 @@ class Recording:
             if self.error is not None:
                 raise self.error
             self.close()
-            if into is None and self.place.type == "cuda":
-                first = epilogue.join(self)
-                if first is not None:
-                    first.run(reason, is_last=is_last)
-                    return
-            wanted, left = self.wanted(), []
-            if self.saved and into is None and not is_last:
-                wanted, left = recompute().split(self, wanted)
-            stores = [number for number, _ in wanted]
-            if into is not None:
-                stores.append(into[0])
-            self.recorder.running += 1
-            try:
-                if stores:
-                    self._compute(stores, wanted, into, reason)
-            finally:
-                self.recorder.running -= 1
-            if left:
-                recompute().move_on(self, wanted, left)
+            results = self.results
+            if into is not None or results and max(map(getrefcount, results)) > _ALONE:
+                if into is None and self.place.type == "cuda":
+                    first = epilogue.join(self)
+                    if first is not None:
+                        first.run(reason, is_last=is_last)
+                        return
+                self._run_wanted(into, reason, is_last)
             self.is_run = True
             self.recorder.pending.pop(self, None)
-            self.inputs, self.found, self.results = [], {}, []
+            self.let_go()
+
+    def _run_wanted(self, into: tuple[int, Tensor] | None, reason: str, is_last: bool) -> None:
+        wanted, left = self.wanted(), []
+        if self.saved and into is None and not is_last:
+            wanted, left = recompute().split(self, wanted)
+        if wanted or into is not None:
+            self._compute(wanted, into, reason)
+        if left:
+            recompute().move_on(self, wanted, left)
+
+    def let_go(self) -> None:
+        """Drop what only a recording that runs needs."""
+        self.steps, self._inputs, self.found, self.results = self._settled, [], {}, []
 
     def _compute(
-        self, stores: list[int], wanted: list[tuple[int, Pending]],
-        into: tuple[int, Tensor] | None, reason: str,
-    ) -> None:  # fmt: skip
+        self, wanted: list[tuple[int, Pending]], into: tuple[int, Tensor] | None, reason: str
+    ) -> None:
+        self.recorder.running += 1
+        try:
+            self._compute_within(wanted, into, reason)
+        finally:
+            self.recorder.running -= 1
+
+    def _compute_within(
+        self, wanted: list[tuple[int, Pending]], into: tuple[int, Tensor] | None, reason: str
+    ) -> None:
         self._run_what_it_reads()
-        outputs = [allocate(self.steps[number][0].geometry, self.place) for number, _ in wanted]
+        stores = [number for number, _ in wanted]
+        outputs = [allocate(self.steps[number][0].geometry, self.place) for number in stores]
         if into is not None:
+            stores.append(into[0])
             outputs.append(into[1])
         chain, inputs, numbers = self._known(tuple(stores))
         scalars = [self.scalars[n] for n in numbers]
@@ -226,15 +244,15 @@ class Recording:
             fill(storage, made)
         trace = self.recorder.trace
         if trace is not None:
-            taken = [self.inputs[n] for n in inputs]
-            trace.ran(chain, taken, wanted, scalars, reason, self.steps)
+            taken = [self._inputs[n] for n in inputs]
+            trace.ran(chain, taken, wanted, scalars, reason, self._settled)
 
     def _run_what_it_reads(self) -> None:
         """Run the recordings that compute its operands, dependencies first, without recursion."""
         waiting = [self]
         while waiting:
             deeper = [
-                storage._array[0] for storage, *_ in waiting[-1].inputs if type(storage) is Pending
+                storage._array for storage, *_ in waiting[-1].inputs if type(storage) is Pending
             ]
             deeper = [x for x in deeper if not x.is_run]
             if deeper:
@@ -244,50 +262,66 @@ class Recording:
 
     def tensor(self, number: int) -> Tensor:
         """An input, as a tensor without a history."""
-        storage, offset, shape, array = self.inputs[number]
-        made = from_storage(storage, offset, shape, TENSOR_KEYS[storage.device.type])
-        made._array = array
+        storage, offset, shape, array = self._inputs[number]
+        made = blank()
+        made._geometry, made._storage, made._offset, made._array = shape, storage, offset, array
+        made._device = place = storage.device
+        made._keys, made._autograd = TENSOR_KEYS[place.type], None
         return made
 
     def _known(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
         """`_chain`, cached for equal recordings."""
-        known = self.state.chains
-        key = (stores, tuple([_type(x) for x in self.scalars]))
-        found = known.get(key)
+        steps = tuple(self.settled())
+        key = (steps, stores, tuple([_type(x) for x in self.scalars]))
+        found = _chains.get(key)
         if found is None:
-            if len(known) >= _STORES:
-                known.clear()
-            found = known[key] = self._chain(stores)
+            if len(_chains) >= _BOUND:
+                _chains.clear()
+            found = _chains[key] = self._chain(stores)
         return found
 
-    def _reads(self, number: int) -> tuple[int, ...]:
-        """The operands of a step. See Note [A chain of several layouts]."""
-        codes = []
-        for code in self.steps[number][1]:
+    def is_new(self, number: int) -> bool:
+        """True if no step before this one has the same result."""
+        self.settled()
+        return self._distinct()[1][number] == number
+
+    def _distinct(self) -> tuple[list[_Step], list[int]]:
+        """The steps, and for each the number of the first one that is equal: it is computed once.
+        Operands are those that are read, see Note [A chain of several layouts]."""
+        steps: list[_Step] = []
+        first: list[int] = []
+        numbers: dict[_Step, int] = {}
+
+        def read(code: int) -> int:
             while code % 3 == 1:
-                what, operands, _ = self.steps[code // 3]
+                code = 3 * first[code // 3] + 1
+                what, operands, _ = steps[code // 3]
                 if what.family != "copy" or what.kinds[0] is not what.result:
                     break
                 if operands[0] % 3 != 1:
                     break
                 code = operands[0]
-            codes.append(code)
-        return tuple(codes)
+            return code
+
+        for n, (what, operands, params) in enumerate(self._settled):
+            step = what, tuple([read(x) for x in operands]), params
+            steps.append(step)
+            first.append(numbers.setdefault(step, n))
+        return steps, first
 
     def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
         """The chain for the stores; its inputs and scalars, in its order."""
-        needed = [False] * len(self.steps)
+        steps, first = self._distinct()
+        stores = tuple([first[n] for n in stores])
+        needed = [False] * len(steps)
         for number in stores:
             needed[number] = True
-        for number in range(len(self.steps) - 1, -1, -1):
+        for number in range(len(steps) - 1, -1, -1):
             if needed[number]:
-                for code in self._reads(number):
+                for code in steps[number][1]:
                     if code % 3 == 1:
                         needed[code // 3] = True
-        kept = [
-            (what, self._reads(n), params) for n, (what, _, params) in enumerate(self.steps)
-            if needed[n]
-        ]  # fmt: skip
+        kept = [step for n, step in enumerate(steps) if needed[n]]
         codes = [code for step in kept for code in step[1]]
         inputs = list(dict.fromkeys([code // 3 for code in codes if code % 3 == 0]))
         number_of = {3 * n: place for place, n in enumerate(inputs)}
@@ -310,7 +344,7 @@ class Recording:
                 )
             )  # fmt: skip
         chain = Chain(
-            self.place, tuple([self.inputs[n][2] for n in inputs]),
+            self.place, tuple([self._inputs[n][2] for n in inputs]),
             tuple([_type(self.scalars[n]) for n in scalars]), tuple(instructions),
             tuple([number_of[3 * number + 1] for number in stores]),
             self.walk if self.has_rows else None,
@@ -324,13 +358,9 @@ def recompute() -> Any:
 
 
 # `getrefcount` there for an object without other references.
-_ALONE = [getrefcount(x) for x in [object()]][0]
+_ALONE = [*map(getrefcount, [object()])][0]
 
 
 def _type(scalar: Any) -> Any:
     """The type of a scalar, as part of the chain."""
     return type(scalar) if type(scalar) in NUMBERS or type(scalar) is Stream else scalar
-
-
-# The maximum number of chains at one node, one for each choice of stores.
-_STORES = 1 << 6

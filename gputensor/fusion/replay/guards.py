@@ -14,11 +14,10 @@ from ...autograd.modes import DEFAULT, grad_mode
 from ...core.device import CPU
 from ...dispatch import dispatcher, tls
 from ...dispatch.backend_select import TENSOR_KEYS
-from ...kernels.cpu import quiet
 from ...tensor.make import CPU_KEYS, is_plain
 from ...tensor.tensor import Tensor, blank
 from .. import running
-from . import small
+from . import statements
 from .purity import MISSING, Outside, attribute
 from .trace import Trace
 
@@ -43,36 +42,30 @@ class Call:
     quick: Replay
 
     def __init__(
-        self, trace: Trace, made: Any, wanted: list[int], call: small.Arrays, values: list[Any],
-        outside: Outside, generation: int,
+        self, trace: Trace, made: Any, wanted: list[int], call: statements.Statements,
+        values: list[Any], outside: Outside, generation: int,
     ) -> None:  # fmt: skip
         names: dict[str, Any] = {
-            "Tensor": Tensor, "blank": blank, "keys": CPU_KEYS, "CPU": CPU, "call": call,
-            "enter": quiet.enter, "again": quiet.again, "is_unrecorded": is_unrecorded,
+            **call.names,
+            "Tensor": Tensor, "blank": blank, "keys": CPU_KEYS, "is_unrecorded": is_unrecorded,
             "state": tls.state.get, "PLAIN": tls.PLAIN, "generation": dispatcher.generation,
             "watchers": running.watchers, "MISSING": MISSING, "attribute": attribute,
         }  # fmt: skip
         is_tensor = [type(x) is Tensor for x in values]
         places = [n for n, found in enumerate(is_tensor) if found]
-        taken = small.taken(trace)
+        taken = statements.taken(trace)
         asked = [_of_tensor(n, values[n], names) for n in places]
         lines = [f"if {' or '.join(asked)}:", "    return None"] if asked else []
         for number in taken:
             x, v = f"x{places[number]}", f"v{number}"
             lines += [f"{v} = {x}._array", f"if {v} is None:", f"    {v} = {x}._get_array()"]
-        streams = small.streams(trace)
+        streams = statements.streams(trace)
         for name, (stream, generator, numel) in zip(streams, trace.draws):
             names[f"of_{name}"] = partial(stream.taken, generator, numel)
             lines.append(f"{name} = of_{name}()")
-        if wanted:
-            given = ", ".join(["call", *[f"v{n}" for n in taken], *streams])
-            results = ", ".join([f"v{n}" for n in wanted])
-            lines += [
-                "try:", f"    {results} = enter({given})", "except RuntimeError as error:",
-                f"    {results} = again(error, {given})",
-            ]  # fmt: skip
+        lines += call.lines
         for n in wanted:
-            lines += _tensor(n, trace, names)
+            lines += _tensor(n, trace, names, n in call.tensors)
         lines.append(f"return {_expression(made, places, names)}")
         count = len(values) - len(outside.tensors)
         all_given = "".join([f"x{n}, " for n in range(len(values))])
@@ -111,22 +104,26 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 
 def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
-    """A condition: true if the tensor is of another kind, or autograd records for it."""
+    """A condition: true if the tensor is of another kind, or autograd records for it. A tensor
+    with the CPU's keys needs no test of its device: there is one CPU."""
     names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
+    place = "" if x._device is CPU else f" or x{n}._device is not p{n}"
     return (
-        f"x{n}._keys is not k{n} and x{n}._keys != k{n} or x{n}._device is not p{n}"
+        f"x{n}._keys is not k{n} and x{n}._keys != k{n}{place}"
         f" or x{n}._autograd is not None and not is_unrecorded(x{n})"
     )
 
 
-def _tensor(n: int, trace: Trace, names: dict[str, Any]) -> list[str]:
-    """`from_array` for a thread outside of every block."""
+def _tensor(n: int, trace: Trace, names: dict[str, Any], is_there: bool) -> list[str]:
+    """`from_array` for a thread outside of every block. is_there: the tensor was allocated."""
     names[f"r{n}"] = trace.geometries[n]
-    lines = [
-        f"t{n} = blank()", f"t{n}._geometry = r{n}", f"t{n}._keys = keys",
-        f"t{n}._device = CPU", f"t{n}._storage = None", f"t{n}._offset = 0",
-        f"t{n}._array = v{n}", f"t{n}._autograd = None",
-    ]  # fmt: skip
+    lines = []
+    if not is_there:
+        lines = [
+            f"t{n} = blank()", f"t{n}._geometry = r{n}", f"t{n}._keys = keys",
+            f"t{n}._device = CPU", f"t{n}._storage = None", f"t{n}._offset = 0",
+            f"t{n}._array = v{n}", f"t{n}._autograd = None",
+        ]  # fmt: skip
     if trace.versions[n]:
         lines.append(f"t{n}._get_storage().version = {trace.versions[n]}")
     return lines

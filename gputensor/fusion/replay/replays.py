@@ -22,7 +22,7 @@ from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
 from . import guards
 from .. import running
-from . import small
+from . import statements
 from ..block import Fusing
 from ..chain import Stream
 from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
@@ -60,7 +60,8 @@ class Plan:
     def _first(self, values: Any) -> Any:
         """Most calls occur once, so the plan's function is made at the second call."""
         wanted = sorted(n for n in _all_numbers(self._made) if n >= self._trace.n_given)
-        call = small.compiled(self._trace, wanted)
+        given = [x._geometry for x in values if type(x) is Tensor]
+        call = statements.compiled(self._trace, wanted, given)
         if call is None:
             self.run = self._by_steps()
         else:

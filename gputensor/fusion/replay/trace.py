@@ -44,9 +44,11 @@ class Taken:
 class Step:
     """A chain that ran, or an operator that was called. takes: the numbers of its operands; makes:
     of its results. arguments: of the operator, with a Taken for each tensor. geometries: of its
-    results."""
+    results. offsets: of results that are views of the only operand, in elements from it."""
 
-    __slots__ = ("chain", "operator", "takes", "makes", "scalars", "arguments", "geometries")
+    __slots__ = (
+        "chain", "operator", "takes", "makes", "scalars", "arguments", "geometries", "offsets",
+    )  # fmt: skip
     takes: tuple[int, ...]
     makes: tuple[int, ...]
     chain: Chain | None
@@ -55,10 +57,11 @@ class Step:
     def __init__(
         self, chain: Chain | None, operator: Operator | None, takes: tuple[Any, ...],
         makes: tuple[int, ...], scalars: list[Any], arguments: Any = (),
-        geometries: tuple[Geometry, ...] = (),
+        geometries: tuple[Geometry, ...] = (), offsets: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
         self.chain, self.operator, self.takes, self.makes = chain, operator, takes, makes
         self.scalars, self.arguments, self.geometries = scalars, arguments, geometries
+        self.offsets = offsets
 
 
 class Trace:
@@ -186,7 +189,14 @@ class Trace:
             self._views[makes[0]] = results[0]
             self._read += [x._get_storage() for x in takes]
             shapes = tuple([x._geometry for x in results])
-            self.steps.append(Step(None, operator, tuple(given), makes, [], arguments, shapes))
+            offsets = None
+            if len(takes) == 1 and all([
+                x._storage is takes[0]._storage and not x._keys & LAZY for x in results
+            ]):  # fmt: skip
+                offsets = tuple([x._offset - takes[0]._offset for x in results])
+            self.steps.append(
+                Step(None, operator, tuple(given), makes, [], arguments, shapes, offsets)
+            )
 
     def drawn(self, step: Step) -> dict[int, int]:
         """Which of a chain's scalars are streams, and the number of each among the draws."""

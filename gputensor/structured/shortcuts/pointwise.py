@@ -19,7 +19,7 @@ from ...core.arguments import NUMBERS, ONE
 from ...core.dtype import FLOATING
 from ...dispatch import shortcuts
 from ...dispatch.operator import Table
-from ...dispatch.shortcuts import ShortCut
+from ...dispatch.shortcuts import FUSED, ShortCut
 from .computed import around, fits
 
 
@@ -39,12 +39,32 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
     if not entry.numpy_allocates:
         loop = (forms.into_1, forms.into_2)[values - 1](loop, geometry)
     behind = (ONE,) * (len(table.operator.schema.arguments) - values)
-    recorded = (*around(table, behind), table, bool(behind))
+    recorded = (*around(table, behind), _fused(table, key, behind))
     if make is forms.with_number and (element := _element(entry.loop, key)) is not None:
         found = forms.with_element(loop, geometry, recorded, element)
     else:
         found = make(loop, geometry, recorded)
     shortcuts.learn(table, kernel, key, found)
+
+
+def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
+    """What a short cut calls in a block of `gt.fuse`, as the first of a list: the table's kernel,
+    until this has a function for the operands, whose list this one becomes then. See `_Known` in
+    fusion/record/quick.py."""
+
+    def first(*operands: Any) -> Any:
+        kernel = table[FUSED]
+        made = kernel(FUSED, *operands, *behind)
+        recorders = getattr(kernel, "recorders", {})
+        known = recorders.get(key)
+        # `behind` is () or the very ONE: 1.0 is another step.
+        if known is not None and [*map(id, known[1])] == [*map(id, behind)]:
+            found[:] = known
+            recorders[key] = found
+        return made
+
+    found: list[Any] = [first]
+    return found
 
 
 def _element(loop: Any, key: tuple[Any, type]) -> Any:

@@ -59,9 +59,13 @@ bool read_call(const char* family, const char* name, PyObject* arrays, PyObject*
   return to->function;
 }
 
+// Among the arrays of a function: none, and OF_VALUE + v for value v, a further result.
+constexpr int NONE = -100, OF_VALUE = 100;
+
 // Read (family, op, common, out, operands, params), or for rows (…, is_row, arrays, integers,
 // numbers). Returns false if there is no such loop. arrays: the arguments of a function: operands
-// by index, -1 for the result, -2 - dtype for a result of each row that is not read; () for a loop.
+// by index, -1 for the result, -2 - dtype for a result of each row that is not read, NONE, or a
+// further result; () for a loop. Family "part": a further result of the operand's function.
 bool read_step(PyObject* given, Said* to) {
   const char *family, *op;
   PyObject *operands, *params, *arrays = nullptr, *integers, *numbers;
@@ -70,13 +74,15 @@ bool read_step(PyObject* given, Said* to) {
       !PyArg_ParseTuple(given, "ssiiOO|iOOO", &family, &op, &to->common, &to->out, &operands,
                         &params, &is_row, &arrays, &integers, &numbers))
     return false;
-  to->is_row = is_row, to->call = {};
+  to->is_row = is_row, to->call = {}, to->is_part = !strcmp(family, "part");
   if (!read_ints(operands, MOST_INPUTS, to->operand, &to->n_operands) ||
       !read_ints(params, abi::MOST_SCALARS, to->param, &to->n_params))
     return false;
   to->entry = nullptr, to->rounds = false;
+  if (to->is_part) return to->n_operands == 1 && !to->n_params;
   if (arrays && PyTuple_Size(arrays))
-    return !to->n_params && read_call(family, op, arrays, integers, numbers, &to->call);
+    return read_call(family, op, arrays, integers, numbers, &to->call) &&
+           to->call.n_floats + to->n_params <= MOST_REALS;
   if (!strcmp(family, "copy")) return to->n_operands == 1 && !to->n_params;
   const abi::Family* found = family_of(family);
   to->entry = loop_of(found, op, to->common);
@@ -177,20 +183,38 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   };
   int scratch[abi::MOST_OPERANDS], n_scratch = 0;
   program.call = chain.call;
+  const auto slot_of = [&](int v) {
+    const Said& made = said[v - n_inputs];
+    return place[v] >= 0 ? place[v]
+                         : slots.take(made.out, registers.is_local(v), made.is_row);
+  };
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
     const int value = n_inputs + s, out = now.out;
-    slot[value] = place[value] >= 0
-                      ? place[value]
-                      : slots.take(out, registers.is_local(value), now.is_row);
-    if (now.call.function) {
+    if (!now.is_part) slot[value] = slot_of(value);
+    if (now.is_part) {
+      if (now.operand[0] < n_inputs || !said[now.operand[0] - n_inputs].call.function) return false;
+    } else if (now.call.function) {
       RowCall& call = chain.call[s] = now.call;
       Step* step = begin(slot[value]);
       if (!step) return false;
       step->call = (byte)(s + 1);
+      call.n_params = now.n_params, call.first_scalar = chain.n_scalars;
+      for (int j = 0; j < now.n_params; j++) {
+        if (chain.n_scalars == MOST_NUMBERS) return false;
+        chain.scalar[chain.n_scalars++] = {-1 - now.param[j], abi::f64, false};
+      }
       for (int j = 0; j < call.n_arrays; j++) {
-        const int which = call.slot[j];
-        const int of = which >= 0  ? slot[now.operand[which]]
+        const int which = call.slot[j], further = which - OF_VALUE;
+        if (which == NONE) {
+          call.slot[j] = -1;
+          continue;
+        }
+        const bool is_further = further > value && further < n_inputs + n_steps;
+        if (is_further ? !said[further - n_inputs].is_part : which >= now.n_operands) return false;
+        if (is_further) slot[further] = slot_of(further);
+        const int of = is_further   ? slot[further]
+                       : which >= 0 ? slot[now.operand[which]]
                        : which < -1 ? slots.take(-2 - which, false, true)
                                     : slot[value];
         if (of < 0) return false;

@@ -20,8 +20,9 @@ struct Said {
   bool rounds;
   int common;
   // For a function over rows instead of a loop; and whether the result has one value for each row.
+  // is_part: a further result of the operand's function, which writes it.
   RowCall call;
-  bool is_row;
+  bool is_row, is_part;
 };
 
 // The runs of steps of a chain that run in registers. The steps of a run have one dtype.

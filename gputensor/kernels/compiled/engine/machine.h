@@ -26,7 +26,7 @@ constexpr int SCALARS = 128;
 
 // The content of the accumulator when an instruction begins: its first operand, its second, both,
 // or neither. Other operands are places, in order. ONE: the place named is a number, of which one
-// vector is read.
+// vector is read. PLACE_TWICE: one place is both operands.
 enum Held : byte {
   FIRST,
   SECOND,
@@ -35,9 +35,10 @@ enum Held : byte {
   FIRST_AND_ONE,
   SECOND_AND_ONE,
   ONE_AND_PLACE,
-  PLACE_AND_ONE
+  PLACE_AND_ONE,
+  PLACE_TWICE
 };
-constexpr int N_HELD = 8;
+constexpr int N_HELD = 9;
 
 struct InstructionEntry {
   const char *family, *name;  // of the loop that gives these bits

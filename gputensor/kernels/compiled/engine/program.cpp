@@ -205,19 +205,29 @@ struct Block {
   void run_call(const RowCall& now) {
     abi::Array array[MOST_OPERANDS];
     for (int j = 0; j < now.n_arrays; j++) {
-      const int k = now.slot[j], item = program.itemsize[k];
-      abi::Array& x = array[j];
+      const int k = now.slot[j], item = k < 0 ? 0 : program.itemsize[k];
+      abi::Array& x = array[j];  // of a KiB, which is not cleared
+      if (k < 0) {
+        x.data = nullptr, x.size = 0, x.ndim = 2;
+        x.shape[0] = x.shape[1] = 1, x.stride[0] = x.stride[1] = 0;
+        continue;
+      }
       x.data = slot[k], x.dtype = program.dtype[k], x.itemsize = item;
       x.ndim = program.is_row[k] ? 1 : 2, x.size = program.is_row[k] ? 1 : m;
       x.shape[0] = 1, x.shape[1] = m, x.stride[0] = x.size * item, x.stride[1] = step[k];
     }
-    const abi::Call call = {now.n_arrays, now.n_ints, now.n_floats, array, now.integer, now.real,
+    double real[MOST_REALS];
+    memcpy(real, now.real, now.n_floats * sizeof *real);
+    for (int p = 0; p < now.n_params; p++)
+      memcpy(real + now.n_floats + p, plan.scalars + now.first_scalar + p, sizeof *real);
+    const int n_floats = now.n_floats + now.n_params;
+    const abi::Call call = {now.n_arrays, now.n_ints, n_floats, array, now.integer, real,
                             [](abi::Body body, void* context, i64 units, i64) {
                               body(context, 0, units);
                             }, 1};
     if (now.function(call)) plan.has_failed = true;
     for (int j = 0; j < now.n_arrays; j++)
-      if (program.is_row[now.slot[j]]) end_row(now.slot[j]);
+      if (now.slot[j] >= 0 && program.is_row[now.slot[j]]) end_row(now.slot[j]);
   }
 
   // For two NaN operands, the loops return the one that is shared by all elements, the instructions

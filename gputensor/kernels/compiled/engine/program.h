@@ -13,15 +13,17 @@ namespace engine {
 using abi::byte;
 using abi::i64;
 
+constexpr int MOST_REALS = 2;  // of one function
 constexpr int MOST_STEPS = 64, MOST_SLOTS = 128, MOST_ARRAYS = 24;
 
-// A function of a family over one row, such as a reduction. slot: of each array.
+// A function of a family over one row, such as a reduction. slot: of each array; -1: no array.
+// first_scalar: the first of `n_params` numbers of the call, doubles, which follow `real`.
 struct RowCall {
   abi::Function function;
-  int n_arrays, n_ints, n_floats;
+  int n_arrays, n_ints, n_floats, n_params, first_scalar;
   short slot[abi::MOST_OPERANDS];
   i64 integer[2];
-  double real[2];
+  double real[MOST_REALS];
 };
 
 // A loop over slots, or without a loop a cast from slot[1] to slot[0]. call: the number of a

@@ -168,9 +168,11 @@ int Registers::translate(int first, const int* slot, const int (*number)[MOST_IN
     if (s > first && reads_in_registers(s, held)) {
       skipped = now.operand[0] == held ? 0 : 1;
       way = count_of(now, held) == 2 ? TWICE : skipped ? SECOND : FIRST;
-    } else if (!now.way[NOTHING] || (is_square && now.way[TWICE])) {
+    } else if (is_square && now.way[abi::PLACE_TWICE]) {
+      way = abi::PLACE_TWICE, skipped = 1;
+    } else if (!now.way[NOTHING]) {
       put(entry_of("", "load", dtype, NOTHING))->place[0] = (short)place_of(0);
-      way = is_square ? TWICE : FIRST, skipped = 0;
+      way = FIRST, skipped = 0;
     }
     const int by_one = with_number(now, way);
     if (now.way[by_one]) way = by_one;

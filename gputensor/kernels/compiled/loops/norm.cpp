@@ -37,6 +37,16 @@ static Blocks blocks_of(const abi::Array& x) {
   return made;
 }
 
+// What stands for a scale or a shift that is not there, in pieces of a row.
+template <class A> struct Constant {
+  A at[ROOM];
+  constexpr Constant(A value) : at{} {
+    for (A& x : at) x = value;
+  }
+};
+template <class A> static constexpr Constant<A> ones{1};
+template <class A> static constexpr Constant<A> zeros{0};
+
 struct Normalize {
   const Call* call;
   Blocks x, scale, shift, out;
@@ -70,12 +80,13 @@ static void normalize_rows(void* context, i64 first, i64 last) {
         const i64 at = a * columns + i;
         char* to = out.data + r * out.step[0] + at * itemsize;
         A* made = writable(out.dtype, to, itemsize, kept);
+        const A* by_each = scale.data ? (const A*)by + i : ones<A>.at;
+        const A* more_each = shift.data ? (const A*)more + i : zeros<A>.at;
         if (has_each) {
-          scaled_by_each(made, row.piece(at, count), middle, rstd, (const A*)by + i,
-                         (const A*)more + i, count);
+          scaled_by_each(made, row.piece(at, count), middle, rstd, by_each, more_each, count);
         } else {
-          scaled_by_one(made, row.piece(at, count), middle, rstd, *(const A*)by, *(const A*)more,
-                        count);
+          scaled_by_one(made, row.piece(at, count), middle, rstd, scale.data ? *(const A*)by : 1,
+                        shift.data ? *(const A*)more : 0, count);
         }
         narrowed(out.dtype, to, made, itemsize, count);
       });

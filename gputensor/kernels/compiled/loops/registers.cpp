@@ -88,6 +88,13 @@ template <class T> struct instructions {
 #undef X
     NEXT;
   }
+  template <class F> static void place_twice(ARGUMENTS) {
+    const At* x = PLACE(0);
+#define X(K) { const V x##K = x[K]; a##K = F::of(x##K, x##K); }
+    EACH(X)
+#undef X
+    NEXT;
+  }
   template <class F, bool FIRST_IS_ONE = false, bool SECOND_IS_ONE = false>
   static void both(ARGUMENTS) {
     const At *x = PLACE(0), *y = PLACE(1);
@@ -180,6 +187,7 @@ template <class V> static V root_of(V x) {
 #define OF_ONE(NAME, EXPRESSION) \
   struct NAME { template <class V> static V of(V x) { return EXPRESSION; } };
 OF_ONE(neg, -x)
+OF_ONE(size, (V)((decltype(x == x))x & ~(decltype(x == x))-V{}))  // without the sign bit
 OF_ONE(relu, ((x > 0) | (x != x)) ? x : V{})
 OF_ONE(reciprocal, 1 / x)
 OF_ONE(root, root_of(x))
@@ -202,6 +210,7 @@ typedef void (*Any)();
   ROW(FAMILY, NAME, T, 2, FIRST, template first<F>)    \
   ROW(FAMILY, NAME, T, 2, SECOND, template second<F>)  \
   ROW(FAMILY, NAME, T, 2, TWICE, template twice<F>)    \
+  ROW(FAMILY, NAME, T, 2, abi::PLACE_TWICE, template place_twice<F>)   \
   ROW(FAMILY, NAME, T, 2, NOTHING, template both<F>)   \
   ROW(FAMILY, NAME, T, 2, abi::FIRST_AND_ONE, template first<F COMMA true>)         \
   ROW(FAMILY, NAME, T, 2, abi::SECOND_AND_ONE, template second<F COMMA true>)       \
@@ -215,8 +224,8 @@ typedef void (*Any)();
   ROW("", "load", T, 1, NOTHING, load)                                                    \
   ROW("", "store", T, 1, FIRST, store)                                                    \
   ROW("where", "where", T, 3, FIRST, where)                                               \
-  ONE("neg", neg, T) ONE("relu", relu, T) ONE("reciprocal", reciprocal, T)                \
-  ONE("sqrt", root, T) ONE("rsqrt", rsqrt, T)                                             \
+  ONE("neg", neg, T) ONE("abs", size, T) ONE("relu", relu, T)                             \
+  ONE("reciprocal", reciprocal, T) ONE("sqrt", root, T) ONE("rsqrt", rsqrt, T)            \
   TWO("binary", "add", add, T) TWO("binary", "sub", sub, T) TWO("binary", "mul", mul, T)  \
   TWO("binary", "div", div, T)                                                            \
   TWO("binary", "maximum", maximum, T) TWO("binary", "minimum", minimum, T)               \
