@@ -8,6 +8,7 @@ the import hook. docs/programs.md lists what runs.
 from __future__ import annotations
 
 import sys
+from multiprocessing import spawn
 from typing import Any
 
 from ..core import dtype as dtypes, errors
@@ -17,6 +18,7 @@ from .finder import Finder
 __all__ = ["install", "is_installed", "uninstall"]
 
 _finder = Finder()
+_get_preparation_data = spawn.get_preparation_data
 
 
 def _tensor(*args: Any, **kwargs: Any) -> Any:
@@ -28,6 +30,19 @@ def _tensor(*args: Any, **kwargs: Any) -> Any:
 def is_installed() -> bool:
     """Return True between `install` and `uninstall`."""
     return _finder in sys.meta_path
+
+
+class _Again:
+    """Installs in a process that `multiprocessing` starts with a new interpreter: there the object
+    is unpickled before the program's module is imported."""
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return install, ()
+
+
+def _prepared(name: str) -> dict[str, Any]:
+    """What `multiprocessing` gives a new process, and `_Again`."""
+    return {"gputensor": _Again(), **_get_preparation_data(name)}
 
 
 def install() -> None:
@@ -44,6 +59,7 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _finder)
     tensor.called.append(_tensor)
+    spawn.get_preparation_data = _prepared
     dtypes.package_name = "torch"
 
 
@@ -53,6 +69,7 @@ def uninstall() -> None:
         return
     sys.meta_path.remove(_finder)
     tensor.called.clear()
+    spawn.get_preparation_data = _get_preparation_data
     dtypes.package_name = "gputensor"
     for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
         del sys.modules[name]

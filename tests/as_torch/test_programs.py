@@ -219,3 +219,28 @@ def test_absent_names_can_be_derived_from() -> None:
     assert not isinstance(3, found)
     with pytest.raises(NotImplementedError, match="not traced into graphs"):
         Mine()
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_processes_that_a_program_starts_see_it_too(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(f"""
+import torch
+import torch.multiprocessing as mp
+
+def double(x, results):
+    x.mul_(2)
+    results.put(torch.__version__)
+
+if __name__ == "__main__":
+    context = mp.get_context({method!r})
+    x, results = torch.ones(3).share_memory_(), context.Queue()
+    process = context.Process(target=double, args=(x, results))
+    process.start()
+    print(results.get(timeout=100))
+    process.join()
+    print(x.tolist(), process.exitcode)
+""")
+    done = run("-m", "gputensor", "run-as-torch", str(script))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2.13.0+gputensor\n[2.0, 2.0, 2.0] 0\n"
