@@ -1,5 +1,5 @@
-"""Products of batches of matrices by the compiled library, a product a thread; and products of few
-rows, which BLAS makes by columns.
+"""Products of batches of matrices by the compiled library, a product a thread; products of few
+rows, which BLAS makes by columns; and products of bf16 by the CPU's own instructions.
 
 The contract is that of `kernels/cpu/matmul.py`, which serves all others.
 """
@@ -25,6 +25,10 @@ _LONG = 1 << 12
 _FEW_ROWS, _MANY_PRODUCTS = 64, 1 << 18
 
 
+# Rows of bf16 from which on packing the second operand costs less than widening it.
+_ROWS_OF_PAIRS = 4
+
+
 def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
     """Whether a product (m, k) by (k, n) of f32 is made transposed. is_column_major: (k, n)."""
     return is_column_major and 1 < m <= _FEW_ROWS and m * n * k >= _MANY_PRODUCTS and n > _FEW_ROWS
@@ -33,8 +37,8 @@ def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
 def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Write the product to `out` and return it; all three have one dtype."""
     if _is_half(out):
-        wide = mm(_widened(a), _widened(b), np.empty(out.shape, np.float32))
-        copy.copy(out, wide)
+        if not _pairs(a, b, out):
+            copy.copy(out, _of_halves(a, b, np.empty(out.shape, np.float32)))
         return out
     if out.ndim == 3 and out.dtype.char in _TYPES and _product(a, b, out):
         return out
@@ -54,7 +58,7 @@ def addmm(
         return numpys.addmm(self, a, b, beta, alpha, out, mm)
     added = _widened(self) if beta != 0 else self
     wide = np.empty(out.shape, np.float32)
-    numpys.addmm(added, _widened(a), _widened(b), beta, alpha, wide, mm)
+    numpys.addmm(added, a, b, beta, alpha, wide, _of_halves)
     copy.copy(out, wide)
     return out
 
@@ -68,6 +72,22 @@ def _widened(x: np.ndarray) -> np.ndarray:
     made = np.empty(x.shape, np.float32)
     copy.copy(made, x)
     return made
+
+
+def _of_halves(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """The product of f16 or bf16 in `out`, f32."""
+    return out if _pairs(a, b, out) else mm(_widened(a), _widened(b), out)
+
+
+def _pairs(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
+    """Whether the CPU's instructions for bf16 serve: then `out`, bf16 or f32, is written."""
+    m, k = a.shape[-2:]
+    if a.dtype.kind != "V" or m < _ROWS_OF_PAIRS or m * k * out.shape[-1] < _SMALL:
+        return False
+    run = library.function("matmul", "product bf16")
+    if run is None or not out.flags.c_contiguous or not out.flags.aligned:
+        return False
+    return bool(run(*[x if x.ndim == 3 else x[None] for x in (a, b, out)]) == 0)
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:

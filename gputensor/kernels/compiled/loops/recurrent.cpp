@@ -4,9 +4,9 @@
 // Calls    steps(gates, weight, bias or None, output, hy, cy or None, cells or None, sizes; kind,
 //          reverse), slopes(gates, cells or None, weight, output, hx, cx or None, grad or None, dh,
 //          dc or None, slopes, of_hidden or None, previous or None, sizes; kind, reverse)
-// Shapes   sizes (steps): rows of each step, sequences that have not ended; all `rows` of them lie
-//          step by step. gates (rows, G h), weight (G h, h), bias (G h), output, cells, previous and
-//          grad (rows, h), states (n, h). All dense, of one dtype.
+// Shapes   sizes (steps): rows of each step, sequences that have not ended; all `rows` of them
+//          lie step by step. gates (rows, G h), weight (G h, h), bias (G h); output, cells,
+//          previous and grad (rows, h); states (n, h). All dense, of one dtype.
 // States   hy and cy hold the first states and get the last ones; dh and dc hold the gradients of
 //          the last states and get those of the first ones.
 // Keeps    gates: what the input gives, replaced by the gates; of an RNN `gates` is `output`.
@@ -66,7 +66,8 @@ template <class T> struct Rows {
 
 template <class T>
 void make_units(const Layer<T>& of, const Rows<T>& rows, T* sums, i64 step, i64 unit) {
-  const i64 h = of.h, n = smaller(UNITS, h - unit), active = of.steps.rows(step, rows.low, rows.count);
+  const i64 h = of.h, n = smaller(UNITS, h - unit);
+  const i64 active = of.steps.rows(step, rows.low, rows.count);
   const T* before = rows.state[step % 2];
   T* after = rows.state[(step + 1) % 2];
   const i64 G = of.gates_of / h, row = of.steps.first[of.steps.time(step)] + rows.low;
@@ -77,7 +78,8 @@ void make_units(const Layer<T>& of, const Rows<T>& rows, T* sums, i64 step, i64 
     T* gates = of.gates + (row + k) * of.gates_of + unit;
     const T *sum = sums + k * G * UNITS, *old = before + k * of.depth + unit;
     T *cell = of.cells ? of.cells + (row + k) * h + unit : nullptr;
-    T *made = after + k * of.depth + unit, *state = of.cy ? of.cy + (rows.low + k) * h + unit : nullptr;
+    T* made = after + k * of.depth + unit;
+    T* state = of.cy ? of.cy + (rows.low + k) * h + unit : nullptr;
     if (of.kind == LSTM) {
       lstm_step(gates, h, sum, UNITS, state, made, n);
       if (cell) memcpy(cell, state, n * sizeof(T));
@@ -97,7 +99,8 @@ void make_units(const Layer<T>& of, const Rows<T>& rows, T* sums, i64 step, i64 
 template <class T>
 void slope_units(const Layer<T>& of, const Rows<T>& rows, i64 step, i64 unit) {
   static const T none[UNITS] = {};
-  const i64 h = of.h, n = smaller(UNITS, h - unit), active = of.steps.rows(step, rows.low, rows.count);
+  const i64 h = of.h, n = smaller(UNITS, h - unit);
+  const i64 active = of.steps.rows(step, rows.low, rows.count);
   const i64 row = of.steps.first[of.steps.time(step)] + rows.low;
   for (i64 k = 0; k < active; ++k) {
     const i64 at = (row + k) * h + unit, gate = (row + k) * of.gates_of + unit;
@@ -182,8 +185,9 @@ template <class T, bool BACKWARD> i64 all_stages(const Call& call, const Layer<T
     if (!room) return NO_MEMORY;
     const Rows<T> rows = rows_in(room, of, 0, of.batch, pieces, from);
     const auto body = [&](i64 stage, int piece) {
-      do_stage<T, BACKWARD>(of, rows, rows.sums + piece * each, stage, blocks * piece / pieces * UNITS,
-                            smaller(of.h, blocks * (piece + 1) / pieces * UNITS));
+      const i64 low = blocks * piece / pieces, high = blocks * (piece + 1) / pieces;
+      do_stage<T, BACKWARD>(of, rows, rows.sums + piece * each, stage, low * UNITS,
+                            smaller(of.h, high * UNITS));
     };
     Team<decltype(body)>::run(call, stages, pieces, body);
     if (BACKWARD) put_gradient(of, rows);
