@@ -82,7 +82,9 @@ def test_halves_are_rounded_once(dtype: Any) -> None:
 @pytest.mark.parametrize("sizes", [(4, 31, 300), (5, 64, 129), (100, 257, 49), (64, 700, 48)])
 @pytest.mark.parametrize("turns", [(False, False), (True, False), (False, True), (True, True)])
 def test_products_of_bf16(sizes: tuple[int, int, int], turns: tuple[bool, bool]) -> None:
-    """Of all layouts and with any threads; whether this CPU has instructions for them or not."""
+    """Of all layouts, by the CPU's instructions or by BLAS, whose threads may change the bits."""
+    from gputensor.kernels.compiled import matmul
+
     (m, k, n), half = sizes, gt.bfloat16
     gt.manual_seed(0)
     a = gt.randn(2, k, m).to(half).transpose(1, 2) if turns[0] else gt.randn(2, m, k).to(half)
@@ -97,7 +99,8 @@ def test_products_of_bf16(sizes: tuple[int, int, int], turns: tuple[bool, bool])
         assert ((made.double() - exact).abs() <= bound).all()
         assert ((one.double() - exact[1]).abs() <= bound[1]).all()
         bits.add(made.view(gt.int16).numpy().tobytes())
-    assert len(bits) == 1
+    by_pairs = matmul._pairs(a._get_array(), b._get_array(), np.empty(made.shape, np.float32))
+    assert len(bits) == 1 or not by_pairs
     added = gt.addmm(shift, a[0], b[0], beta=2, alpha=0.5)
     wanted = 2 * shift.double() + 0.5 * exact[0]
     assert ((added.double() - wanted).abs() <= wanted.abs() * 2**-8 + 2e-6 * k).all()
