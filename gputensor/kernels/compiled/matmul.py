@@ -38,7 +38,7 @@ def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Write the product to `out` and return it; all three have one dtype."""
     if _is_half(out):
         if not _pairs(a, b, out):
-            copy.copy(out, _of_halves(a, b, np.empty(out.shape, np.float32)))
+            copy.copy(out, product_of_halves(a, b, np.empty(out.shape, np.float32)))
         return out
     if out.ndim == 3 and out.dtype.char in _TYPES and _product(a, b, out):
         return out
@@ -58,7 +58,7 @@ def addmm(
         return numpys.addmm(self, a, b, beta, alpha, out, mm)
     added = _widened(self) if beta != 0 else self
     wide = np.empty(out.shape, np.float32)
-    numpys.addmm(added, a, b, beta, alpha, wide, _of_halves)
+    numpys.addmm(added, a, b, beta, alpha, wide, product_of_halves)
     copy.copy(out, wide)
     return out
 
@@ -74,7 +74,7 @@ def _widened(x: np.ndarray) -> np.ndarray:
     return made
 
 
-def _of_halves(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+def product_of_halves(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """The product of f16 or bf16 in `out`, f32."""
     return out if _pairs(a, b, out) else mm(_widened(a), _widened(b), out)
 
