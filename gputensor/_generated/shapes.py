@@ -1718,15 +1718,14 @@ def records_TTTVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
-def records_TTTVVOV(operator, kind, record, keep, finish):
+def records_TTTVVPV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if f is not None and f._autograd is not None:
-            check_constant(operator, 5, f)
         if (
             a._autograd is None
             and b._autograd is None
             and c._autograd is None
-            or (node := record(kind, a, b, c)) is None
+            and (f is None or f._autograd is None)
+            or (node := record(kind, a, b, c, f)) is None
         ):
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)

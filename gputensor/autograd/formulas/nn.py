@@ -110,7 +110,8 @@ class _Normal:
     def gradients(
         self, of_x: Tensor | None, of_weight: Tensor | None, of_bias: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Of the three gradients' sum, weighed by these, with respect to grad, x and weight."""
+        """The gradients of the weighted sum of the three gradients, with respect to grad, x and
+        weight."""
         grad, normal, weight = self.grad, self.normal, self.weight
         to_grad = to_normal = to_x = to_weight = None
         if of_x is not None:
@@ -168,7 +169,8 @@ def group_norm_backward(
     grads: Any, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: int, C: int,
     HxW: int, group: int, mask: Any,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Of the result, and of the means and deviations of the groups, which are results too."""
+    """The gradients, from those of the result and of the groups' means and deviations, which are
+    results too."""
     (grad, of_mean, of_rstd), made, of_weight, of_bias = grads, None, None, None
     if grad is not None:
         made, of_weight, of_bias = calls.native_group_norm_backward(
@@ -244,13 +246,19 @@ def attention_gradients(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, logsumexp: Tensor,
     is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
 ) -> list[Tensor | None]:  # fmt: skip
-    """By tiles; if these gradients are differentiated themselves, by operators over all scores,
-    computed again."""
+    """Gradients of attention, tile by tile. If they are recorded for differentiation, operators
+    over all scores compute them."""
     if grad_mode.get() != DEFAULT:
-        found = calls._scaled_dot_product_flash_attention_for_cpu_backward(
-            grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask, scale
-        )
-        return [x if asked else None for x, asked in zip(found, wanted)]
+        given = (grad, query, key, value, output, logsumexp)
+        found: tuple[Tensor, ...]
+        if wanted[3]:
+            assert attn_mask is not None
+            found = calls._attention_and_mask_backward(*given, attn_mask, is_causal, scale)
+        else:
+            found = calls._scaled_dot_product_flash_attention_for_cpu_backward(
+                *given, 0.0, is_causal, attn_mask, scale
+            )
+        return _asked(found, wanted)
     heads = query._geometry.sizes[1]
     served = [heads // x._geometry.sizes[1] for x in (key, value)]
     by = query._geometry.sizes[-1] ** -0.5 if scale is None else scale
@@ -269,8 +277,16 @@ def attention_gradients(
     slopes = weights * (slopes - calls.sum_dim_IntList(slopes * weights, (3,), True))
     of_key = calls.matmul(calls.transpose_int(slopes, 2, 3), q)
     of_query = calls.matmul(slopes, k) * by
-    made = of_query, *(_of_own_heads(x, n) for x, n in zip((of_key, of_value), served))
-    return [x if asked else None for x, asked in zip(made, wanted)]
+    made = [of_query, *(_of_own_heads(x, n) for x, n in zip((of_key, of_value), served))]
+    if wanted[3]:
+        assert attn_mask is not None
+        made.append(calls.sum_to_size(slopes, attn_mask._geometry.sizes))
+    return _asked(made, wanted)
+
+
+def _asked(made: Sequence[Tensor], wanted: tuple[bool, ...]) -> list[Tensor | None]:
+    """A gradient for each operand: of a mask there may be none."""
+    return [made[k] if asked else None for k, asked in enumerate(wanted)]
 
 
 def _of_all_heads(x: Tensor, served: int) -> Tensor:

@@ -1,8 +1,8 @@
-"""Batch rules of operators that are made of others here, which have rules of their own.
+"""Batch rules of operators that are composed of other operators, which have rules.
 
-`batch: composed` in a row names the function below of the operator's name. Each takes what the
-operator takes; where the arguments are bad it returns NotImplemented, and the operator itself says
-so for the first entry.
+With `batch: composed` in an operator's row, the function below with the operator's name is the
+rule. It takes the operator's arguments. For invalid arguments it returns NotImplemented; the
+operator then raises the error for the first entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..operators import Entry
 
 
 def composed(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """By other operators, on the tensors of the level."""
+    """The rule that calls a function below with the tensors of the level."""
     if entry.kind == "inplace":
         return NotImplemented
     return _FORMS[entry.operator.short_name](*args)
@@ -24,7 +24,7 @@ def composed(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> An
 
 def _plus(self: Any, made: Any, beta: Any, alpha: Any) -> Any:
     made = made if alpha == 1 else made * alpha
-    if beta == 0:  # whatever self holds, NaN too
+    if beta == 0:  # also for NaN in self
         return made
     return made + (self if beta == 1 else self * beta)
 

@@ -4,9 +4,9 @@
 // Calls    steps(gates, weight, bias or None, output, hy, cy or None, cells or None, sizes; kind,
 //          reverse), slopes(gates, cells or None, weight, output, hx, cx or None, grad or None, dh,
 //          dc or None, slopes, of_hidden or None, previous or None, sizes; kind, reverse)
-// Shapes   sizes (steps): rows of each step, sequences that have not ended; all `rows` of them
-//          lie step by step. gates (rows, G h), weight (G h, h), bias (G h); output, cells,
-//          previous and grad (rows, h); states (n, h). All dense, of one dtype.
+// Shapes   sizes (steps): rows of each step, sequences that have not ended; all `rows` of them lie
+//          step by step. gates (rows, G h), weight (G h, h), bias (G h), output, cells, previous,
+//          grad (rows, h), states (n, h). All dense, of one dtype.
 // States   hy and cy hold the first states and get the last ones; dh and dc hold the gradients of
 //          the last states and get those of the first ones.
 // Keeps    gates: what the input gives, replaced by the gates; of an RNN `gates` is `output`.
@@ -185,9 +185,9 @@ template <class T, bool BACKWARD> i64 all_stages(const Call& call, const Layer<T
     if (!room) return NO_MEMORY;
     const Rows<T> rows = rows_in(room, of, 0, of.batch, pieces, from);
     const auto body = [&](i64 stage, int piece) {
-      const i64 low = blocks * piece / pieces, high = blocks * (piece + 1) / pieces;
-      do_stage<T, BACKWARD>(of, rows, rows.sums + piece * each, stage, low * UNITS,
-                            smaller(of.h, high * UNITS));
+      do_stage<T, BACKWARD>(of, rows, rows.sums + piece * each, stage,
+                            blocks * piece / pieces * UNITS,
+                            smaller(of.h, blocks * (piece + 1) / pieces * UNITS));
     };
     Team<decltype(body)>::run(call, stages, pieces, body);
     if (BACKWARD) put_gradient(of, rows);

@@ -1,9 +1,9 @@
 // Products of few rows and a matrix of weights, which is read as it lies.
 //
 // Order    of `dots` a sum has DEPTH lanes, each taken from the first element on by fused
-//          multiply-adds; lane l is then added to lane l + DEPTH / 2, and so on. Of `columns` a sum
-//          is taken from the first row on, by fused multiply-adds. So the bits are the same at
-//          every capability, and depend neither on the other rows nor on threads.
+//          multiply-adds; lane l is then added to lane l + DEPTH / 2, and so on. `columns` adds
+//          from the first row on, by fused multiply-adds. The bits are the same at every capability
+//          and depend neither on the other rows nor on threads.
 #ifndef GPUTENSOR_RECURRENT_PRODUCTS
 #define GPUTENSOR_RECURRENT_PRODUCTS
 
@@ -150,8 +150,9 @@ static void columns_of_rows(const T* x, i64 x_row, i64 rows, i64 count, const T*
   i64 n = 0;
   for (; n + SIDE<T> <= rows; n += SIDE<T>)
     columns<T, SIDE<T>, C>(x + n * x_row, x_row, count, weight, depth, to + n * depth);
-  for (; n < rows; ++n)
+  for (; n < rows; ++n) {
     columns<T, 1, C>(x + n * x_row, x_row, count, weight, depth, to + n * depth);
+  }
 }
 
 // Of `rows` rows of x, and `units` columns, which are filled up to DEPTH.

@@ -1,9 +1,9 @@
 // Stages that follow each other, each of pieces that threads share.
 //
 // One thread leads: it opens a stage, does pieces, and waits for those that others have begun. A
-// piece belongs to the thread that claims it first, so nothing waits for a thread that has not
-// come: without helpers the leader does everything. A thread begins at its own share of the pieces,
-// whose memory its cache may still hold from the stage before.
+// piece belongs to the thread that claims it first, so nothing waits for a thread that is late;
+// without helpers the leader does everything. A thread begins at its own share of the pieces, whose
+// memory its cache may still hold from the stage before.
 #ifndef GPUTENSOR_TEAM
 #define GPUTENSOR_TEAM
 

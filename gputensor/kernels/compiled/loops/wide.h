@@ -6,7 +6,8 @@
 
 namespace CAPABILITY {
 
-// A register of T; `fma` gives a * b + c. ROWS x COLUMNS registers of sums fill most of them.
+// A register of T; `fma` returns a * b + c. ROWS x COLUMNS registers of sums use most of the CPU's
+// registers.
 template <class T> struct wide;
 #if defined(__AVX512F__)
 #define WIDE(T, TYPE, END)                                                            \
