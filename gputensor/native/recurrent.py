@@ -31,6 +31,7 @@ _LOOPS = {
     for of in ("steps", "slopes")
     for bits in ("f32", "f64")
 }
+_product_of_halves = stub.compiled("matmul", "product_of_halves")
 _KINDS = {"rnn_tanh": 0, "rnn_relu": 1, LSTM: 2, GRU: 3}
 
 
@@ -137,6 +138,17 @@ def _loop(of: str, operands: Operands) -> tuple[Any, dtype]:
     return _LOOPS.get((of, computed.short)), computed
 
 
+def _of_input(operands: Operands, dense: Operands, how: How) -> Tensor:
+    """What the input gives the gates, in f32 where it is of a half type."""
+    if operands.input._geometry.dtype not in HALVES:
+        return recurrent.of_input(dense, how)
+    rows, weight = recurrent.flat(operands.input), operands.weight_ih
+    made = _new(FLOAT, rows._geometry.sizes[0], weight._geometry.sizes[0])
+    _product_of_halves(rows._get_array(), weight._get_array().T, made._get_array())
+    bias = recurrent.input_bias(dense, how)
+    return made if bias is None else made + bias
+
+
 def _by_library(operands: Operands, how: How, train: bool) -> Five | None:
     """None where the library does not serve."""
     loop, of = _loop("steps", operands)
@@ -144,7 +156,7 @@ def _by_library(operands: Operands, how: How, train: bool) -> Five | None:
         return None
     dense = Operands(*[_dense(x) for x in operands])  # type: ignore[arg-type]
     hidden, batch = operands.weight_hh._geometry.sizes[1], max(how.sizes)
-    gates = recurrent.of_input(dense, how)
+    gates = _of_input(operands, dense, how)
     rows = gates._geometry.sizes[0]
     is_lstm, is_gru = how.mode == LSTM, how.mode == GRU
     output = _new(of, rows, hidden) if is_lstm or is_gru else gates

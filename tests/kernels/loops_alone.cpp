@@ -183,7 +183,7 @@ Array array_of(const Memory& memory, i64 rows, i64 columns) {
 }
 
 struct Asked {
-  Array array[8];
+  Array array[16];
   i64 integer[8];
   double real[4];
   int n_arrays, n_ints, n_floats;
@@ -264,6 +264,40 @@ void run_rows(int of) {
        {{given, array_of(by.drawn(false), 1, C), array_of(more.drawn(false), 1, C), to, means,
          deviations}, {}, {1e-5}, 6, 0, 1});
   out.write("norm", "normalized"), mean.write("norm", "mean"), rstd.write("norm", "rstd");
+}
+
+// Three sequences of 3, 2 and 1 steps; of kinds with 1, 1, 4 and 3 gates.
+void run_recurrent(int of) {
+  constexpr i64 H = 70, N = 3, STEPS = 3, ALL = 6;
+  char name[32];
+  Memory sizes(STEPS, i64_);
+  for (i64 t = 0; t < STEPS; t++) ((i64*)sizes.data)[t] = N - t;
+  Array by_time = array_of(sizes, 1, STEPS), none = {};
+  by_time.ndim = 1, by_time.shape[0] = STEPS, by_time.stride[0] = 8;
+  for (i64 kind = 0; kind < 4; kind++) {
+    const i64 G = (kind < 2 ? 1 : kind == 2 ? 4 : 3) * H;
+    Memory gates(ALL * G, of), weight(G * H, of), bias(G, of), output(ALL * H, of), h(N * H, of);
+    Memory c(N * H, of), cells(ALL * H, of), hx(N * H, of), cx(N * H, of), grad(ALL * H, of);
+    Memory slopes(ALL * G, of), hidden(ALL * G, of), previous(ALL * H, of);
+    const bool is_lstm = kind == 2, is_gru = kind == 3;
+    const Array made = array_of(kind < 2 ? gates : output, ALL, H);
+    const Array state = is_lstm ? array_of(c, N, H) : none;
+    const Array kept = kind < 2 ? none : array_of(cells, ALL, H);
+    for (Memory* x : {&gates, &weight, &bias, &h, &c, &hx, &cx, &grad}) x->drawn(false);
+    const Array of_gates = array_of(gates, ALL, G), weights = array_of(weight, G, H);
+    snprintf(name, sizeof name, "steps %s", SHORT[of]);
+    call("recurrent", name,
+         {{of_gates, weights, is_gru ? array_of(bias, 1, G) : none, made, array_of(h, N, H), state,
+           kept, by_time}, {kind, kind & 1}, {}, 8, 2, 0});
+    gates.write("recurrent", "gates"), h.write("recurrent", "hy"), c.write("recurrent", "cy");
+    snprintf(name, sizeof name, "slopes %s", SHORT[of]);
+    call("recurrent", name,
+         {{of_gates, kept, weights, made, array_of(hx, N, H), is_lstm ? array_of(cx, N, H) : none,
+           array_of(grad, ALL, H), array_of(h, N, H), state, array_of(slopes, ALL, G),
+           is_gru ? array_of(hidden, ALL, G) : none, array_of(previous, ALL, H), by_time},
+          {kind, kind & 1}, {}, 13, 2, 0});
+    for (const Memory* x : {&h, &slopes, &previous}) x->write("recurrent", "slopes");
+  }
 }
 
 void run_others() {
@@ -354,6 +388,7 @@ int main() {
   run_program();
   run_reductions();
   run_rows(f32), run_rows(f64), run_rows(f16), run_rows(bf16);
+  run_recurrent(f32), run_recurrent(f64);
   run_others();
   return 0;
 }

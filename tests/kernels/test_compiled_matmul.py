@@ -79,6 +79,41 @@ def test_halves_are_rounded_once(dtype: Any) -> None:
     assert gt.allclose(gt.bmm(a, b).double(), exact, rtol=0.01, atol=1e-3)
 
 
+@pytest.mark.parametrize("sizes", [(4, 31, 300), (5, 64, 129), (100, 257, 49), (64, 700, 48)])
+@pytest.mark.parametrize("turns", [(False, False), (True, False), (False, True), (True, True)])
+def test_products_of_bf16(sizes: tuple[int, int, int], turns: tuple[bool, bool]) -> None:
+    """Of all layouts, by the CPU's instructions or by BLAS, whose threads may change the bits."""
+    from gputensor.kernels.compiled import matmul
+
+    (m, k, n), half = sizes, gt.bfloat16
+    gt.manual_seed(0)
+    a = gt.randn(2, k, m).to(half).transpose(1, 2) if turns[0] else gt.randn(2, m, k).to(half)
+    b = gt.randn(2, n, k).to(half).transpose(1, 2) if turns[1] else gt.randn(2, k, n).to(half)
+    shift = gt.randn(n).to(half)
+    exact, bits = a.double() @ b.double(), set()
+    # Half of a unit of bf16, and what sums of k products in f32 may lack.
+    bound = exact.abs() * 2**-8 + 2e-6 * k
+    for threads in (1, 2, 3):
+        gt.set_num_threads(threads)
+        made, one = gt.bmm(a, b), a[1] @ b[1]
+        assert ((made.double() - exact).abs() <= bound).all()
+        assert ((one.double() - exact[1]).abs() <= bound[1]).all()
+        bits.add(made.view(gt.int16).numpy().tobytes())
+    by_pairs = matmul._pairs(a._get_array(), b._get_array(), np.empty(made.shape, np.float32))
+    assert len(bits) == 1 or not by_pairs
+    added = gt.addmm(shift, a[0], b[0], beta=2, alpha=0.5)
+    wanted = 2 * shift.double() + 0.5 * exact[0]
+    assert ((added.double() - wanted).abs() <= wanted.abs() * 2**-8 + 2e-6 * k).all()
+
+
+def test_products_of_bf16_that_are_not_finite() -> None:
+    a, b = gt.ones(8, 64).to(gt.bfloat16), gt.ones(64, 80).to(gt.bfloat16)
+    a[1, 3], a[2, 63], b[5, 7] = float("inf"), float("nan"), float("-inf")
+    found = gt.mm(a, b)
+    assert found[0, 0] == 64 and found[1, 0] == float("inf") and found[0, 7] == float("-inf")
+    assert found[1, 7].isnan() and found[2].isnan().all()
+
+
 def test_added_products() -> None:
     random = np.random.default_rng(0)
     self, a, b = [

@@ -67,13 +67,13 @@ def _layer(
 
 def _sample(
     mode: str, hidden: int = 3, *, rows: tuple[int, ...] = (2, 2), sizes: Any = (),
-    bias: bool = True, begun: bool = True, project: int = 0, reverse: bool = False,
+    bias: str = "both", begun: bool = True, project: int = 0, reverse: bool = False,
     train: bool = True,
 ) -> S:  # fmt: skip
     G, batch = _GATES[mode] * hidden, sizes[0] if sizes else rows[1]
     out = project or hidden
     of: Any = {"values": "positive"}
-    biases = (T(G, **of), T(G, **of)) if bias else (None, None)
+    biases = [T(G, **of) if bias in ("both", end) else None for end in ("ih", "hh")]
     hx, cx = (T(batch, out), T(batch, hidden)) if begun else (None, None)
     return S(
         T(*rows, 2, **of), T(G, 2, **of), T(G, out, **of), *biases,
@@ -84,11 +84,12 @@ def _sample(
 
 _LAYERS = [
     _sample("lstm"),
-    _sample("lstm", rows=(4,), sizes=(2, 1, 1), reverse=True, bias=False),
+    _sample("lstm", rows=(4,), sizes=(2, 1, 1), reverse=True, bias=""),
     _sample("lstm", project=2, begun=False),
     _sample("gru"),
-    _sample("gru", rows=(3,), sizes=(2, 1), bias=False, train=False),
-    _sample("rnn_tanh", reverse=True),
+    _sample("gru", rows=(3,), sizes=(2, 1), bias="", train=False),
+    _sample("gru", bias="hh"),
+    _sample("rnn_tanh", reverse=True, bias="hh"),
     _sample("rnn_relu", begun=False),
 ]
 

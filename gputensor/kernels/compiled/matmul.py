@@ -1,7 +1,8 @@
-"""Products by the compiled library: batches of matrices, and matrices with few rows.
+"""Products by the compiled library: batches of matrices, matrices with few rows, and bf16.
 
-A batch runs one product per thread. BLAS computes the transposed product of few rows. The functions
-take and return what `kernels/cpu/matmul.py` does, which computes all other products.
+A batch runs one product per thread. BLAS computes the transposed product of few rows. Products of
+bf16 use the CPU's instructions for them. The functions take and return what
+`kernels/cpu/matmul.py` does, which computes all other products.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _LONG = 1 << 12
 # packs the smaller operand. 16 x 256 by 256 x 1024 took 112 us in place of 207, by OpenBLAS with
 # AVX-512, one thread.
 _FEW_ROWS, _MANY_PRODUCTS = 64, 1 << 18
+# From this number of rows on, packing the second operand costs less than casting it to f32.
+_ROWS_OF_PAIRS = 4
 
 
 def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
@@ -36,8 +39,8 @@ def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
 def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Write the product to `out` and return it; all three have one dtype."""
     if _is_half(out):
-        wide = mm(_widened(a), _widened(b), np.empty(out.shape, np.float32))
-        copy.copy(out, wide)
+        if not _pairs(a, b, out):
+            copy.copy(out, product_of_halves(a, b, np.empty(out.shape, np.float32)))
         return out
     if out.ndim == 3 and out.dtype.char in _TYPES and _product(a, b, out):
         return out
@@ -57,7 +60,7 @@ def addmm(
         return numpys.addmm(self, a, b, beta, alpha, out, mm)
     added = _widened(self) if beta != 0 else self
     wide = np.empty(out.shape, np.float32)
-    numpys.addmm(added, _widened(a), _widened(b), beta, alpha, wide, mm)
+    numpys.addmm(added, a, b, beta, alpha, wide, product_of_halves)
     copy.copy(out, wide)
     return out
 
@@ -71,6 +74,22 @@ def _widened(x: np.ndarray) -> np.ndarray:
     made = np.empty(x.shape, np.float32)
     copy.copy(made, x)
     return made
+
+
+def product_of_halves(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Write the product of f16 or bf16 matrices to `out`, f32, and return it."""
+    return out if _pairs(a, b, out) else mm(_widened(a), _widened(b), out)
+
+
+def _pairs(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
+    """Write the product of bf16 to `out`, bf16 or f32. Returns False if the library declines."""
+    m, k = a.shape[-2:]
+    if a.dtype.kind != "V" or m < _ROWS_OF_PAIRS or m * k * out.shape[-1] < _SMALL:
+        return False
+    run = library.function("matmul", "product bf16")
+    if run is None or not out.flags.c_contiguous or not out.flags.aligned:
+        return False
+    return bool(run(*[x if x.ndim == 3 else x[None] for x in (a, b, out)]) == 0)
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:

@@ -90,14 +90,24 @@ def first_states(operands: Operands, how: How) -> State:
 
 def of_input(operands: Operands, how: How) -> Tensor:
     """What the input gives the gates, (rows, ...), the biases that are added to it included."""
-    bias = operands.bias_ih
-    if bias is not None and operands.bias_hh is not None and how.mode != GRU:
-        bias = bias + operands.bias_hh
-    rows, turned = _flat(operands.input), calls.t(operands.weight_ih)
+    bias, rows, turned = (
+        input_bias(operands, how),
+        flat(operands.input),
+        calls.t(operands.weight_ih),
+    )
     return calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
 
 
-def _flat(input: Tensor) -> Tensor:
+def input_bias(operands: Operands, how: How) -> Tensor | None:
+    """The biases that are added to what the input gives; of a GRU bias_hh is not."""
+    first, second = operands.bias_ih, operands.bias_hh
+    if second is None or how.mode == GRU:
+        return first
+    return second if first is None else first + second
+
+
+def flat(input: Tensor) -> Tensor:
+    """The rows of all steps."""
     sizes = input._geometry.sizes
     return input if len(sizes) == 2 else calls.reshape(input, (sizes[0] * sizes[1], sizes[2]))
 
@@ -220,7 +230,7 @@ def _pulled(
 
 def _steps(operands: Operands, how: How, saved: Saved) -> dict[int, _Step]:
     """By time."""
-    outputs = _by_step(_flat(saved.output), how)
+    outputs = _by_step(flat(saved.output), how)
     cells: Sequence[Tensor] = [saved.cells] * len(how.sizes)
     gates: Sequence[Sequence[Tensor]] = [()] * len(how.sizes)
     if how.mode in (LSTM, GRU):
@@ -238,7 +248,7 @@ def _steps(operands: Operands, how: How, saved: Saved) -> dict[int, _Step]:
 def slopes(operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | None]) -> Slopes:
     """By operators, step by step back. grads: of the output and of the last states."""
     steps, order = _steps(operands, how, saved), how.order()[::-1]
-    of_output = None if grads[0] is None else _by_step(_flat(grads[0]), how)
+    of_output = None if grads[0] is None else _by_step(flat(grads[0]), how)
     begun = first_states(operands, how)
     last = tuple([calls.zeros_like(s) if g is None else g for s, g in zip(begun, grads[1:])])
     rows = _Rows(last, how.sizes[order[0]])
@@ -274,7 +284,7 @@ def of_operands(
     if wanted[0]:
         made[0] = calls.reshape(calls.mm(given, operands.weight_ih), x._geometry.sizes)
     if wanted[1]:
-        made[1] = calls.mm(calls.t(given), _flat(x))
+        made[1] = calls.mm(calls.t(given), flat(x))
     if wanted[2]:
         made[2] = calls.mm(calls.t(hidden), found.previous)
     if wanted[3]:

@@ -1,11 +1,14 @@
 // out[u] = a[u] @ b[u] of batches of matrices.                                      family: matmul
 //
-// Calls bmm(address of BLAS's gemm, whether its integers are of 64 bits; a, b, out). With the
-//          address 0 our own loops run, which are faster for small matrices of f32 and f64. Shapes
-//          a (u, m, k) and b (u, k, n) of any strides; rows of out are dense. k = 0 gives zeros.
-//          Types f32, f64, c64, c128.
-// Threads one thread computes a product; BLAS must use one thread meanwhile.
+// Calls    bmm(address of BLAS's gemm, whether its integers are of 64 bits; a, b, out). With the
+//          address 0 our own loops run, which are faster for small matrices of f32 and f64.
+//          product(a, b, out): of bf16 by the CPU's own instructions; 1 where it has none.
+// Shapes   a (u, m, k) and b (u, k, n) of any strides; rows of out are dense. k = 0 gives zeros.
+// Types    f32, f64, c64, c128; of product a and b bf16, and out bf16 or f32.
+// Threads  one thread computes a product; BLAS must use one thread meanwhile. The tiles of
+//          product(a, b, out) are shared.
 #include "products.h"
+#include "products_bf16.h"
 
 namespace CAPABILITY {
 
@@ -59,6 +62,7 @@ static const abi::FunctionEntry functions[] = {
     {"bmm f64", bmm<f64>},
     {"bmm c64", bmm<z64>},
     {"bmm c128", bmm<z128>},
+    {"product bf16", product_of_pairs, true},
 };
 extern const abi::Family matmul = {"matmul", nullptr, 0, functions,
                                    sizeof functions / sizeof *functions};
