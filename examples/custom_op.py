@@ -1,5 +1,5 @@
-"""One operator, three ways: silu(x) = x / (1 + exp(-x)), NumPy on the CPU and CUDA C of our own on
-a GPU.
+"""Three ways to define an operator: silu(x) = x / (1 + exp(-x)), by NumPy on the CPU and by CUDA C
+on a GPU.
 
    python examples/custom_op.py                               # with a GPU, or on the CPU alone
    GPUTENSOR_CUDA=emulator python examples/custom_op.py       # the same CUDA C without a GPU
@@ -41,7 +41,7 @@ def kernel(entry: str, of: gt.dtype) -> gt.cuda.Kernel:
 
 
 def launch(entry: str, *inputs: Tensor) -> Tensor:
-    """Run one of the kernels above on tensors of one shape; it takes them row by row."""
+    """Run one of the kernels above on tensors of one shape, row by row."""
     inputs = tuple(x.contiguous() for x in inputs)
     made = gt.empty_like(inputs[0])
     if made.numel():

@@ -1,9 +1,9 @@
-"""Mean, deviation and principal components of an image set that no worker's memory holds.
+"""Mean, deviation and principal components of an image set larger than a worker's memory.
 
     python examples/dask_images.py [--images 16000] [--workers 2] [--memory 600MiB]
 
-Each chunk is a tensor of some hundred images; two workers make, read and forget them, so that only
-sums and small matrices are kept. Needs `pip install gputensor[clients]`.
+Each chunk is a tensor of some hundred images. Two workers make the chunks, read them and drop them,
+so that only sums and small matrices are kept. Needs `pip install gputensor[clients]`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SIDE, PER_CHUNK, PATTERNS = 64, 200, 3
 
 
 def images(block_info=None) -> gt.Tensor:
-    """(n, 3, SIDE, SIDE), uint8: sums of a few patterns and noise, the same in each run."""
+    """(n, 3, SIDE, SIDE), uint8: sums of a few patterns and noise, equal in each run."""
     (first, last), *_ = block_info[None]["array-location"]
     generator = gt.Generator().manual_seed(first)
     axis = gt.linspace(0, 3.14, SIDE)

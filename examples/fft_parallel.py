@@ -1,12 +1,13 @@
-"""Transforms a matrix of which each process has some rows, by two FFTs and one redistribution.
+"""Fourier transform of a matrix whose rows are divided among processes: two FFTs and one
+redistribution.
 
     mpiexec -n 4 python examples/fft_parallel.py --size 2048
 
-A transform of two dimensions is one along the rows, which lie whole in each process, and one along
-the columns, which do after `redistribute(x, 0, 1)`: layout kernels pack, one all-to-all moves, and
-layout kernels unpack. Each rank leaves with its columns of the spectrum; the inverse goes the same
-way back. It prints what the parts take, beside the transform of one process alone, and compares.
-Needs `pip install 'gputensor[mpi]'`.
+A 2-d transform is a transform along the rows, which are whole in each process, and one along the
+columns, which are whole after `redistribute(x, 0, 1)`: layout kernels pack, one all-to-all moves
+the data, and layout kernels unpack. Each rank gets its columns of the spectrum; the inverse takes
+the reverse way. The program prints the times of the parts and of the transform in one process, and
+compares the results. Needs `pip install 'gputensor[mpi]'`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import time
 from collections.abc import Callable
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # processes share the CPUs, not threads
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # processes use the CPUs, so each has one thread
 
 import gputensor as gt
 import gputensor.distributed as dist
@@ -25,24 +26,24 @@ ROUNDS = 7
 
 
 def rows(numbers: gt.Tensor, size: int) -> gt.Tensor:
-    """Those rows of the matrix, the same ones however many processes there are."""
+    """These rows of the matrix, which do not depend on the number of processes."""
     y, x = numbers.unsqueeze(1), gt.arange(size)
     waves = gt.sin(x * 0.37 + y * 0.11) + gt.cos(x * 0.05 - y * 0.23)
     return (waves + ((x * 7919 + y * 104729) % 1013) / 1013).float()
 
 
 def transform(mine: gt.Tensor) -> gt.Tensor:
-    """This rank's columns of the spectrum, of its rows of the matrix."""
+    """This rank's columns of the spectrum, from its rows of the matrix."""
     return gt.fft.fft(dist.redistribute(gt.fft.fft(mine, dim=1), 0, 1), dim=0)
 
 
 def inverse(mine: gt.Tensor) -> gt.Tensor:
-    """This rank's rows of the matrix, of its columns of the spectrum."""
+    """This rank's rows of the matrix, from its columns of the spectrum."""
     return gt.fft.ifft(dist.redistribute(gt.fft.ifft(mine, dim=0), 1, 0), dim=1)
 
 
 def milliseconds(call: Callable[[], object]) -> float:
-    """Of the best of some rounds that all ranks begin together."""
+    """Milliseconds of the best of some rounds, which all ranks begin together."""
     best = float("inf")
     for _ in range(ROUNDS):
         dist.barrier()

@@ -1,13 +1,13 @@
-"""Trains a small transformer on this project's own documentation, character by character, and lets
-it write.
+"""Trains a small transformer on this project's documentation, character by character, and lets it
+write text.
 
     python examples/gpt.py                       # under two minutes on the CPU
     python examples/gpt.py --steps 200 --prompt "A tensor is "
     python examples/gpt.py --weights gpt.safetensors     # keeps the weights, with PyTorch's names
 
-The model is written as it would be for PyTorch: change the import and it runs there. It writes
-`gpt.png`, the loss of both parts of the text. Needs matplotlib for that, safetensors for
-`--weights`.
+The model is written as for PyTorch: change the import and it runs there. The program writes
+`gpt.png`, the losses of the training text and of the held-out text. Needs matplotlib for that,
+safetensors for `--weights`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-# Waiting for a thread that another program has taken costs products as small as these far more
-# than a second one gains. BLAS reads this when NumPy is imported.
+# For products as small as these, waiting for a thread on a busy CPU costs far more than a second
+# thread gains. BLAS reads this when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Text:
-    """Characters as numbers; every tenth of its stretches is held out, so that each page is in both
+    """Characters as numbers. Every tenth section is held out, so that each page is in both
     parts."""
 
     stretch = 2_000
@@ -57,7 +57,7 @@ class Text:
         return "".join(self.characters[n] for n in numbers.tolist())
 
     def batch(self, part: str, size: int, length: int, device: str) -> tuple[torch.Tensor, ...]:
-        """Windows of the text, and the same one character later: (size, length) each."""
+        """Windows of the text, and the windows one character later; each (size, length)."""
         numbers = self.parts[part]
         starts = torch.randint(len(numbers) - length, (size, 1))
         windows = numbers[starts + torch.arange(length + 1)].to(device)
@@ -74,7 +74,7 @@ def documentation() -> str:
 
 
 class Attention(nn.Module):
-    """Every place looks at those before it, in several ways at once."""
+    """Causal self-attention with several heads."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a perceptron at each place; both add to what is there."""
+    """Attention, then a perceptron at each position, both with residual connections."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -112,7 +112,8 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """(batch, length) numbers of characters to (batch, length, characters) scores of the next."""
+    """Maps characters (batch, length) to scores of the next character (batch, length,
+    characters)."""
 
     def __init__(
         self, characters: int, length: int, width: int, heads: int, layers: int, dropout: float
@@ -140,7 +141,7 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def write(self, numbers: torch.Tensor, count: int, temperature: float) -> torch.Tensor:
-        """Numbers, and so many more, each drawn from the ten that score highest."""
+        """Append `count` characters, each drawn from the ten with the highest scores."""
         self.eval()
         for _ in range(count):
             scores = self(numbers[None, -self.length :])[0, -1] / temperature
@@ -155,7 +156,7 @@ class GPT(nn.Module):
 
 
 class Run:
-    """A model in training. losses: of each step; held_out: (step, loss) now and then."""
+    """A model in training. losses: of each step. held_out: (step, loss) at some steps."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         torch.manual_seed(args.seed)
@@ -193,7 +194,7 @@ class Run:
             self.show(step, time.perf_counter() - began)
 
     def show(self, step: int, passed: float) -> None:
-        """The bar, on a terminal; elsewhere a line for each tenth."""
+        """Show progress: a bar on a terminal, otherwise a line for each tenth."""
         is_terminal, steps = sys.stderr.isatty(), self.args.steps
         if not is_terminal and step % max(1, steps // 10):
             return
@@ -207,7 +208,7 @@ class Run:
         print(f"\r{text:<90}" if is_terminal else text, end=end, file=sys.stderr, flush=True)
 
     def plot(self, path: str) -> None:
-        """The loss of both parts by step."""
+        """Plot the losses of both parts by step."""
         import matplotlib
 
         matplotlib.use("Agg")
@@ -240,7 +241,7 @@ class Run:
 
 
 def save(model: nn.Module, path: str) -> None:
-    """The weights as safetensors, which PyTorch's `load_state_dict` takes after load_file."""
+    """Save the weights as safetensors; PyTorch reads them by load_file and `load_state_dict`."""
     from safetensors.numpy import save_file
 
     save_file({name: x.cpu().numpy() for name, x in model.state_dict().items()}, path)
@@ -267,7 +268,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(given: list[str] | None = None) -> float:
-    """Returns the loss of the part that was held out."""
+    """Train, write and plot. Returns the loss of the held-out part."""
     args = arguments(given)
     run = Run(args)
     count = sum(p.numel() for p in run.model.parameters())

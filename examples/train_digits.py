@@ -5,10 +5,10 @@
     python examples/train_digits.py --device cuda --graph  # a step is one launch: a CUDA graph
     GPUTENSOR_CUDA=emulator python examples/train_digits.py --device cuda --epochs 1
 
-It writes `train_digits.png`, the loss at each step and the accuracy after each epoch; and with
-`--checkpoint FILE` what is needed to go on from there: `--resume FILE` then gives, bit for bit,
-what a run without a pause would have given. Needs scikit-learn and, for the picture, matplotlib
-(`pip install scikit-learn matplotlib`).
+It writes `train_digits.png`: the loss at each step and the accuracy after each epoch. With
+`--checkpoint FILE` it also saves its state; a run with `--resume FILE` then gives the bits of a run
+without a pause. Needs scikit-learn and, for the picture, matplotlib (`pip install scikit-learn
+matplotlib`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-# Products as small as these gain nothing from a second thread, and waiting for one that another
-# program has taken costs much. BLAS reads this when NumPy is imported.
+# Products as small as these gain nothing from a second thread, and waiting for a thread on a busy
+# CPU costs much. BLAS reads this when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -59,8 +59,8 @@ class Digits:
         return gt.from_numpy(array).to(self.device)
 
     def batches(self, epoch: int, size: int) -> Iterator[tuple[gt.Tensor, gt.Tensor]]:
-        """All digits, some moved by a pixel. Seed and epoch decide how, so that a run can be
-        resumed."""
+        """Batches of all digits, some moved by a pixel. They depend on seed and epoch, so that a
+        run can be resumed."""
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(len(self.classes))
         x = self.enter(moved(self.pixels[order], random))
@@ -69,7 +69,7 @@ class Digits:
 
 
 def moved(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Every digit where it is, or moved by one pixel in any direction."""
+    """Each digit, unchanged or moved by one pixel in any direction."""
     down, right = random.choice([-1, 0, 1], (2, len(pixels)), p=[0.25, 0.5, 0.25]) + 1
     padded = np.pad(pixels.reshape(-1, SIDE, SIDE), ((0, 0), (1, 1), (1, 1)))
     rows = down[:, None, None] + np.arange(SIDE)[:, None]
@@ -88,11 +88,13 @@ class Perceptron:
         for n_in, n_out in itertools.pairwise(sizes):
             bound = n_in**-0.5
             for shape in ((n_out, n_in), (n_out,)):
-                drawn = (gt.rand(shape) * 2 - 1) * bound  # on the CPU: every device starts alike
+                drawn = (
+                    gt.rand(shape) * 2 - 1
+                ) * bound  # on the CPU: all devices start with equal weights
                 self.parameters.append(drawn.to(device).requires_grad_())
 
     def __call__(self, x: gt.Tensor) -> gt.Tensor:
-        """(N, pixels) to the logarithms of (N, classes) probabilities."""
+        """Maps (N, pixels) to log-probabilities (N, classes)."""
         *layers, (weight, bias) = zip(self.parameters[::2], self.parameters[1::2])
         for w, b in layers:
             x = F.relu(F.linear(x, w, b))
@@ -100,7 +102,7 @@ class Perceptron:
 
     @gt.no_grad()
     def accuracy(self, x: gt.Tensor, y: gt.Tensor) -> float:
-        """The share of digits that are recognised."""
+        """The share of digits that are classified correctly."""
         return (self(x).argmax(1) == y).to(gt.float32).mean().item()
 
 
@@ -111,7 +113,7 @@ def optimizer_of(
         return gt.optim.SGD(
             parameters, lr=0.1 if lr is None else lr, momentum=0.9, weight_decay=1e-4
         )
-    on_device = parameters[0].is_cuda  # which counts the steps then, as a graph needs it
+    on_device = parameters[0].is_cuda  # counts steps on the device, for graphs
     return gt.optim.Adam(parameters, lr=0.003 if lr is None else lr, capturable=on_device)
 
 
@@ -119,10 +121,10 @@ def optimizer_of(
 
 
 class Captured:
-    """Steps of whole batches as a CUDA graph. What changes from step to step is copied into the
-    tensors that it reads, the learning rate among them.
+    """Steps of whole batches as a CUDA graph. Values that change, such as the learning rate, are
+    copied into the tensors that the graph reads.
 
-    It is captured when two steps have been made: they have loaded every kernel and made all state.
+    It is captured after two steps, which have loaded all kernels and made all state.
     """
 
     def __init__(self, run: Run) -> None:
@@ -145,10 +147,10 @@ class Captured:
 
 
 class Run:
-    """A training run: the model, its optimizer, and what has happened so far.
+    """A training run: the model, its optimizer and its history.
 
-    lr: at first; it falls evenly to nothing over all epochs. losses: of each step. accuracies: of
-    the held-out digits, after each epoch.
+    lr: the first learning rate; it decreases linearly to 0 over all epochs. losses: of each step.
+    accuracies: of the held-out digits, after each epoch.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -163,7 +165,7 @@ class Run:
         self.make_step = Captured(self) if args.graph else self.eager
 
     def train(self, steps: int) -> None:
-        """Go on until so many steps have been made."""
+        """Train until this number of steps."""
         began, made = time.perf_counter(), self.step
         while self.step < steps:
             epoch, done = divmod(self.step, self.per_epoch)
@@ -175,7 +177,7 @@ class Run:
                 losses.append(self.make_step(x, y, lr))
                 self.step += 1
                 self.show(steps, made, began)
-            self.losses += gt.stack(losses).tolist()  # the only time that a GPU is waited for
+            self.losses += gt.stack(losses).tolist()  # the only wait for a GPU
             if self.step % self.per_epoch == 0:
                 self.accuracies.append(self.model.accuracy(*self.digits.held_out))
 
@@ -189,7 +191,7 @@ class Run:
         return loss.detach()
 
     def show(self, steps: int, made: int, began: float) -> None:
-        """The bar, on a terminal; elsewhere a line an epoch."""
+        """Show progress: a bar on a terminal, otherwise a line for each epoch."""
         is_terminal = sys.stderr.isatty()
         if self.args.quiet or not is_terminal and self.step % self.per_epoch:
             return
@@ -208,7 +210,7 @@ class Run:
     # --- checkpoints ------------------------------------------------------------------------------
 
     def save(self, path: str) -> None:
-        """Everything that the next step depends on."""
+        """Save everything that the next step depends on."""
         kept = {name: getattr(self.args, name) for name in ("seed", "batch", "hidden", "optimizer")}
         gt.save({
             "settings": kept, "step": self.step, "losses": self.losses,
@@ -232,7 +234,7 @@ class Run:
     # --- picture ----------------------------------------------------------------------------------
 
     def plot(self, path: str) -> None:
-        """Loss by step, and error of the held-out digits by epoch."""
+        """Plot the loss by step, and the error of the held-out digits by epoch."""
         import matplotlib
 
         matplotlib.use("Agg")
@@ -294,7 +296,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(given: list[str] | None = None) -> float:
-    """Returns the accuracy on the held-out digits."""
+    """Train, save and plot. Returns the accuracy on the held-out digits."""
     args = arguments(given)
     run = Run(args)
     if args.resume:

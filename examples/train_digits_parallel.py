@@ -1,12 +1,12 @@
-"""Trains the digits of train_digits.py on several processes, each with its part of every batch.
+"""Trains the model of train_digits.py in several processes, each with its part of every batch.
 
     mpiexec -n 4 python examples/train_digits_parallel.py
     mpiexec -n 4 python examples/train_digits_parallel.py --checkpoint FILE --resume FILE
 
-The gradients are averaged over all ranks while backward is still going on, so that the parameters
-are the same on all of them, bit for bit, and those that one process finds, within rounding. Rank 0
-writes `--checkpoint FILE` after each epoch; `--resume` goes on from there, and begins anew where
-there is none: the second line may be called until it ends, whatever was killed before.
+The gradients are averaged over all ranks during backward. So all ranks have equal parameters, bit
+for bit, and these equal the parameters of a single process within rounding. Rank 0 writes
+`--checkpoint FILE` after each epoch. `--resume` continues from that file, or begins anew if there
+is none: so the second command may be repeated after a failure until it succeeds.
 Needs scikit-learn and `pip install 'gputensor[mpi]'`.
 """
 
@@ -16,7 +16,11 @@ import argparse
 import os
 import time
 
-from train_digits import HELD_OUT, Run, arguments  # first: it sets what BLAS reads
+from train_digits import (
+    HELD_OUT,
+    Run,
+    arguments,
+)  # first: it sets what BLAS reads
 
 import gputensor as gt
 import gputensor.distributed as dist
@@ -24,7 +28,7 @@ from gputensor.nn import functional as F
 
 
 class ParallelRun(Run):
-    """A training run of which each rank makes its part of every step."""
+    """A training run in which each rank computes its part of every step."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__(args)
@@ -38,7 +42,8 @@ class ParallelRun(Run):
             group["lr"] = lr
         self.optimizer.zero_grad()
         mine = [part.tensor_split(self.ranks)[self.rank] for part in (x, y)]
-        # The mean over ranks of this is the mean over the batch, also where it divides unevenly.
+        # The mean of this over all ranks is the mean over the batch, even if the batch is not
+        # divided evenly.
         loss = F.nll_loss(self.model(mine[0]), mine[1], reduction="sum") * (self.ranks / len(y))
         loss.backward()
         self.averager.wait()
@@ -48,7 +53,7 @@ class ParallelRun(Run):
         return mean
 
     def is_same_everywhere(self) -> bool:
-        """Whether all ranks have rank 0's parameters, to the bit."""
+        """True if all ranks have rank 0's parameters, bit for bit."""
         same = True
         for p in self.model.parameters:
             first = p.detach().clone()

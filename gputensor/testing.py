@@ -237,7 +237,6 @@ class _Check:
 
 
 def _as_tensor(x: Any) -> Tensor:
-    """The tensor itself, or a tensor of an array."""
     return x if isinstance(x, Tensor) else from_numpy(np.array(x))
 
 

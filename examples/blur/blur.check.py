@@ -6,7 +6,7 @@ WEIGHTS = np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]], np.float32)
 
 
 def reference(src):
-    """The same sums in the same order, so that the results are equal to the bit."""
+    """The kernel's sums in the kernel's order, so that the bits are equal."""
     height, width = src.shape
     padded = np.pad(src, 1, mode="edge")
     total = np.zeros_like(src)

@@ -1,4 +1,4 @@
-"""Cases of softmax.cu. Its exp is libm's or the GPU's, so the last bits are free."""
+"""Cases of softmax.cu. exp differs between libm and GPUs, so the last bits are not compared."""
 
 import numpy as np
 

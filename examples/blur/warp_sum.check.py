@@ -1,4 +1,4 @@
-"""Cases of warp_sum.cu. Small integers add up exactly, in whichever order."""
+"""Cases of warp_sum.cu. Sums of small integers are exact in any order."""
 
 import numpy as np
 

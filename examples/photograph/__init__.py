@@ -1,2 +1,2 @@
-"""A photograph becomes a model's input and comes back: `make demo`, `gputensor demo`, or
-`python examples/photograph [--help]`."""
+"""Converts a photograph to a model's input and back: `make demo`, `gputensor demo`, or `python
+examples/photograph [--help]`."""

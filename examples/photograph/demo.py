@@ -1,8 +1,8 @@
-"""A photograph becomes a model's input and comes back as an image.
+"""Converts a photograph to a model's input and back to an image.
 
-Each step is shown with sizes, strides and flags, timed against NumPy (and PyTorch, CuPy
-where they are installed) in alternating rounds, and compared with them bit by bit. A picture
-shows the photograph before and after, what changed in memory, and the times.
+Each step is shown with sizes, strides and flags. It is timed against NumPy (and PyTorch and CuPy if
+installed) in alternating rounds, and the results are compared bit by bit. A picture shows the
+photograph before and after, the change in memory, and the times.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gputensor.core import errors
 from . import images, picture, pipelines, report, timing
 from .pipelines import STEPS, VIEWS, Pipeline, State
 
-# Images in the batch: enough to leave the caches, little enough to be done in seconds.
+# Images in the batch: more than the caches hold, but few enough to run in seconds.
 _BATCH = {"cpu": 8, "cuda": 64, "emulator": 2}
 _ROUNDS = 7
 
@@ -112,7 +112,7 @@ def _contestants(device: Any, chosen: str | None) -> list[Pipeline]:
     for name in names:
         if name not in found:
             raise Refusal(f"'--peers' must be of {', '.join(found)} here (got {name!r})")
-    # NumPy is what every result is compared with, also where it is not shown.
+    # Every result is compared with NumPy's, even if NumPy is not shown.
     return [
         pipelines.Tensors(gt, "gputensor", device),
         *(found[n]() for n in dict.fromkeys(("numpy", *names))),
@@ -122,7 +122,7 @@ def _contestants(device: Any, chosen: str | None) -> list[Pipeline]:
 def run(
     batch: np.ndarray, device: Any, contestants: list[Pipeline], progress: Progress
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """All steps; returns what is reported, and the first image as the planes that a model reads."""
+    """Run all steps. Returns the report, and the first image as the planes that a model reads."""
     is_emulated = _is_emulated(device)
     count = len(batch)
     window = _window(batch.shape[1]), _window(batch.shape[2])
@@ -220,7 +220,7 @@ def _trace(view: Any) -> list[str]:
 
 
 def _walks(ours: State, device: Any) -> list[dict[str, Any]]:
-    """The copies' coalesced layouts; first the one small enough to follow by hand."""
+    """The coalesced layouts of copies; the first one is small enough to follow by hand."""
     small = gt.empty(1, 64, 5, 4, device=device)
     copies = [
         ("1,64,5,4 to channels_last", small.contiguous(memory_format=gt.channels_last), small),

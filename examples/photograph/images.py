@@ -1,4 +1,4 @@
-"""Reading a photograph into a batch N,H,W,C of uint8, and writing one back."""
+"""Reads a photograph into a batch N,H,W,C of uint8, and writes an image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputensor.cli.output import Refusal
 from gputensor.runtime import files
 
 _DEFAULT = "mpl-data/sample_data/grace_hopper.jpg"
-# All intermediates of the demonstration and two peers, in bytes per byte of the batch.
+# Memory of all intermediates of the demonstration and two peers, per byte of the batch.
 _BYTES_PER_BATCH_BYTE = 100
 
 
@@ -31,7 +31,7 @@ def default() -> Path:
 
 
 def read(path: Path) -> np.ndarray:
-    """The image as H,W,C uint8 with three channels."""
+    """Read an image as H,W,C uint8 with three channels."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
@@ -51,7 +51,7 @@ def read(path: Path) -> np.ndarray:
         raise Refusal(
             f"'{path}' must have at most {Image.MAX_IMAGE_PIXELS} pixels (got more)"
         ) from None
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors for damaged files
         raise Refusal(
             f"'{path}' must be an image that Pillow reads (got {_first_line(error)})"
         ) from None
@@ -62,9 +62,9 @@ def _first_line(error: Exception) -> str:
 
 
 def make_batch(image: np.ndarray, count: int | None, default: int) -> np.ndarray:
-    """`count` images N,H,W,C, each rolled a little further sideways, so that no two are alike.
+    """`count` images N,H,W,C; each is rolled further sideways, so that all differ.
 
-    With None it takes the default, or as many as there is memory for.
+    With None, it makes the default number, or as many as fit into memory.
     """
     one, free = image.nbytes * _BYTES_PER_BATCH_BYTE, _available_memory()
     if count is None:
@@ -78,7 +78,7 @@ def make_batch(image: np.ndarray, count: int | None, default: int) -> np.ndarray
 
 
 def _available_memory() -> int:
-    """Bytes that can be had without swapping; what is free, where the kernel says no more."""
+    """Bytes available without swapping; free bytes if the kernel does not report that."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             found = next(line for line in lines if line.startswith("MemAvailable:"))
@@ -88,7 +88,7 @@ def _available_memory() -> int:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse before the work where the result could not be written after it."""
+    """Raise an error before the work if the result could not be written."""
     from PIL import Image
 
     if path.suffix.lower() not in Image.registered_extensions():

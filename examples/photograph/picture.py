@@ -1,5 +1,5 @@
 """The demonstration as one picture: the photograph before and after, the order of its numbers in
-memory, and how long each library takes."""
+memory, and the time of each library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputensor.cli.output import BAD_INPUT, Refusal, brackets
 INK, MUTED, LINE = "#22262b", "#6b7078", "#c9ced6"
 CHANNELS = (("R", "#d64545"), ("G", "#3a9b4e"), ("B", "#3b6fd4"))
 LIBRARIES = {"gputensor": "#1f6fd0", "PyTorch": "#e07a4f", "NumPy": "#7fa8b3", "CuPy": "#7db38a"}
-# The steps whose times are shown, as a reader calls them.
+# The steps whose times are shown, with names for readers.
 TIMED = {
     "packed": "uint8 NHWC to normalised\nfloat32 NCHW",
     "nchw": "NHWC to NCHW, float32",
@@ -26,7 +26,7 @@ _PIXELS, _SIZE = 8, (12.0, 9.4)
 
 
 def require() -> None:
-    """Refuse before the work where the picture could not be drawn after it."""
+    """Raise an error before the work if the picture could not be drawn."""
     if find_spec("matplotlib") is None:
         raise Refusal(
             "the picture is drawn with matplotlib; run: pip install 'gputensor[demo]'", BAD_INPUT
@@ -34,7 +34,8 @@ def require() -> None:
 
 
 def draw(report: dict[str, Any], image: np.ndarray, planes: np.ndarray) -> np.ndarray:
-    """image: H,W,C uint8. planes: C,H,W float32, what a model reads. Returns pixels."""
+    """Draw the picture. image: H,W,C uint8. planes: C,H,W float32, a model's input. Returns
+    pixels."""
     matplotlib = import_module("matplotlib")
     matplotlib.use("Agg")
     plt = import_module("matplotlib.pyplot")
@@ -107,7 +108,7 @@ def _bare(axes: Any) -> None:
 
 
 def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
-    """Eight pixels of a row: where each of their numbers lies before and after."""
+    """Draw eight pixels of a row: the positions of their numbers in memory before and after."""
     _head(
         figure, 0.535, "The order in memory",
         "the same pixels of a row: pixel after pixel before, channel after channel after",
@@ -117,7 +118,7 @@ def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
     row = image[image.shape[0] // 3]
     begin = max(0, (image.shape[1] - count) // 2)
     pixels = row[begin : begin + count]
-    width = 3 * count + 2.4  # between the planes lies the rest of each
+    width = 3 * count + 2.4  # the rest of a plane is between the planes
     before = [(n, c, 1.2 + 3 * n + c) for n in range(count) for c in range(3)]
     after = {(n, c): c * (count + 1.2) + n for n in range(count) for c in range(3)}
     for n, c, x in before:
@@ -149,7 +150,7 @@ def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
 
 
 def _cell(x: float, y: float, colour: str, depth: float) -> Any:
-    """depth: how much of the colour, the rest is black, as the number is small."""
+    """Draw a cell. depth: the share of the colour; small numbers are drawn darker."""
     rgb = np.array(import_module("matplotlib.colors").to_rgb(colour)) * depth
     patches = import_module("matplotlib.patches")
     return patches.Rectangle((x + 0.04, y), 0.92, 0.8, facecolor=rgb, edgecolor="none", zorder=2)

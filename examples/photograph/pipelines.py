@@ -1,7 +1,7 @@
-"""The same seven steps from photograph to model input and back, in two dialects.
+"""Seven steps from a photograph to a model's input and back, written for two kinds of libraries.
 
-NumPy and CuPy spell a layout as a transposed array, gputensor and PyTorch as a memory format. Every
-step takes the state of the steps before it by name, so each library is timed on its own results.
+NumPy and CuPy express a layout as a transposed array, gputensor and PyTorch as a memory format.
+Each step reads the results of earlier steps by name, so each library is timed on its own results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ State = dict[str, Any]
 
 
 class Step:
-    """One timed step: its result's name, the code a reader sees, and the result that it reads."""
+    """A timed step: the name of its result, its code for readers, and the result that it reads."""
 
     __slots__ = ("name", "code", "reads")
 
@@ -41,7 +41,7 @@ STEPS = (
     Step("cropped", ".contiguous()", "crop"),
     Step("image", "(x * std + mean + 0.5).to(uint8).contiguous()", "as_nhwc"),
 )
-# The view that a step reads, by name, with its code.
+# The views that steps read, by name, with their code.
 VIEWS = {
     "as_nchw": ".permute(0, 3, 1, 2)",
     "crop": "[:, :, {0}, {1}]",
@@ -50,7 +50,7 @@ VIEWS = {
 
 
 class Pipeline:
-    """A library's way of doing the steps. `where` says on what it runs."""
+    """The steps in one library. where: the device."""
 
     name = ""
     where = "cpu"
@@ -63,21 +63,21 @@ class Pipeline:
         return getattr(self, step.name)(state)
 
     def code(self, step: Step) -> str:
-        """What a reader is shown."""
+        """The code that readers see."""
         return step.code
 
     def view(self, name: str, state: State) -> Any:
         return getattr(self, name)(state)
 
     def synchronize(self) -> None:
-        """Wait until what was queued is done."""
+        """Wait for the queued work."""
 
     def to_numpy(self, value: Any) -> np.ndarray:
         return value
 
 
 class Tensors(Pipeline):
-    """gputensor, and PyTorch, whose spelling it shares."""
+    """gputensor, and PyTorch, whose code is the same."""
 
     def __init__(self, module: Any, name: str, device: Any) -> None:
         self.module, self.name, self.device, self.where = module, name, device, str(device)
@@ -86,7 +86,7 @@ class Tensors(Pipeline):
         return self.module.from_numpy(array).to(self.device)
 
     def _has_pack(self) -> bool:
-        """PyTorch has none, and a further device need not."""
+        """True if the library has `pack`: PyTorch does not, and a further device need not."""
         return self.module is gt and stub.serves("copy", "pack", self.device.type)
 
     def code(self, step: Step) -> str:
@@ -145,7 +145,7 @@ class Tensors(Pipeline):
 
 
 class Arrays(Pipeline):
-    """NumPy, and CuPy, whose spelling is NumPy's."""
+    """NumPy, and CuPy, whose code is the same."""
 
     def __init__(self, module: Any, name: str, where: str) -> None:
         self.module, self.name, self.where = module, name, where
@@ -202,7 +202,7 @@ class Arrays(Pipeline):
 
 
 def peers(device: Any, is_emulated: bool) -> dict[str, Callable[[], Pipeline]]:
-    """Peers that can run beside gputensor on this device, by name; NumPy is the reference."""
+    """Libraries that can run on this device, by name; NumPy is the reference."""
     found: dict[str, Callable[[], Pipeline]] = {"numpy": lambda: Arrays(np, "NumPy", "cpu")}
     on_gpu = device.type == "cuda" and not is_emulated
     if on_gpu:

@@ -1,6 +1,6 @@
-"""Timing libraries against each other: one process, taking turns, medians.
+"""Compares the times of libraries: medians of alternating calls in one process.
 
-For a demonstration, not a record: `python -m bench` writes records.
+It is for a demonstration; `python -m bench` writes records.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-# One sample lasts at least this long, so that the clock and a GPU's queue do not show in it.
+# The minimum duration of a sample, so that the clock and a GPU's queue do not affect it.
 _SAMPLE_SECONDS = 0.003
 
 
 class Contestant:
-    """Something to time: `work` once, and `synchronize` before the clock is read."""
+    """A candidate: each call of `work` is timed, with `synchronize` before the clock is read."""
 
     __slots__ = ("name", "work", "synchronize")
 
@@ -26,13 +26,13 @@ class Contestant:
 
 
 def take_turns(contestants: list[Contestant], rounds: int) -> dict[str, float]:
-    """Median seconds of one call by name; every round runs each contestant once, in turn."""
+    """Median seconds of a call, by name. Each round runs each contestant once."""
     calls = {
         c.name: max(1, math.ceil(_SAMPLE_SECONDS / max(_sample(c, 1), 1e-7))) for c in contestants
     }
     samples: dict[str, list[float]] = {c.name: [] for c in contestants}
     for i in range(rounds):
-        # every other round backwards: none always comes after the same one
+        # every second round runs in reverse order
         for c in contestants if i % 2 == 0 else reversed(contestants):
             samples[c.name].append(_sample(c, calls[c.name]))
     return {name: median(values) for name, values in samples.items()}

@@ -9,7 +9,7 @@ from ..core import errors
 from ..core.arguments import flag
 from ..core.guard import Guard
 
-# Read by every node that is made; see `Node.__init__`.
+# Read when a node is made; see `Node.__init__`.
 is_on = False
 checks_nan = True
 
@@ -59,7 +59,7 @@ class set_detect_anomaly(detect_anomaly):
         self._enter()
 
     def __enter__(self) -> None:
-        """It is on since the guard was made."""
+        """The mode was set when the guard was made."""
 
     def __call__(self, function: Any) -> Any:
         self.__exit__()  # a decorator sets the mode only for calls

@@ -40,7 +40,7 @@ def set_autograd_fallback_mode(mode: str) -> None:
     if not isinstance(mode, str) or mode not in AUTOGRAD_MODES:
         rule = f"be one of {', '.join(AUTOGRAD_MODES)}"
         raise errors.must("set_autograd_fallback_mode", "mode", rule, mode)
-    dispatcher.fallbacks()  # loads the fallbacks, this module's among them
+    dispatcher.fallbacks()  # loads the fallbacks, including this module's
     with dispatcher.lock:
         _mode = mode
         if mode != "nothing" and _serving is None:
@@ -59,8 +59,8 @@ def autograd_fallback_mode() -> str:
 def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
     """Makes the kernel of one operator: `lib.impl("scale", autograd_not_implemented, "Autograd")`.
 
-    An operand that requires no grad costs one look at its `_autograd`. The operator runs with
-    recording on, so a kernel that is made of differentiable operators keeps its gradients.
+    For an operand that requires no grad, it only reads `_autograd`. Recording stays on while the
+    operator runs, so a kernel composed of differentiable operators keeps its gradients.
     """
     operator = table.operator
     declared = table.signature.schema.arguments
@@ -108,7 +108,7 @@ vars(autograd_not_implemented)["kernel_convention"] = "maker"
 
 
 def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
-    """True where no operand can require grad: the quick look."""
+    """True if certainly no operand requires grad; a fast test."""
     try:
         for n in places:
             value = args[n]

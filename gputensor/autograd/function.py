@@ -33,7 +33,7 @@ class Context:
     needs_input_grad: for each argument of forward, True if its gradient is needed.
     """
 
-    # Most contexts change few of these, so they stand here until they are set.
+    # Class attributes until they are set, because most contexts change few of them.
     needs_input_grad: tuple[Any, ...] = ()
     # Set only while backward runs, so that context and node are no reference cycle.
     _node: _FunctionNode | None = None
@@ -156,12 +156,13 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        """The tangent of each output, or None, of the tangents of forward's arguments."""
+        """Return the tangent of each output, or None, from the tangents of forward's arguments."""
         raise errors.wrong_function("a subclass must define the static method jvp")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        """(output, out_dims) for whole batches; in_dims has each argument's dimension, or None.
+        """Return (output, out_dims) for whole batches. in_dims: each argument's batch dimension, or
+        None.
 
         info: has batch_size and randomness.
         """
@@ -178,7 +179,7 @@ class Function:
 
     @classmethod
     def _run(cls, args: Sequence[Any]) -> tuple[Any, Context]:
-        """The results, and the context that they were made with."""
+        """Run forward. Returns the results and the context."""
         context = Context()
         places = [n for n, x in enumerate(args) if isinstance(x, Tensor)]
         inputs = [args[n] for n in places]
@@ -219,7 +220,7 @@ def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...
 def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | Any) -> Any:
     """A result of forward with its history."""
     if not isinstance(x, Tensor):
-        if node is not None:  # it has a place among the gradients all the same
+        if node is not None:  # it still has a position among the gradients
             node.outputs.append(None)
         return x
     is_input = any([x is given for given in inputs])

@@ -87,7 +87,7 @@ def _tuple(values: Any) -> tuple[Any, ...]:
 
 
 def _outputs(func: Function, inputs: tuple[Any, ...]) -> list[Tensor]:
-    """The results that gradients go through."""
+    """The results that have gradients."""
     made = func(*inputs)
     return [y for y in _tuple(made) if isinstance(y, Tensor) and y.requires_grad]
 

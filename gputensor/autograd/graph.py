@@ -163,7 +163,8 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Count a write that no operator made: derivatives that saved the tensor are refused."""
+    """Count a write that was not made by an operator. Derivatives that saved the tensor then raise
+    an error."""
     for x in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
         if not isinstance(x, Tensor):
             raise errors.wrong_type("increment_version", "tensor", "hold Tensors", x)
@@ -183,7 +184,7 @@ class _Gradients:
 
 
 class MultiHandle:
-    """Takes several hooks away again: by `remove`, or at the end of `with`."""
+    """Removes several hooks: by `remove`, or at the end of `with`."""
 
     __slots__ = ("handles",)
 
@@ -191,7 +192,7 @@ class MultiHandle:
         self.handles: tuple[RemovableHandle, ...] = handles
 
     def remove(self) -> None:
-        """Take them away."""
+        """Remove the hooks."""
         for handle in self.handles:
             handle.remove()
 

@@ -96,9 +96,8 @@ def _view_of(x: Tensor) -> Any:
         return known
     meta = known._autograd
     own = meta.own if type(meta) is AutogradMeta else None
-    # The base knew no history when the view was made. If it has been given one since by a write,
-    # any version before that write will do; if it became a leaf that requires grad, the one it had
-    # then.
+    # The base had no history when the view was made. If a write gave it one, any version before
+    # that write is correct; if it became a leaf that requires grad, its version at that time is.
     version = -1
     if meta is None:
         version = x._storage.version
@@ -149,7 +148,7 @@ def history(x: Tensor) -> Edge | None:
 
 
 def last_history(x: Tensor) -> Edge | None:
-    """`history`; of a view that none can be made for any more, the one that it had."""
+    """`history`; for a view whose history cannot be made again, its last one."""
     try:
         return history(x)
     except errors.AutogradError:

@@ -30,7 +30,7 @@ def track_view(
     source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None
 ) -> Tensor:
     """Note that `result` is a view of `source`. replay: makes it where as_strided cannot."""
-    storage = result._storage  # which a view has: it is made with the first
+    storage = result._storage  # a view has it: it is made with the first view
     if result is source or storage is None or storage is not source._storage:
         return result  # a mode, or a subclass's handler, returned another object
     creation = grad_mode.get() if creation is None else creation
@@ -145,7 +145,7 @@ class CopySlices(Node):
 
     def backward(node, grad: Any) -> Any:
         (base, start), (view, offset) = node.base, node.view
-        # As one of the gradient's, so that it has the batch that the gradient may have.
+        # Made by a method of the gradient, so that it also has the gradient's batch.
         whole = calls.new_empty_strided(grad, base.sizes, base.strides, None, None, None, None)
         calls.copy_(whole, grad, False)
         if node.replay is None:

@@ -151,7 +151,7 @@ class set_grad_enabled(_Mode):
             unrecorded.pop()
 
     def _begin_block(self) -> None:
-        """It is used as a block after all, which restores the previous mode."""
+        """The guard is used as a block, which restores the previous mode at its end."""
         if self._before[-1]:
             unrecorded.append(self._before[-1])
         self._is_set = False

@@ -55,10 +55,10 @@ class Node:
     whole: Node | None = None  # of a twin with fewer edges: the node that is in the graph
     # Slots that hold saved tensors.
     saved: tuple[str, ...] = ()
-    # By these makers/autograd.py makes an operator's kernel: the arguments that have derivatives,
-    # None for all tensors; what keeps of the call's arguments what the derivative needs; slots of
-    # results of several, with their numbers; numbers of those that are differentiated, where it is
-    # not the first alone: `backward` takes a gradient of each result then, or None.
+    # makers/autograd.py makes an operator's kernel from these: the arguments that have derivatives
+    # (None for all tensors); the function that saves arguments for the derivative; the slots of
+    # saved results, with the results' numbers; the numbers of differentiable results, if these are
+    # not just the first. In that case `backward` takes a gradient, or None, for each result.
     inputs: tuple[str, ...] | None = None
     keep_inplace: Callable[..., None] | None = None
     others: tuple[tuple[str, int], ...] = ()
@@ -82,7 +82,7 @@ class Node:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Let go of the saved tensors; the derivative cannot be taken again."""
+        """Drop the saved tensors; the derivative cannot be computed again."""
         for name in self.saved:
             setattr(self, name, FREED)
 
@@ -93,7 +93,7 @@ class Node:
                 getattr(self, name).unpack(self)
 
     def zeros_for(self, grads: tuple[Any, ...]) -> list[Any]:
-        """The gradients with zeros in place of None."""
+        """The gradients, with None replaced by zeros."""
         pairs = zip(grads, self.outputs)
         return [zeros_of(*made) if g is None and made is not None else g for g, made in pairs]
 
@@ -173,7 +173,7 @@ def hooks_of(node: Node) -> Hooks:
 
 
 class RemovableHandle:
-    """Adds a hook, and takes it away again: by `remove`, or at the end of `with`."""
+    """Adds a hook, and removes it by `remove` or at the end of `with`."""
 
     __slots__ = ("_hooks", "id", "__weakref__")
 
@@ -250,7 +250,7 @@ class WarnNotImplementedNode(NotImplementedNode):
 
 
 def add_output(node: Node, result: Tensor) -> int:
-    """Tell a node of an output; returns its number."""
+    """Add an output to a node; returns its number."""
     node.outputs.append((result._geometry, result._device))
     if node.stream is None and result._device is not CPU:
         node.stream = current_stream(result._device)

@@ -84,8 +84,8 @@ _PLAIN = NUMBERS | {type(None)}
 
 
 def save(x: Any) -> Any:
-    """An operand as a node keeps it."""
-    if type(x) is Tensor and x._keys & _plain:  # most by far
+    """An operand in the form that a node saves."""
+    if type(x) is Tensor and x._keys & _plain:  # by far the most frequent case
         storage, saved = x._storage, _new(SavedTensor)
         saved.tensor, saved.version = x, 0 if storage is None else storage.version
         return saved
@@ -107,8 +107,8 @@ def save(x: Any) -> Any:
 
 
 def save_number(x: Any) -> Any:
-    """An argument that is no Python number: of a 0-d tensor the number, as the tensor may be
-    written to before the derivative runs."""
+    """Save an argument that is no Python number: of a 0-d tensor it saves the number, because the
+    tensor may be written to before the derivative runs."""
     found = number_in(x)
     return x if found is None else found
 
@@ -134,7 +134,7 @@ def save_result(x: Tensor, number: int = 0) -> Any:
 
 # --- activations that are computed again --------------------------------------------------------
 
-# Bytes from which on an activation is not kept for the product that takes it.
+# From this number of bytes on, an activation is not saved for the product that reads it.
 LARGE = 1 << 20
 
 
@@ -156,7 +156,7 @@ def save_or_recompute(x: Tensor) -> Any:
 
 
 class SavedActivation:
-    """The input of an activation that is computed again, and the sizes that it is wanted in."""
+    """The input of an activation that is recomputed, and the sizes of the result."""
 
     __slots__ = ("input", "compute", "sizes", "storage", "version")
 
@@ -237,7 +237,7 @@ class PackedTensor:
 
 
 def seen_from(x: Tensor, edge: Any) -> Tensor:
-    """A tensor saved without its history, as the derivative gets it."""
+    """A tensor that was saved without its history, in the form that the derivative gets."""
     if edge is None or grad_mode.get() != DEFAULT:
         return x
     return with_edge(view_of(x, x._geometry, x._offset), edge)

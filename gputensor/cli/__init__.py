@@ -1,1 +1,1 @@
-"""The command `gputensor`: one module a subcommand, imported only when it is run."""
+"""The command `gputensor`: one module per subcommand, imported only when the subcommand runs."""

@@ -1,13 +1,12 @@
 """`gputensor cache warm|list|clear`: compiled kernels on disk, before they are needed.
 
-gputensor cache warm                       layout copies, for the device that is there
-gputensor cache warm --arch sm_90 --all    every kernel, for a device that is not (needs NVRTC only)
-gputensor cache warm --arch sm_90 --to DIR into a folder to carry there
-(GPUTENSOR_CARRIED_CUBINS=DIR) gputensor cache list
-gputensor cache clear
+gputensor cache warm layout copies, for the device of this machine gputensor cache warm --arch sm_90
+--all all kernels, for another device (needs only NVRTC) gputensor cache warm --arch sm_90 --to DIR
+into a folder to carry there (GPUTENSOR_CARRIED_CUBINS=DIR) gputensor cache list gputensor cache
+clear
 
-GPUTENSOR_CACHE_DIR replaces ~/.cache/gputensor. Only you (or root) may have write access. Kernels
-are removed GPUTENSOR_CACHE_MAX_DAYS (90) after their last use, and the oldest beyond
+GPUTENSOR_CACHE_DIR replaces ~/.cache/gputensor. Only you (or root) may have write access to it.
+Kernels are removed GPUTENSOR_CACHE_MAX_DAYS (90) after their last use, and the oldest beyond
 GPUTENSOR_CACHE_MAX_MIB (1024).
 """
 
@@ -100,13 +99,14 @@ def _archs(arguments: Any) -> list[str] | None:
 
 
 def _compile(wanted: list[Any], arch: str, arguments: Any) -> None:
-    """Each kernel by NVRTC, in processes: within one, NVRTC compiles one text after the other."""
+    """Compile kernels by NVRTC in several processes, because NVRTC compiles only one text at a time
+    within a process."""
     progress = Progress()
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), -(-len(wanted) // _WORTH_A_PROCESS))
     tasks = [(variant, arch, arguments.to) for variant in wanted]
     with ExitStack() as stack:
         if jobs > 1:
-            # Not by fork, which a process with a device does not survive.
+            # fork would break a process that uses a device.
             pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
             stack.callback(pool.shutdown, cancel_futures=True)
             done = as_completed(pool.submit(_build, t) for t in tasks)
@@ -118,12 +118,12 @@ def _compile(wanted: list[Any], arch: str, arguments: Any) -> None:
     progress.done()
 
 
-# Kernels that take as long to compile as another process to start.
+# The number of kernels whose compilation takes as long as the start of a process.
 _WORTH_A_PROCESS = 8
 
 
 def _build(task: tuple[Any, str, str | None]) -> str:
-    """Compile one variant into the cache or a folder; the name of its entry."""
+    """Compile one variant into the cache or a folder. Returns the name of its entry."""
     from gputensor.kernels.cuda import prebuilt
 
     variant, arch, folder = task

@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 
 def examine() -> list[Finding]:
-    """Every finding; nothing here raises."""
+    """All findings. Raises nothing."""
     answer = driver.find()
     cupy = _cupy(answer)
     return [
@@ -102,7 +102,7 @@ def _version(package: str) -> str | None:
 
 
 def cpu_loops() -> Finding:
-    """Whose loops the CPU runs: compiled ones, or NumPy's."""
+    """The loops that the CPU runs: compiled loops, or NumPy's."""
     from gputensor.core.errors import GpuTensorError
     from gputensor.kernels.compiled import library
 
@@ -150,7 +150,7 @@ def _cupy(answer: driver.Driver) -> Finding:
 def _nvrtc(cupy: Finding) -> Finding:
     if cupy.state != OK:
         return Finding("NVRTC", ABSENT, "comes with CuPy's extra [ctk]")
-    # In a separate process: this one must not import CuPy, whose import may fail or print.
+    # This runs in a separate process, because the import of CuPy may fail or print.
     code = "from cupy.cuda import nvrtc; print('.'.join(map(str, nvrtc.getVersion())))"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if asked.returncode:
@@ -207,7 +207,7 @@ def _emulator() -> Finding:
 
 
 def _mpi() -> Finding:
-    """The MPI of gt.distributed; it is not started."""
+    """The MPI library of gt.distributed; it is not started."""
     remedy = "pip install 'gputensor[mpi]'"
     try:
         version = metadata.version("mpi4py")

@@ -240,7 +240,7 @@ def _fuse(arguments: Any) -> int:
             arguments, "Chains of gt.fuse", chain.draw(code, data), chain.steps(data)
         )  # fmt: skip
     if arguments.json:
-        del data["replays"], data["why_not"]  # of a function, which this is not
+        del data["replays"], data["why_not"]  # only functions are replayed
         print_json({"code": code} | data)
         return FINE
     print("\n".join(found.lines()))
@@ -320,7 +320,6 @@ def _call(arguments: Any) -> int:
 
 
 def _called(tree: ast.AST) -> set[str]:
-    """The names of called functions."""
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {func.id for func in calls if isinstance(func, ast.Name)}
 

@@ -105,7 +105,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
             progress(f"{one.kernel.entry}: compiling")
             record["architectures"] = _compile(one.kernel, arguments)
         is_emulated = arguments.on == "emulator"
-        for checks_on in ("all", "") if is_emulated else ("",):  # a finding is more specific
+        for checks_on in ("all", "") if is_emulated else ("",):  # a finding says more
             for order in arguments.order or (_ORDERS if is_emulated else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))
@@ -148,7 +148,7 @@ def _run(check: Any, checks_on: str, order: str, arguments: Any) -> dict[str, An
             count = check.run(arguments.seed, arguments.cases)
         except errors.GpuTensorError as error:
             raise _Failed(f"{error} [{how}]") from None
-        except Exception as error:  # of the file with the cases
+        except Exception as error:  # a line of the file with the cases
             raise Refusal(_in_cases(error)) from error
     if count == 0:
         raise _Failed(f"{check.kernel.entry}: its file gives no cases, so nothing was run")

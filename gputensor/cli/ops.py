@@ -88,12 +88,12 @@ def _overview(arguments: Any) -> int:
     return FINE
 
 
-# PyTorch's, where no operator of ours has the name.
+# PyTorch's operator, if none of ours has this name.
 _NO_FAMILY = "not here"
 
 
 def pytorch() -> dict[str, bool]:
-    """The overloads that PyTorch's samples call or that are Core ATen, and which are the latter."""
+    """Overloads that PyTorch's samples call or that are Core ATen -> True for Core ATen."""
     text = resources.files(__package__).joinpath("pytorch.txt").read_text(encoding="utf-8")
     rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
     return {name: word == ["core"] for name, *word in rows if word != ["public"]}
@@ -104,7 +104,7 @@ def _ours() -> set[str]:
 
 
 def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names without `aten::`, under the family of their operator or of another overload of it."""
+    """Names without `aten::`, grouped by the family of their operator or of another overload."""
     of_base = {name.partition(".")[0]: family for name, family in OPERATORS.items()}
     found: defaultdict[str, list[str]] = defaultdict(list)
     for full in sorted(names):
@@ -115,7 +115,7 @@ def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def unknown(name: str) -> str:
-    """The sentence about a name that no operator has, with the names that are nearest to it."""
+    """The error text for an unknown operator, with the nearest names."""
     known = {o.name.removeprefix("aten::") for o in dispatcher.operators() if o.is_defined}
     plain = name.removeprefix("aten::").partition(".")[0]
     near = difflib.get_close_matches(plain, known - {plain}, n=3)
@@ -124,7 +124,7 @@ def unknown(name: str) -> str:
 
 
 def _matching(name: str | None) -> list[Operator]:
-    """All operators, or the overloads that a name means; in-place and out forms of it included."""
+    """All operators, or the overloads that a name means, including in-place and out forms."""
     defined = (o for o in dispatcher.operators() if o.is_defined)
     known = sorted(defined, key=lambda o: o.qualified_name)
     if name is None:
@@ -136,7 +136,7 @@ def _matching(name: str | None) -> list[Operator]:
     found = [o for o in known if o.name in (full, f"{full}_")]
     if found or "::" in name:
         return found
-    # Another namespace's: `all_reduce` is that of _c10d_functional.
+    # A name of another namespace: `all_reduce` belongs to _c10d_functional.
     return [o for o in known if o.short_name.partition("::")[2] in (name, f"{name}_")]
 
 
@@ -156,7 +156,7 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 
 def _places(operator: Operator) -> list[str]:
-    """Lines `what where` of files; none for a user's operator."""
+    """Lines "what where" about an operator's files; none for a user's operator."""
     namespace, _, name = operator.qualified_name.partition("::")
     family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
     if family is None:
@@ -167,7 +167,7 @@ def _places(operator: Operator) -> list[str]:
 
 
 def _doc(operator: Operator) -> str:
-    """The docstring of the function or method that users call it by."""
+    """The docstring of the public function or method."""
     base = operator.short_name
     for home in (gt, gt.Tensor):
         found = getattr(home, base, None)
@@ -177,7 +177,7 @@ def _doc(operator: Operator) -> str:
 
 
 def _files(found: list[str]) -> list[str]:
-    """The files of native code and of kernels among the places, native first."""
+    """The files of native code and kernels among the places, native code first."""
     files = {
         (what != "native", place.partition(":")[0].removeprefix("gputensor/"))
         for what, place, *_ in map(str.split, found)

@@ -42,7 +42,7 @@ class Arguments(argparse.ArgumentParser):
         return super().add_argument(*names, **settings)
 
     def add_pictures(self) -> None:
-        """`--svg` and `--html`, which `write_pictures` serves."""
+        """Add `--svg` and `--html`, which `write_pictures` reads."""
         self.add_argument("--svg", metavar="FILE", help="also draw it, as SVG")
         self.add_argument("--html", metavar="FILE", help="also as one page to step through")
 
@@ -85,7 +85,8 @@ def heading(text: str) -> str:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()
 ) -> str:
-    """Columns as wide as their longest cell; those in `right` are right-aligned."""
+    """Lines of a table. Columns are as wide as their longest cell; columns in `right` are
+    right-aligned."""
     cells = [[str(c) for c in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = []
@@ -102,7 +103,7 @@ def brackets(values: Sequence[int]) -> str:
 
 
 class Progress:
-    """Progress on stderr after two seconds; in a log every two seconds."""
+    """Show progress on stderr: after two seconds, and in a log every two seconds."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()

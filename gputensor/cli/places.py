@@ -1,7 +1,6 @@
 """The places of an operator, as file lines, found by reading the package without importing it.
 
-`gputensor ops` prints them, and so does `python -m codegen where`, with files that only a checkout
-has.
+`gputensor ops` prints them. `python -m codegen where` also prints files that only a checkout has.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ def of(
     """(what, where) in the order of a call.
 
     name: such as `add.Tensor`. natives: functions of the family's native code. Without natives,
-    they and the loops are read from the registration; the module of native code always is.
+    they and the loops are read from the registration. The module of native code is always read from
+    it.
     """
     identifier, base = name.replace(".", "_"), name.partition(".")[0]
     called = package / "_generated" / "families" / f"{family}.py"
@@ -48,7 +48,7 @@ def _lines(what: str, path: Path, names: dict[str, int], wanted: Sequence[str]) 
 
 
 def _shown(path: Path) -> str:
-    """From the package's folder on, with forward slashes."""
+    """The path relative to the package's parent folder, with forward slashes."""
     parts = path.parts
     return "/".join(parts[len(parts) - 1 - parts[::-1].index("gputensor") :])
 
@@ -68,7 +68,7 @@ class Row:
             if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
             and a.value.id == "native"
         ]  # fmt: skip
-        # rules that are made elsewhere are names too, and no class of the file is called so
+        # Names of rules from other files are in the list too; no class here has such a name.
         self.nodes: list[str] = [a.id for a in call.args if isinstance(a, ast.Name)]
 
 

@@ -1,4 +1,4 @@
-"""`gputensor run-as-torch script.py ...`: a program of PyTorch's, with gputensor as its `torch`."""
+"""`gputensor run-as-torch script.py ...`: run a PyTorch program with gputensor as its `torch`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ It takes no --json, unlike the other commands: what it prints is the program's."
 
 
 def main(argv: list[str]) -> int:
-    """Run it as `__main__`; its exit status is this one's."""
+    """Run the script as `__main__` and exit with its status."""
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
         raise SystemExit(0 if argv else 2)

@@ -1,4 +1,5 @@
-"""`gputensor trace CODE`: the dispatcher's hops of a line of Python, as PyTorch's, or drawn."""
+"""`gputensor trace CODE`: the dispatcher's hops of a line of Python, as text in PyTorch's form or
+as a picture."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from gputensor.dispatch.trace import Hop, trace
 
 from .output import FINE, Arguments, Refusal, here, print_json, write_pictures
 
-# More are no picture any more.
+# A picture with more hops would be unreadable.
 _MOST_HOPS = 100
 
 
@@ -72,7 +73,7 @@ def run(code: str, argument: str, names: dict[str, Any]) -> Any:
     """Execute statements; returns the value of the last one if it is an expression."""
     try:
         tree = ast.parse(code)
-    except (SyntaxError, ValueError) as error:  # the latter of characters that no file can hold
+    except (SyntaxError, ValueError) as error:  # ValueError: characters that cannot be encoded
         why = getattr(error, "msg", error)
         raise Refusal(f"'{argument}' must be Python (got {code!r}: {why})") from None
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None

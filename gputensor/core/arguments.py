@@ -16,9 +16,10 @@ from .dtype import dtype, from_numpy
 
 # Operands that stay Python numbers down to native code; tested by `type(x) in NUMBERS`.
 NUMBERS = frozenset((bool, int, float, complex))
-# What names an element type, a class of NumPy's or Python's too; tested by `type(x) in DTYPES`.
+# Types of values that name a dtype, such as NumPy's and Python's classes; tested by `type(x) in
+# DTYPES`.
 DTYPES = frozenset((dtype, type))
-# Small ints are one object each, and `is` is the cheapest test that leaves 1.0 and True out.
+# Python caches small ints, and `is` is the cheapest test that excludes 1.0 and True.
 ONE = 1
 
 
@@ -35,11 +36,11 @@ def number(value: Any) -> Any:
 
 
 def number_in(value: Any) -> Any:
-    """The number that `value` is, or that a 0-d tensor holds; else None.
+    """Return `value` if it is a number, or the number in a 0-d tensor; otherwise None.
 
-    None for a tensor that requires grad, which a number would lose, and for one without elements.
-    Waits for the tensor's device, as in PyTorch. Source: torch/csrc/utils/python_arg_parser.cpp,
-    FunctionParameter::check.
+    Returns None for a tensor without elements, and for a tensor that requires grad, because the
+    number would have no history. Waits for the tensor's device, as in PyTorch. Source:
+    torch/csrc/utils/python_arg_parser.cpp, FunctionParameter::check.
     """
     if not hasattr(value, "_keys"):
         return number(value)
@@ -49,12 +50,12 @@ def number_in(value: Any) -> Any:
 
 
 def element_type(op: str, given: Any, arg: str = "dtype", *, by_name: bool = False) -> dtype:
-    """The dtype that is `given`, which may be NumPy's of the same elements, its scalar type, or
-    Python's bool, int, float or complex, of 64 bits a part as in NumPy and PyTorch.
+    """The dtype that `given` names. It may be a dtype, NumPy's equal dtype or scalar type, or
+    Python's bool, int, float or complex, which mean 64 bits per part as in NumPy and PyTorch.
 
-    by_name: also NumPy's names ("f4") and whatever other type NumPy has a dtype for.
+    by_name: also accept NumPy's names ("f4") and all other values that NumPy converts to a dtype.
 
-    Raises: TypeError for what names no dtype of ours.
+    Raises: TypeError if `given` names no dtype of gputensor.
     """
     if isinstance(given, dtype):
         return given
@@ -71,9 +72,9 @@ def element_type(op: str, given: Any, arg: str = "dtype", *, by_name: bool = Fal
 
 
 def axis(op: str, dim: Any, given: Any) -> Any:
-    """The dimension that came by NumPy's name.
+    """The dimension that was given by NumPy's name `axis`.
 
-    Raises: TypeError where it came by PyTorch's name too.
+    Raises: TypeError if PyTorch's name `dim` was given too.
     """
     if dim is not None:
         raise errors.named_twice(op, "dim", "axis")
@@ -97,7 +98,7 @@ def exact(x: Any) -> Any:
 def coerced(first: Any, *others: Any) -> list[Any]:
     """The key set of a call and its operands, with NumPy scalars as Python numbers.
 
-    Raises: AttributeError for what is neither.
+    Raises: AttributeError if the operand is neither a tensor nor a number.
     """
     found = [first._keys, first]
     for x in others:
@@ -126,14 +127,14 @@ def coerced_swapped(first: Any, other: Any) -> list[Any]:
 
 
 def checked_out(op: str, out: Any) -> Any:
-    """`out`, when it is a Tensor."""
+    """`out`, checked to be a Tensor."""
     if not hasattr(out, "_keys"):
         raise errors.not_a_tensor(op, "out", "a Tensor", out)
     return out
 
 
 def checked_outs(op: str, out: Any, count: int) -> int:
-    """OR of the keys of `out`, when it is a tuple or list of that many Tensors."""
+    """OR of the keys of `out`, checked to be a tuple or list of this number of Tensors."""
     if not isinstance(out, (tuple, list)) or len(out) != count:
         raise errors.wrong_type(op, "out", f"be a tuple of {count} Tensors", out)
     bits = 0
@@ -157,7 +158,7 @@ def keys_of_list(tensors: Any) -> int:
 
 
 def flag(op: str, arg: str, value: Any) -> bool:
-    """The truth of `value`, where it has one."""
+    """`value` as a bool."""
     try:
         return bool(value)
     except Exception:
@@ -165,7 +166,7 @@ def flag(op: str, arg: str, value: Any) -> bool:
 
 
 def real(op: str, arg: str, value: Any) -> float:
-    """The float that `value` is; a text is none."""
+    """`value` as a float; text is rejected."""
     try:
         if not isinstance(value, (str, bytes)):
             return float(value)

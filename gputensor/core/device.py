@@ -12,23 +12,24 @@ from typing import Any
 from . import errors
 from .guard import Guard
 
-# The device types that the dispatcher has keys for, under their first names. A third device may
-# rename its PrivateUse key (`rename_privateuse`).
+# The original names of the device types that have dispatch keys. A third device may rename its
+# PrivateUse key (`rename_privateuse`).
 _TYPES = {"cpu", "cuda", "xla", "meta", "privateuseone", "privateusetwo", "privateusethree"}
-# PyTorch's further device types: values to compare and print. No tensor is made on one, unless a
-# third device takes the name. Source: c10/core/DeviceType.h.
+# PyTorch's other device types. They can be compared and printed, but hold no tensors unless a third
+# device takes the name. Source: c10/core/DeviceType.h.
 _ELSEWHERE = {
     "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "lazy",
     "vulkan", "mps", "hpu", "mtia",
 }  # fmt: skip
 _ALIASES: dict[str, str] = {}
-# Devices of one type: the limit of c10::DeviceIndex.
+# The number of devices per type, limited by c10::DeviceIndex.
 MOST_DEVICES = 128
 # (text, index) -> device; cleared whenever a device name is added or removed.
 _interned: dict[tuple[str, int | None], device] = {}
-# Every device made so far, so that a name registered again means the same objects.
+# All devices made so far, so that a name that is registered again means the same objects.
 _made: dict[tuple[str, int | None], device] = {}
-# Asked with a name of no device type; True if it is one now (backend.py loads extensions).
+# Called with an unknown type name; returns True if the name is known afterwards (backend.py loads
+# extensions).
 unknown_type_hooks: list[Callable[[str], bool]] = []
 
 
@@ -47,10 +48,10 @@ class device(Guard):
         if isinstance(type, device):
             return type
         if index is not None and index.__class__ is not int:
-            index = _index(index)  # True and 1.0 would be found as 1
+            index = _index(index)  # True and 1.0 equal 1 in the dict
         try:
             known = _interned.get((type, index))
-        except TypeError:  # not hashable, so no device
+        except TypeError:  # an unhashable value is no device
             known = None
         return known if known is not None else _parse(cls, type, index)
 
@@ -82,8 +83,8 @@ class device(Guard):
         _context_hooks[2](found)
 
 
-# (push, what is left without it, restore) of the default device, set by dispatch.backend_select,
-# which keeps that state: this floor holds none.
+# Functions for the default device: (push, state without it, restore). dispatch.backend_select sets
+# them and holds the state, because this package holds none.
 _context_hooks: list[Callable[..., Any]] = []
 
 
@@ -138,7 +139,7 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
 def rename_privateuse(first_name: str, name: str) -> Callable[[], None]:
     """Rename a PrivateUse device type to `name`; return a function that removes the name.
 
-    The old name still means the same devices. The dispatch key keeps its name.
+    The old name stays valid for these devices. The dispatch key keeps its name.
     Raises: ArgumentError if the name is in use, or the type is renamed already.
     """
     if name in _TYPES:

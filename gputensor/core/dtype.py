@@ -1,6 +1,6 @@
-"""Element types: one singleton per type, with the facts that every floor needs.
+"""Element types: one singleton per type, with the attributes that all packages need.
 
-It does not promote (`promotion.py`) and does not convert values (the copy kernels do).
+Promotion is in `promotion.py`; copy kernels convert values.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+# The package's name in texts of dtypes, sizes and types of tensors. `as_torch.install` makes it
+# "torch": PyTorch's programs compare such texts.
+package_name = "gputensor"
+
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 _Layout: TypeAlias = np.dtype[Any]
 _Scalar: TypeAlias = type[np.generic]
-# Types that NumPy converts to a dtype; None, which it reads as float64, is not among them.
+# Types of values that NumPy converts to a dtype. None is excluded: NumPy reads it as float64.
 _NAMES_OF_NUMPY = (np.dtype, type, str)
 
 
@@ -23,10 +27,10 @@ class dtype:
 
     name: PyTorch's name without the package. itemsize: bytes of one element. code: the number of
     the type in CUDA kernels (`include/dtypes.cuh` lists the same numbers).
-    category: 0 bool, 1 integer, 2 floating, 3 complex; a cast to a lower category is unsafe.
-    np: NumPy's type of the same layout. NumPy has none for complex32; there np is four opaque
-    bytes, which only kernels/cpu/cast.py reads.
-    is_opaque: True for types that kernels do not compute in: complex32 in part, float8 at all.
+    category: 0 bool, 1 integer, 2 floating, 3 complex; a cast to a lower category is unsafe. np:
+    NumPy's type with this layout. NumPy has no complex32; its np is four opaque bytes, which only
+    kernels/cpu/cast.py reads. is_opaque: True for types that kernels do not compute in: float8, and
+    in part complex32.
     """
 
     __slots__ = (
@@ -58,10 +62,10 @@ class dtype:
         self.is_signed = not (category == BOOL or name.startswith("uint"))
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{package_name}.{self.name}"
 
     def __eq__(self, other: object) -> bool:
-        """Equal also to NumPy's dtype or scalar type of the same elements, such as `np.float32`."""
+        """Also equal to NumPy's dtype or scalar type with these elements, such as `np.float32`."""
         if self is other or self is complex32 or not isinstance(other, _NAMES_OF_NUMPY):
             return self is other
         return bool(self.np == other)
@@ -89,7 +93,7 @@ class dtype:
             raise AttributeError("NumPy has no type of complex numbers made of two float16")
         return self.np
 
-    # Attributes of NumPy's dtypes that xarray and Dask read.
+    # NumPy's dtype attributes that xarray and Dask read.
 
     @property
     def kind(self) -> str:
@@ -98,12 +102,12 @@ class dtype:
 
     @property
     def type(self) -> _Scalar:
-        """NumPy's type of a number of this dtype."""
+        """NumPy's scalar type of this dtype."""
         return self.np.type
 
     @property
     def to_real(self) -> dtype:
-        """The type of a complex type's parts; any other type itself."""
+        """The dtype of the parts of a complex dtype; for other dtypes, the dtype itself."""
         return _REAL.get(self, self)
 
     @property
@@ -141,18 +145,18 @@ float8_e8m0fnu: dtype = dtype(
     "float8_e8m0fnu", "f8e8m0fnu", 20, 1, FLOATING, ml_dtypes.float8_e8m0fnu
 )
 
-# Every type that loops and kernels are written for, in the order of their codes.
+# All dtypes for which loops and kernels are written, in the order of their codes.
 ALL = (
     bool_, uint8, int8, uint16, int16, uint32, int32, uint64, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-# Every type that kernels know; complex32 is computed in complex64.
+# All dtypes that kernels know; complex32 is computed in complex64.
 STORED = (*ALL, complex32)
-# What is kept, moved and cast, and computed in by no operator.
+# Dtypes that can be stored, moved and cast, but in which no operator computes.
 FLOAT8 = (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu)
-# Every type that tensors can have, in the order of their codes.
+# All dtypes that tensors can have, in the order of their codes.
 HELD = (*STORED, *FLOAT8)
-# PyTorch's second names.
+# PyTorch's aliases.
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
     "long": int64, "chalf": complex32, "cfloat": complex64, "cdouble": complex128,
@@ -172,15 +176,15 @@ def by_name(name: str) -> dtype:
     return _NAMES[name]
 
 
-_by_name = by_name  # as pickles of older versions call it
+_by_name = by_name  # the name in pickles of older versions
 
 
 def of_ours(array_type: np.dtype) -> dtype:
-    """The type of the elements of an ndarray that was made here."""
+    """The dtype of an ndarray that gputensor made."""
     return _OF_OURS[array_type]
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
-    """The type of NumPy's `np_type` in native byte order, or None where there is none for all of
-    its arrays, as for opaque bytes."""
+    """The dtype for NumPy's `np_type` in native byte order; None if not all of its arrays have one,
+    as for opaque bytes."""
     return _FROM_NUMPY.get(np_type)

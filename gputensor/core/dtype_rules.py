@@ -1,7 +1,7 @@
 """The rules behind `dtypes:` in native_functions.yaml: dtypes of operands and of results.
 
-Each word is one rule. Native code rejects operands by it, it decides which kernels are compiled,
-and docstrings and the page of operators quote its text.
+Each word is one rule. Native code checks operands by it. It decides which kernels are compiled.
+Docstrings and docs/operators.md quote its text.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ KINDS = "bifc"
 class DtypeRule:
     """text: for docstrings. kinds: allowed categories of the computation's dtype.
 
-    to_float: bool and integers are computed in the default dtype. gives_real: the result of complex
-    is real. gives_bool: the result is bool. each: every operand, not only the promoted dtype, must
-    be of these kinds. remedy: an alternative, for the error.
+    to_float: bool and integers are computed in the default dtype. gives_real: complex operands give
+    a real result. gives_bool: the result is bool. each: each operand must have one of these kinds,
+    not only the promoted dtype. remedy: an alternative, for the error.
     """
 
     __slots__ = ("text", "kinds", "to_float", "gives_real", "gives_bool", "each", "remedy")
@@ -50,7 +50,7 @@ class DtypeRule:
         return KINDS[of.category] in self.kinds
 
     def check(self, op: str, arg: str, of: dtype, got: Any = None) -> None:
-        """Raises: DtypeError if an operand of this dtype is not taken."""
+        """Raises: DtypeError if operands of this dtype are rejected."""
         if of.is_float8 and self.kinds != KINDS:
             raise errors.not_computed(op, arg, of, errors.Got(of.short) if got is None else got)
         if not self.takes(of):
@@ -61,7 +61,7 @@ class DtypeRule:
             raise errors.must(op, arg, rule, got, kind=errors.DtypeError, remedy=remedy)
 
 
-# Rejected kinds -> the rule in the error.
+# rejected kinds -> the rule in the error
 _SENTENCES = {
     "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
     "bi": "be floating or complex", "bfc": "be an integer", "bif": "be complex",

@@ -1,7 +1,7 @@
-"""Geometry: sizes, strides and dtype of a tensor, and everything that follows from them alone.
+"""Geometry: sizes, strides and dtype of a tensor, and everything that depends only on these.
 
-Equal geometries are one object, so that a plan is found by identity. Nothing here knows storage,
-offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and TensorImpl.h.
+Equal geometries are one object, so a plan is found by identity. A geometry does not contain
+storage, offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and TensorImpl.h.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Size(tuple[int, ...]):
         return product
 
     def __repr__(self) -> str:
-        return f"gputensor.Size([{', '.join(map(str, self))}])"
+        return f"{_dtypes.package_name}.Size([{', '.join(map(str, self))}])"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Size, (tuple(self),))
@@ -57,9 +57,9 @@ class Geometry:
     """An immutable, interned layout; make one with `geometry` or `contiguous_geometry`.
 
     sizes: elements per dimension. strides: elements between neighbours of a dimension, never
-    negative. stride_bytes: strides in bytes. extent: elements from the first to one past the
-    last that any index reaches, 0 for an empty tensor. views: memo of view operators,
-    (op, arguments) -> Geometry or what the operator keeps there.
+    negative. stride_bytes: strides in bytes. extent: elements from the first to one past the last
+    reachable element; 0 for an empty tensor. views: cache of view operators: (op, arguments) ->
+    Geometry, or another value that the operator stores.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Geometry:
         self.is_contiguous = numel == 0 or _dense_in_order(
             sizes, strides, reversed(range(self.ndim))
         )
-        # Contiguous by all strides, including strides of dimensions of size 0 and 1, which
+        # True if all strides are contiguous, including those of dimensions of size 0 and 1, which
         # is_contiguous ignores.
         self.is_row_major = self.is_contiguous and strides == contiguous_strides(sizes)
         self.is_channels_last = self.ndim == 4 and _dense_in_order(
@@ -116,7 +116,7 @@ class Geometry:
             self.is_contiguous or self.is_channels_last or self.is_channels_last_3d
             or _dense_in_some_order(sizes, strides)
         )  # fmt: skip
-        # Whether a tensor of this layout on the CPU lies in memory that NumPy allocates itself.
+        # True if NumPy itself allocates the memory of CPU tensors with this layout.
         is_small = self.nbytes < ALIGNED_FROM_BYTES
         self.in_numpy = self.is_contiguous and is_small and not element.is_float8
         self.views = {}
@@ -128,16 +128,16 @@ class Geometry:
         return (geometry, (self.sizes, self.strides, self.dtype))
 
 
-# Note [Interned geometries]: the table is cleared whole at its bound. A tensor made before then
-# keeps its object and one made after gets another, so a lost entry costs a missed plan and never a
-# wrong answer.
+# Note [Interned geometries]: the whole table is cleared when it reaches its bound. Existing tensors
+# keep their object, and new tensors get another one. So a lost entry can only cost a missed plan,
+# never a wrong result.
 _BOUND = 1 << 16
 _interned: dict[tuple[Sizes, Sizes, _dtypes.dtype], Geometry] = {}
 _contiguous: dict[tuple[Sizes, _dtypes.dtype], Geometry] = {}
 
 
 def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
-    """The geometry of these tuples of ints; the caller has checked them."""
+    """The geometry of these tuples of ints, which the caller has checked."""
     known = _interned.get((sizes, strides, element))
     if known is not None:
         return known
@@ -150,8 +150,8 @@ def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
 def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:
     """The reason why a foreign layout cannot be a tensor's; "" if it can.
 
-    sizes and strides are ints of any value, strides in elements. Bounds are NumPy's: no address
-    within the layout, and no count of its bytes, is beyond 63 bits.
+    sizes and strides are ints of any value; strides count elements. The limits are NumPy's:
+    addresses within the layout and the number of its bytes must fit into 63 bits.
     """
     if len(sizes) != len(strides):
         return f"{len(sizes)} sizes and {len(strides)} strides"
@@ -180,7 +180,8 @@ def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
 
 
 def _dense_in_order(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:
-    """True if the strides are the running product of sizes along `order`; size 1 may have any."""
+    """True if the strides are the running products of sizes along `order`; strides of size 1 are
+    ignored."""
     expected = 1
     for dim in order:
         if sizes[dim] != 1:
@@ -224,7 +225,7 @@ def _looks_like(sizes: Sizes, strides: Sizes, order: tuple[int, ...]) -> bool:
     for dim in order:
         if sizes[dim] == 0 or strides[dim] < minimum:
             return False
-        # N111 and plain NCHW with C == 1 are ambiguous; row-major wins.
+        # N111, and NCHW with C == 1, are ambiguous; they count as row-major.
         if dim == 0 and minimum == strides[1]:
             return False
         minimum = strides[dim]

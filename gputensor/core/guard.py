@@ -1,11 +1,11 @@
 """Guards: context managers for a block that also decorate functions, as PyTorch's do.
 
 Note [Leaving a guard]
-A guard must restore what it changed even if it is interrupted. A signal's exception can come at the
-entry of a Python function and after a call of a C function, and nowhere between. So operators
-restore their thread's state by one C call that stands first in a `finally`, with the value read
-before; and `__exit__` first computes the state to restore, then restores it, and repeats this if it
-was interrupted. Python does not guarantee that `__exit__` itself is entered.
+A guard must restore what it changed even if it is interrupted. A signal handler's exception can be
+raised only at the entry of a Python function and after a call of a C function. So operators restore
+their thread's state by one C call that stands first in a `finally`, with the value read before; and
+`__exit__` first computes the state to restore, then restores it, and repeats this if it was
+interrupted. Python does not guarantee that `__exit__` itself is entered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Guard:
     __slots__ = ()
 
     def _enter(self) -> None:
-        """Change the state; whole or, interrupted, not at all."""
+        """Change the state completely, or, if interrupted, not at all."""
         raise NotImplementedError
 
     def _found(self) -> Any:
@@ -36,14 +36,15 @@ class Guard:
         raise NotImplementedError
 
     def _put_back(self, found: Any) -> None:
-        """Leave. To do it twice is the same as once."""
+        """Restore the state. Calling it twice has no further effect."""
         raise NotImplementedError
 
     def _count(self, found: Any) -> None:
         """Record that a block was left."""
 
     def _again(self) -> Any:
-        """A guard like this one, for one call: several threads may run a decorated function."""
+        """A new guard with the same arguments, for one call, because several threads may run a
+        decorated function."""
         return self
 
     def __enter__(self) -> Any:
@@ -66,9 +67,9 @@ class Guard:
 
 
 def decorated(fresh: Fresh, function: Callable[..., Any]) -> Any:
-    """`function` with a guard from `fresh` around each call; around each step of a generator.
+    """Wrap `function`: a guard from `fresh` surrounds each call, or each step of a generator.
 
-    A coroutine function is guarded until it returns, in the task that awaits it.
+    A coroutine is guarded until it returns, in the task that awaits it.
     Source: torch/utils/_contextlib.py.
     """
     if not callable(function):

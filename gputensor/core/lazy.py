@@ -48,7 +48,7 @@ def listed(namespace: dict[str, Any]) -> list[str]:
 
 
 def missing_of(module: str, name: str) -> Any:
-    """`__getattr__` of a module that is whole."""
+    """`__getattr__` of a module without lazy names."""
     raise missing(module, name)
 
 
@@ -60,7 +60,8 @@ def missing(module: str, name: str) -> AttributeError:
 
 
 class MissingName(AttributeError):
-    """A missing name of a module. The text is built when read; hasattr() never reads it."""
+    """A missing name of a module. Its text is built only when it is read; hasattr() does not read
+    it."""
 
     def __str__(self) -> str:
         from .errors.names import no_name
@@ -71,8 +72,8 @@ class MissingName(AttributeError):
 class Lacks:
     """A descriptor for a name that other libraries' classes have; reading it raises the error.
 
-    With a `__getattr__` Python would not specialise reads of existing names: small calls took 1.3
-    times as long.
+    A `__getattr__` would prevent Python from specialising reads of existing names: small calls took
+    1.3 times as long.
     """
 
     __slots__ = ("_name",)
@@ -85,7 +86,7 @@ class Lacks:
 
 
 class LackedName(AttributeError):
-    """A name that others' tensors have. The sentence is made when it is read."""
+    """A name that only other libraries' tensors have. Its text is built only when it is read."""
 
     def __str__(self) -> str:
         from .errors.names import no_attribute

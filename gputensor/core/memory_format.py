@@ -1,4 +1,4 @@
-"""Memory formats and the strides they stand for; `strided`, the only layout.
+"""Memory formats and their strides; `strided`, the only layout.
 
 Source of the rules: PyTorch's c10/core/MemoryFormat.h.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import errors
+from . import dtype as dtypes, errors
 
 
 class memory_format:
     """The order of a dense tensor's dimensions in memory.
 
-    order: dimension numbers from the innermost outwards; None where the format fixes no order.
+    order: dimension numbers, the fastest first; None if the format fixes no order.
     """
 
     __slots__ = ("name", "rank", "order")
@@ -27,7 +27,7 @@ class memory_format:
         self.order: tuple[int, ...] | Any = order
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{dtypes.package_name}.{self.name}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_by_name, (self.name,))
@@ -73,9 +73,7 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     running = 1
     for dim in form.order:
         strides[dim] = running
-        running *= sizes[
-            dim
-        ]  # no exception for 0, unlike the row-major rule; PyTorch has none here
+        running *= sizes[dim]  # a size of 0 is not replaced by 1 here, as in PyTorch
     return tuple(strides)
 
 
@@ -88,7 +86,7 @@ class layout:
         self.name: str = name
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{dtypes.package_name}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

@@ -55,7 +55,7 @@ def fits(value: Any, of: dtype) -> bool:
 
 
 def largest_float(of: dtype) -> float:
-    """The largest finite number that a floating or complex dtype may be given."""
+    """The largest finite number that may be stored in a floating or complex dtype."""
     return _LARGEST_FLOAT32 if of.to_real.short == "f32" else float_info.max
 
 
@@ -66,7 +66,7 @@ def check(op: str, arg: str, value: complex, of: dtype) -> None:
 
 
 def in_64_bits(op: str, arg: str, value: complex) -> complex:
-    """The number, which an integer dtype will wrap. Raises: NumberRangeError for wider integers."""
+    """Return the number if it has at most 64 bits. Raises: NumberRangeError for wider integers."""
     if type(value) is int and not _LOWEST <= value <= _HIGHEST:
         raise errors.number_too_wide(op, arg, value)
     return value

@@ -1,9 +1,9 @@
 """Type promotion: the common dtype of operands of different dtypes.
 
-Rules only. The default dtype is passed in, because its state lives elsewhere, and no value is
-converted here. Operands are (geometry, device) pairs for tensors and Python types for numbers.
-Source: PyTorch's c10/core/ScalarType.cpp (promoteTypes) and ATen/native/TypeProperties.cpp
-(result_type), frozen as tests/golden/promotion.txt.
+This module only has rules: it converts no values, and the default dtype is an argument. Operands
+are (geometry, device) pairs for tensors and Python types for numbers. Source: PyTorch's
+c10/core/ScalarType.cpp (promoteTypes) and ATen/native/TypeProperties.cpp (result_type), frozen as
+tests/golden/promotion.txt.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .dtype import (
 )  # fmt: skip
 
 # PyTorch promotes these unsigned types only with floating types and with themselves. Here they
-# promote as in the array API standard, to the smallest type that holds both; there is none for
-# uint64 with a signed type.
+# promote as in the array API standard: to the smallest type that can represent both. uint64 and a
+# signed type have none.
 _BAREBONES = (uint16, uint32, uint64)
 _BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
 def _integers(a: dtype, b: dtype) -> dtype:
-    """The smallest of uint8 and the signed integer types that holds both."""
+    """The smallest of uint8 and the signed integer types that can represent both."""
     if a is uint8 or b is uint8:
-        # uint8 with int8 needs int16; with anything wider it fits.
+        # uint8 with int8 needs int16; wider signed types can represent uint8.
         other = b if a is uint8 else a
         return int16 if other is int8 else other
     return _BY_ITEMSIZE[max(a.itemsize, b.itemsize)]
@@ -42,7 +42,7 @@ def _beside_unsigned(a: dtype, b: dtype) -> dtype | None:
 
 def _floats(a: dtype, b: dtype) -> dtype:
     if a.itemsize == b.itemsize:
-        return float32  # float16 with bfloat16: neither type holds the other
+        return float32  # neither float16 nor bfloat16 can represent the other
     return a if a.itemsize > b.itemsize else b
 
 
@@ -62,7 +62,7 @@ def _promote(a: dtype, b: dtype) -> dtype | None:
     return _integers(a, b) if high.category == INTEGER else _floats(a, b)
 
 
-# _TABLE[a.code][b.code]; None where no promotion is defined.
+# _TABLE[a.code][b.code]; None if no promotion is defined.
 _TABLE = tuple([tuple([_promote(a, b) for b in HELD]) for a in HELD])
 
 # The dtype of a wrapped bool or int; float and complex follow the default dtype.
@@ -72,11 +72,11 @@ _NUMBER = {bool: bool_, int: int64}
 def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
     """The smallest dtype to which both may be cast.
 
-    Raises: DtypeError for uint64 beside a signed integer, and for float8 beside any other.
+    Raises: DtypeError for uint64 with a signed integer, and for float8 with any other dtype.
     """
     try:
         promoted = _TABLE[a.code][b.code]
-    except AttributeError:  # of what else names a dtype, or nothing does
+    except AttributeError:  # for other names of dtypes, and for invalid values
         first, second = [errors.plainly(element_type, op, x) for x in (a, b)]
         return promote_types(first, second, op)
     if promoted is None:
@@ -94,7 +94,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
 
 def number_dtype(kind: type, default_dtype: dtype) -> dtype:
-    """The dtype as which a wrapped number of Python type `kind` takes part."""
+    """The dtype that a wrapped number of Python type `kind` has in promotion."""
     fixed = _NUMBER.get(kind)
     if fixed is not None:
         return fixed

@@ -1,5 +1,4 @@
-"""A mapping whose registrations are added and removed in any order; the newest one of a key is
-used."""
+"""A mapping whose registrations may be removed in any order; the newest one of a key is used."""
 
 from __future__ import annotations
 
@@ -11,17 +10,17 @@ V = TypeVar("V")
 
 
 class Registry(dict[K, V]):
-    """key -> the newest value registered and not taken back; read as the plain dict it is."""
+    """key -> the newest registered value that was not removed. It is a dict and is read as one."""
 
     __slots__ = ("_stacks",)
 
     def __init__(self, initial: dict[K, V] | None = None) -> None:
         super().__init__(initial or {})
-        # Lists of one, so that a value registered twice is two registrations.
+        # One-element lists, so that a value that is registered twice is two registrations.
         self._stacks: dict[K, tuple[list[V], ...]] = {k: ([v],) for k, v in self.items()}
 
     def register(self, key: K, value: V) -> Callable[[], None]:
-        """Let `value` serve the key; returns a function that takes it back, once."""
+        """Register `value` for the key. Returns a function that removes the registration."""
         entry = [value]
         self._stacks[key] = (entry, *self._stacks.get(key, ()))
         self[key] = value

@@ -99,7 +99,6 @@ for _kernel in (not_implemented, cpu_fallback):
 
 
 def _place(schema: Any, given: Sequence[Any]) -> device | None:
-    """Return the device of the results."""
     for tensor in tensors_of(given):
         if tensor._device is not CPU:
             return tensor._device

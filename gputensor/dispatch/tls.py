@@ -50,7 +50,6 @@ class _Guard(Guard):
         self._changed: list[tuple[tuple[int, int], tuple[int, int]]] = []
 
     def _wanted(self, include: int, keep: int) -> tuple[int, int]:
-        """The state within the block."""
         # Exclusion acts on functionalities: removing AutogradCPU leaves the CPU bit (keys.py).
         keep = (keep | self._allow) & ~(self._exclude & keys.FUNCTIONALITY_MASK)
         return include | self._include, keep

@@ -69,7 +69,6 @@ def buffers(what: str, ranks: int) -> tuple[Array, Array]:
 
 @lru_cache(1024)
 def _blank(what: str) -> bytes:
-    """Return a record without data."""
     return head_of(what) + bytes(ROOM)
 
 

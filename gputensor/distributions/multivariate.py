@@ -60,7 +60,6 @@ def half_log_det(factor: Tensor) -> Tensor:
 
 
 def _factor_of_inverse(matrix: Tensor) -> Tensor:
-    """Return the Cholesky factor of the inverse of `matrix`."""
     flipped = linalg.cholesky(matrix.flip((-2, -1))).flip((-2, -1)).mT
     unit = eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return linalg.solve_triangular(flipped, unit, upper=False)
@@ -195,7 +194,6 @@ class LowRankMultivariateNormal(Distribution):
         self._unbroadcasted_capacitance_tril = _with_unit(self._scaled_factor() @ cov_factor)
 
     def _scaled_factor(self) -> Tensor:
-        """Return W^T D^-1."""
         return self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
 
     def whitened_factor(self) -> Tensor:

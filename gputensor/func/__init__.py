@@ -1,9 +1,9 @@
-"""`gt.func`: functions that transform functions, as `torch.func` has them.
+"""`gt.func`: functions that transform functions, as in `torch.func`.
 
-`vmap` lets a function work on batches, `grad`, `vjp`, `jacrev` differentiate it in reverse, `jvp`
-and `jacfwd` forward, `hessian` both; they nest in any order. levels.py is how that works,
-vmap_level.py and the rules how operators work on batches, reverse.py and forward.py the
-derivatives.
+`vmap` applies a function to batches. `grad`, `vjp` and `jacrev` differentiate it in reverse mode,
+`jvp` and `jacfwd` in forward mode, `hessian` in both. Transforms nest in any order. levels.py
+explains the mechanism, vmap_level.py and rules/ the operators on batches, reverse.py and forward.py
+the derivatives.
 """
 
 from typing import TYPE_CHECKING

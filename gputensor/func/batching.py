@@ -26,12 +26,12 @@ def vmap(
     """A function that maps `func` over a dimension of its arguments.
 
     Args:
-        in_dims: for each argument the dimension to map over, None for none; one number for all, or
-            nested as the arguments are.
-        out_dims: where the dimension stands in each result.
-        randomness: what operators that draw do: "error", "different" numbers for each entry, or the
-            "same" for all.
-        chunk_size: how many entries to compute at once, all unless given.
+        in_dims: for each argument the dimension to map over, or None; one number for all arguments,
+            or a structure nested as the arguments are.
+        out_dims: the position of the mapped dimension in each result.
+        randomness: for operators that draw random numbers: "error", "different" numbers for each
+            entry, or the "same" for all.
+        chunk_size: the number of entries to compute at once; by default all.
 
     >>> gt.vmap(gt.dot)(gt.ones(2, 3), gt.ones(2, 3))
     tensor([3., 3.])
@@ -71,7 +71,7 @@ def _run(
     func: Callable[..., Any], size: int, leaves: list[Any], tree: Any, dims: list[Any],
     kwargs: dict[str, Any], out_dims: Any, randomness: str,
 ) -> tuple[list[Any], Any, list[Any]]:  # fmt: skip
-    """The leaves of the results, their tree, and where the batch stands in each."""
+    """The leaves of the results, their tree, and the position of the batch in each."""
     level = VmapLevel(size, randomness)
     with level:
         given = [x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(leaves, dims)]

@@ -1,7 +1,9 @@
-"""`autograd.Function` within transforms: its `vmap` and `jvp`, or a rule made of its `forward`.
+"""`autograd.Function` within transforms: its `vmap` and `jvp`, or a vmap rule made from
+`forward`.
 
-As for operators, the innermost level of the arguments computes. It calls the Function again, for
-the levels outside it; reverse derivatives are recorded once no argument is wrapped.
+As for operators, the innermost level of the arguments handles the call. It unwraps its arguments
+and calls the Function again, so that the outer levels handle that call. When no argument is wrapped
+any more, autograd records the call.
 Source: torch/_functorch/autograd_function.py.
 """
 
@@ -25,13 +27,13 @@ Cls = type[Function]
 
 
 def install() -> None:
-    """Let operators and every `autograd.Function` meet the levels, unless they do."""
+    """Register the fallbacks of operators and the hook of `autograd.Function`, once."""
     operators.install()
     function.transform[:] = [apply]
 
 
 def apply(cls: Cls, args: Sequence[Any]) -> Any:
-    """The results of a Function of which an argument is of a level."""
+    """Apply a Function if an argument is a wrapper of a level."""
     wrappers = [x for x in args if isinstance(x, Wrapper)]
     innermost = max(wrappers, key=lambda x: x.level.number)
     check_alive(innermost, cls.__name__)
@@ -47,12 +49,13 @@ def apply(cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
-    """The argument that holds `made`, where forward wrote to it and returns it; else None."""
+    """The argument that wraps `made`, if forward wrote to it and returned it; otherwise None."""
     return next((a for a, x in zip(args, given) if x is made and a is not x), None)
 
 
 def _each(output: Any, change: Any) -> Any:
-    """A Function's results, one or a tuple, changed with their numbers."""
+    """Apply `change(index, result)` to each result of a Function, which returns one result or a
+    tuple."""
     if isinstance(output, tuple):
         return tuple([change(n, y) for n, y in enumerate(output)])
     return change(0, output)
@@ -95,9 +98,9 @@ def _by_made_rule(level: VmapLevel, cls: Cls, args: Sequence[Any]) -> Any:
 
 
 class _Mapped(Function):
-    """A Function of whole batches: each method of the one that it is `of`, within a vmap.
+    """A Function on whole batches: it runs each method of the Function `of` within a vmap.
 
-    batch: the vmap's level, and which of the arguments have its batch.
+    batch: the vmap's level, and for each argument whether it has the batch.
     """
 
     generate_vmap_rule = True
@@ -129,7 +132,8 @@ class _Mapped(Function):
 
     @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Let the Function save tensors of the level; ctx saves what they hold."""
+        """Run the Function's setup_context with tensors of the level. ctx saves the values of these
+        wrappers."""
         own = Context()
         with cls._level() as level:
             given = cls._entered(level, inputs)
@@ -198,7 +202,7 @@ class _Mapped(Function):
 
 
 def _summed(gradient: Any, shape: Any, has_batch: bool) -> Any:
-    """An argument's gradient, of all entries together where the argument is one for all."""
+    """An argument's gradient; it is summed over the batch if the argument has no batch."""
     made = gradient.sum_to_size(gradient.shape[0], *shape)
     return made if has_batch else made.sum(0)
 
@@ -207,7 +211,7 @@ def _summed(gradient: Any, shape: Any, has_batch: bool) -> Any:
 
 
 def _with_tangents(level: Any, cls: Cls, args: Sequence[Any]) -> Any:
-    """The results on the primals, with the tangents that `jvp` gives."""
+    """Apply the Function to the primals, and its `jvp` to the tangents."""
     if cls.jvp is Function.jvp:
         raise errors.wrong_function(f"{cls.__name__} must define the static method jvp")
     parts = [parts_of(level, x) if isinstance(x, Tensor) else (x, None) for x in args]
@@ -246,7 +250,8 @@ def _with_tangents(level: Any, cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _tangent(context: Any, primal: Any, tangent: Any) -> Any:
-    """What `jvp` is given for an argument: zeros for None, unless they are not asked for."""
+    """The tangent that `jvp` gets for an argument: zeros for None, if the context materializes
+    gradients."""
     if tangent is not None or not context._materializes or not isinstance(primal, Tensor):
         return tangent
     return functions.zeros_like(primal) if primal._geometry.dtype.category >= FLOATING else None

@@ -1,9 +1,10 @@
-"""Forward derivatives: `jvp`, `jacfwd`, `hessian`, and the level that tangents belong to.
+"""Forward derivatives: `jvp`, `jacfwd`, `hessian`, and the level of tangents.
 
-An operator on a primal with a tangent is called once, recorded, and its derivative is taken from
-the gradient formula that it has: element by element the formula of the tangent is the tangent of
-the result; of any other operator the formula is linear in the gradient that it is given, so its own
-gradient, with respect to that, is the forward derivative. A view's tangent is the same view.
+The forward derivative of an operator is computed from its gradient formula; the operator runs once
+and is recorded for autograd. For an elementwise operator, the gradient formula applied to the
+operand's tangent is the result's tangent. For other operators, the gradient formula is a linear
+function of the incoming gradient. The gradient of that function with respect to the incoming
+gradient is the forward derivative. The tangent of a view is the same view of the tangent.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ Function = Callable[..., Any]
 
 
 class DualLevel(Level):
-    """A block of forward differentiation.
+    """The level of a block of forward differentiation.
 
-    written: by the id of a storage, the storage and a tangent of all its elements; of tensors that
-    have no wrapper, where something with a tangent was written into them. So every view of them
-    has its tangent too, those that were made before included.
+    written: id of a storage -> the storage, and a tangent of all its elements. It has the storages
+    of tensors without a wrapper to which a value with a tangent was written. So all views of these
+    tensors have the tangent, earlier views included.
     """
 
     written: dict[int, tuple[Any, Tensor]]
@@ -54,7 +55,8 @@ class DualLevel(Level):
         return bool(self.written) and self.tangent_of(x) is not None
 
     def tangent_of(self, x: Any) -> Any:
-        """The tangent of what was written into a tensor that is not this level's own."""
+        """The tangent of a tensor that is no wrapper of this level, if a value with a tangent was
+        written to it."""
         if not self.written or not isinstance(x, Tensor) or self.owns(x):
             return None
         if isinstance(x, BatchedTensor):
@@ -72,7 +74,7 @@ class DualLevel(Level):
         return found[1].as_strided(shape.sizes, shape.strides, x._offset)
 
     def _begin(self, x: Any, tangent: Any) -> None:
-        """Let what a tensor views have a tangent, zeros that may hold such a tangent."""
+        """Give the storage of `x` a tangent of zeros, with the structure of `tangent`."""
         if isinstance(x, BatchedTensor):
             self._begin(x.value, physical(x.level, tangent))
         elif isinstance(x, DualTensor):
@@ -85,14 +87,14 @@ class DualLevel(Level):
             self.written[id(storage)] = storage, tangent.new_zeros((count,), dtype=x.dtype)
 
     def _entered(self, value: Any) -> Any:
-        """An argument, as one of this level where it was written to."""
+        """An argument; as a wrapper of this level if a value with a tangent was written to it."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         t = self.tangent_of(value)
         return value if t is None else dual(self, value, t)
 
     def has_rule(self, entry: Entry) -> bool:
-        """Composite operators run as they stand."""
+        """No operator has a rule: composite operators run as their composition."""
         return False
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
@@ -106,7 +108,9 @@ class DualLevel(Level):
             rule = "not be given where an operand has a tangent"
             raise errors.must(entry.operator.short_name, "out", rule, args[-1])
         primals = [self._primal(value) for value in args]
-        if entry.operator.overload == "dtype":  # other numbers, of the same bytes
+        if (
+            entry.operator.overload == "dtype"
+        ):  # view(dtype) reinterprets the bytes as other numbers
             return call(entry.operator, *primals)
         if entry.schema.is_view:
             return self._view(entry, args)
@@ -132,7 +136,7 @@ class DualLevel(Level):
         primal = call(entry.operator, x.value, *rest)
         if x.tangent._geometry.strides != x.value._geometry.strides:
             x.tangent = _laid_out_as(x.value, x.tangent)
-        if entry.operator.short_name == "_reshape_alias":  # whose strides may be no tangent's
+        if entry.operator.short_name == "_reshape_alias":  # its strides may not fit the tangent
             return self._paired(primal, x.tangent.reshape(rest[0]))
         return self._paired(primal, call(entry.operator, x.tangent, *rest))
 
@@ -143,7 +147,8 @@ class DualLevel(Level):
         return rebuilt(primal, parts)
 
     def _inplace(self, entry: Entry, args: Sequence[Any], target: Any) -> Any:
-        """What the functional form gives, written into the primal and the tangent of `target`."""
+        """Compute the functional form, and write its result to the primal and the tangent of
+        `target`."""
         operator, x = entry.operator, args[0]
         if "inplace_view" in operator.tags and not self.owns(target):
             return call(operator, target, *args[1:])
@@ -152,7 +157,7 @@ class DualLevel(Level):
             primal, tangent = parts_of(self, args[1])
         elif operator.short_name == "zero_" or functional is None and draws(operator):
             call(operator, *[self._primal(value) for value in args])
-            if self.owns(x):  # what was written depends on no operand
+            if self.owns(x):  # the new value depends on no operand
                 x.tangent.zero_()
             return target
         elif functional is None:
@@ -174,18 +179,20 @@ class DualLevel(Level):
         return target
 
     def _kept(self, args: Sequence[Any]) -> Sequence[Any]:
-        """The arguments of an operator in place: a copy of the first where the others are recorded,
-        as what is recorded may save it, and it is written to behind that."""
+        """The arguments of an in-place operator. If autograd records the call, the first argument
+        is copied, because the recorded node may save it before it is overwritten."""
         parts = [p for x in tensors_in(args) for p in parts_of(self, x) if p is not None]
         if not is_recorded(levels_around(self), parts):
             return args
         primal, tangent = parts_of(self, args[0])
-        # Both copied here: clone's forward derivative would be the tangent itself.
+        # Primal and tangent are cloned separately: the forward derivative of clone would be the
+        # tangent itself.
         copied = dual(self, primal.clone(), None if tangent is None else tangent.clone())
         return (copied, *args[1:])
 
     def _elementwise(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
-        """The sum over the operands of the gradient formula, given the operand's tangent."""
+        """The tangent of an elementwise operator's result: the sum, over the operands, of the
+        gradient formula applied to the operand's tangent."""
         around = levels_around(self)
         places = [n for n in entry.places if self._tangent(args[n]) is not None]
         sizes = broadcast_shapes(
@@ -212,9 +219,9 @@ class DualLevel(Level):
         return dual(self, self._settled(entry, result, tracked, primals), total)
 
     def _settled(self, entry: Entry, y: Any, is_tracked: bool, primals: list[Any]) -> Any:
-        """A primal result: without the aliases' history where it has no other one, and without the
-        batch of a vmap around that only the aliases had, so that it can be written into what has
-        none."""
+        """A primal result. Its history is dropped if only the aliases have one. The batch of an
+        outer vmap is dropped if only the aliases have it, so that the result can be written to a
+        tensor without a batch."""
         y = settled(y, is_tracked)
         if draws(entry.operator):
             return y
@@ -225,7 +232,8 @@ class DualLevel(Level):
         return y
 
     def _by_transposing(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
-        """The gradient, with respect to the gradient that arrives, of the operator's gradient."""
+        """The tangent of any operator's result: the gradient of its gradient formula with respect
+        to the incoming gradient."""
         around = levels_around(self)
         xs: list[Any] = []
         ts: list[Any] = []
@@ -262,8 +270,8 @@ class DualLevel(Level):
 
 
 def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
-    """The tangent of a result, in memory of its own where the result has its own: the formula of
-    `clone` gives the operand's tangent, and the result may be written to."""
+    """The tangent of a result. If the result has its own memory, so has the tangent, because both
+    may be written to; the formula of `clone` returns the operand's tangent."""
     for x, t in zip(xs, ts):
         if tangent is not None and shares_memory(tangent, t) and not shares_memory(y, x):
             return tangent.clone()
@@ -271,16 +279,16 @@ def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
 
 
 def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
-    """The tangent in the primal's layout, so that what views one views the other."""
+    """The tangent in the primal's layout, so that both have the same views."""
     shape = primal._geometry
     if any(n > 1 and not s for n, s in zip(shape.sizes, shape.strides)):  # elements share memory
         return tangent.contiguous()
-    # As one of the tangent's, so that it has the batch that the tangent may have.
+    # Made by a method of the tangent, so that it also has the tangent's batch.
     return tangent.new_empty_strided(shape.sizes, shape.strides).copy_(tangent)
 
 
 def _unmapped(level: Any, y: Any, operands: list[Any]) -> Any:
-    """A result without the batch of a vmap, where none of the operands has it."""
+    """A result without the batch of a vmap, if no operand has that batch."""
     if not isinstance(y, Wrapper) or y.level.number < level.number:
         return y
     if y.level is level:
@@ -298,7 +306,7 @@ def _is_real(values: Sequence[Any]) -> bool:
 
 
 def _is_tracked(around: Levels, ys: Sequence[Any], xs: Sequence[Any], ts: Sequence[Any]) -> bool:
-    """Whether the result is to be differentiated further, in reverse, by something outside."""
+    """True if the result is also differentiated in reverse by code outside of this call."""
     return is_tracked_outside(around, ys, xs) or is_recorded(around, ts)
 
 
@@ -311,7 +319,8 @@ def jvp(
     """A function's output for `primals`, and its derivative in the direction of `tangents`.
 
     primals, tangents: tuples, nested alike.
-    strict: raise where an output does not depend on the primals, instead of zeros.
+    strict: raise an error if an output does not depend on the primals; otherwise its derivative is
+    0.
 
     >>> gt.func.jvp(gt.sin, (gt.zeros(2),), (gt.ones(2),))
     (tensor([0., 0.]), tensor([1., 1.]))
@@ -356,9 +365,10 @@ def jacfwd(
     func: Function, argnums: Any = 0, has_aux: bool = False, *, chunk_size: int | None = None,
     randomness: str = "error",
 ) -> Function:  # fmt: skip
-    """A function that returns the Jacobian of `func`, column by column, by forward derivatives.
+    """A function that returns the Jacobian of `func`, computed column by column by forward
+    derivatives.
 
-    Returns: as of `jacrev`; cheaper where there are fewer inputs than outputs.
+    Returns: as for `jacrev`. It is cheaper if there are fewer inputs than outputs.
     """
 
     @functools.wraps(func)
@@ -394,7 +404,8 @@ def jacfwd(
 
 
 def hessian(func: Function, argnums: Any = 0) -> Function:
-    """A function that returns the second derivatives of `func`: forward over reverse.
+    """A function that returns the second derivatives of `func`, by forward over reverse
+    differentiation.
 
     >>> gt.func.hessian(lambda x: (x**3).sum())(gt.ones(2))
     tensor([[6., 0.],

@@ -20,16 +20,17 @@ __all__ = [
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A primal and its tangent, None where it has none."""
+    """A primal and its tangent, which is None if there is none."""
 
     primal: Tensor
     tangent: Tensor | None
 
 
 class dual_level:
-    """`with dual_level():` a block in which tensors have tangents; they end with it.
+    """`with dual_level():` a block in which tensors can have tangents. At its end the tangents are
+    dropped.
 
-    As in PyTorch there is one such block at a time; `gt.func.jvp` nests.
+    As in PyTorch, only one block may be active; `gt.func.jvp` nests.
     """
 
     def __enter__(self) -> Any:
@@ -46,7 +47,7 @@ class dual_level:
 
 
 class _Block(_forward.DualLevel):
-    """The level of a `dual_level`."""
+    """The guard that `dual_level` returns."""
 
 
 def _current() -> Any:
@@ -71,7 +72,7 @@ def _no_level(op: str) -> Exception:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: Any = None) -> Tensor:
-    """A tensor of the block with a tangent of its sizes and dtype.
+    """A tensor of the block, with this tangent, which must have its sizes and dtype.
 
     >>> import gputensor.autograd.forward_ad as fwAD
     >>> with fwAD.dual_level():

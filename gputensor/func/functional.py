@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 
 def _tensors(op: str, arg: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
-    """The tensors that an argument is, and whether it is a tuple."""
+    """The tensors of an argument, and True if it is a tuple."""
     listed = value if isinstance(value, tuple) else (value,)
     for x in listed:
         if not isinstance(x, Tensor):
@@ -30,7 +30,8 @@ def _tensors(op: str, arg: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
 
 
 def _leaves(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
-    """What to differentiate with respect to: the inputs' own history is kept for create_graph."""
+    """The tensors to differentiate with respect to. With create_graph they keep the inputs'
+    history."""
     if create_graph:
         return tuple([x.view_as(x) if x.requires_grad else _fresh(x) for x in inputs])
     return tuple([_fresh(x) for x in inputs])
@@ -41,7 +42,7 @@ def _fresh(x: Tensor) -> Tensor:
 
 
 def _vectors(op: str, v: Any, like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The direction; 1 where it is left out of a single number."""
+    """The vectors v; 1 by default if there is a single number."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise errors.wrong_value(op, "v", "be given unless it would be one number", v)
@@ -108,8 +109,9 @@ def jacobian(
 ) -> Any:  # fmt: skip
     """The derivative of each output with respect to each input, of sizes (output, input).
 
-    strategy: "reverse-mode", or "forward-mode" with vectorize=True, for more outputs than inputs.
-    vectorize: allow what is faster and keeps nothing of `strict`; rows are computed at once anyhow.
+    strategy: "reverse-mode", or "forward-mode" with vectorize=True, which is cheaper for more
+    outputs than inputs. vectorize: as in PyTorch, excludes `strict`; rows are always computed
+    together.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         rule = "be 'reverse-mode' or 'forward-mode'"
@@ -120,7 +122,7 @@ def jacobian(
     transform = reverse.jacrev if strategy == "reverse-mode" else forward.jacfwd
     xs = given if create_graph else tuple([x.detach() for x in given])
     made = transform(func, tuple(range(len(xs))))(*xs)
-    # Nested as (outputs, inputs) of tuples; one tensor of either stands for itself.
+    # A tuple for each output of a tuple for each input; a single output or input is not in a tuple.
     rows = made if isinstance(made[0], tuple) else (made,)
     found = tuple([_settled(row, is_tuple, create_graph) for row in rows])
     return found if isinstance(made[0], tuple) else found[0]
@@ -161,8 +163,8 @@ def hessian(
 def _differentiated(
     op: str, func: Function, inputs: Any, create_graph: bool, strict: bool
 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...], bool]:
-    """The number that a function returns, what it is differentiated with respect to, its gradient,
-    recorded, and whether the inputs are a tuple."""
+    """The function's value, the tensors it is differentiated with respect to, its recorded
+    gradient, and True if the inputs are a tuple."""
     given, is_tuple = _tensors(op, "inputs", inputs)
     xs = _leaves(given, create_graph)
     y = _number(op, func)(*xs)
@@ -182,8 +184,8 @@ def vhp(
 def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, the matrix of second derivatives times v). `vhp` gives the same at less cost where
-    the second derivatives are continuous, since the matrix is symmetric there."""
+    """(output, the matrix of second derivatives times v). If the second derivatives are continuous,
+    the matrix is symmetric, and `vhp` returns the same result at less cost."""
     with enable_grad():
         y, xs, first, is_tuple = _differentiated("hvp", func, inputs, create_graph, strict)
         us = tuple([_fresh(functions.zeros_like(x)) for x in xs])

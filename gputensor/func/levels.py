@@ -1,16 +1,18 @@
-"""Levels of `gt.func`: tensors that stand for many values, or for a value with its tangent.
+"""Levels of `gt.func`: tensors that represent a batch of values, or a value with its tangent.
 
-Note [Levels]
-Each running `vmap` is a level, and so is each block of forward differentiation; the stack of them
-belongs to the thread. A tensor of a level is a wrapper: a `BatchedTensor` holds a tensor whose
-first dimension is the batch, a `DualTensor` a primal and a tangent. What a wrapper holds may be a
-wrapper of a level further out, never of one further in. The wrappers' key sets have
-FuncTorchBatched or FuncTorchGradWrapper, above autograd: an operator that meets one goes to the
-fallback of that key (operators.py), which lets the innermost level among the operands compute. The
-level calls operators on what it unwrapped, and these calls start at the top again: so levels nest
-in any order, and autograd records what nothing wraps any more. Reverse derivatives need no
-wrapper: see reverse.py.
-Source: aten/src/ATen/functorch/DynamicLayer.h; there reverse differentiation is a level too.
+Note [Levels] Each running `vmap` and each block of forward differentiation is a level; each thread
+has a stack of levels. A tensor of a level is a wrapper: a `BatchedTensor` contains a tensor whose
+first dimension is the batch, and a `DualTensor` contains a primal and a tangent. The content of a
+wrapper may be a wrapper of an outer level, never of an inner one.
+
+The key sets of wrappers have FuncTorchBatched or FuncTorchGradWrapper, above autograd. An operator
+that gets a wrapper reaches the fallback of that key (operators.py), which lets the innermost level
+among the operands handle the call. The level unwraps the operands and calls operators on their
+contents, and these calls start again at the highest key. So levels nest in any order, and autograd
+records the calls whose operands are not wrapped.
+
+Reverse derivatives need no wrapper: see reverse.py. Source: aten/src/ATen/functorch/DynamicLayer.h;
+there reverse differentiation is a level too.
 """
 
 from __future__ import annotations
@@ -40,28 +42,30 @@ _TRACKED.own.requires_grad = True
 
 
 class Level(Guard):
-    """One running transform. number: grows with each, so the larger the further in."""
+    """One running transform. number: increases with each new level, so an inner level has a larger
+    number."""
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
-    # The key that operators without an operand of a level come to it by, while it runs.
+    # The key through which the running level also gets operators without an operand of a level.
     bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)
 
     def has_written(self, x: Any) -> bool:
-        """Whether a tensor that is of no level further in has parts at this one all the same."""
+        """True if a tensor without a wrapper of this level has parts at this level, because such
+        parts were written to it."""
         return False
 
     def owns(self, x: Any) -> bool:
-        """Whether x is a wrapper of this level."""
+        """True if x is a wrapper of this level."""
         return isinstance(x, Wrapper) and x.level is self
 
     def compute(self, entry: Any, args: Sequence[Any]) -> Any:
-        """The result of an operator whose innermost wrapped operand is of this level.
+        """Compute an operator whose innermost wrapped operand belongs to this level.
 
-        entry: the operator, as operators.py knows it.
+        entry: the operator's Entry of operators.py.
         """
         raise NotImplementedError
 
@@ -88,12 +92,12 @@ def levels() -> tuple[Level, ...]:
 
 
 def set_levels(found: tuple[Level, ...]) -> None:
-    """Let these be the levels; the caller puts back those before."""
+    """Set the levels of this thread or task; the caller restores the previous ones."""
     _stack.set(found)
 
 
 def around(level: Level) -> tuple[Level, ...]:
-    """The levels around a level."""
+    """The levels outside of a level."""
     return tuple([x for x in _stack.get() if x.number < level.number])
 
 
@@ -101,29 +105,29 @@ def around(level: Level) -> tuple[Level, ...]:
 
 
 class Wrapper(Tensor):
-    """A tensor of a level: it has a geometry and no memory. value: what it holds."""
+    """A tensor of a level. It has a geometry but no memory. value: the wrapped tensor."""
 
     __slots__ = ("level", "value")
     level: Any
     value: Tensor
 
     def hold(self, value: Tensor, shape: Geometry, bit: int) -> None:
-        """Become the wrapper of a value."""
+        """Make this object the wrapper of a value."""
         place = value._device
         self.value = value
         self._geometry, self._device, self._offset = shape, place, value._offset
         self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
-        # Asked by code that computes more where a gradient may be wanted; no edge leads from here.
+        # Tells other code that a gradient may be needed; the object has no edge to a node.
         self._autograd = _TRACKED if bit is DUAL or requires_grad(value) else None
 
 
 class BatchedTensor(Wrapper):
-    """As many tensors as its level has entries: the slices of `value` along its first dimension.
+    """A batch of tensors: the slices of `value` along its first dimension.
 
-    is_spread: all entries have the same numbers, and are apart for the sake of their gradients; see
-    Note [Spread batches] in vmap_level.py.
+    is_spread: True if all entries have equal values and are separate only to have separate
+    gradients; see Note [Spread batches] in vmap_level.py.
     """
 
     __slots__ = ("is_spread",)
@@ -149,8 +153,8 @@ def level_number(x: Any) -> int:
 
 
 def batched(level: Any, value: Any) -> Tensor:
-    """The tensor of a vmap's level that stands for the slices of `value`."""
-    if level_number(value) > level.number:  # which has to stay outermost
+    """Wrap the slices of `value` as a tensor of a vmap's level."""
+    if level_number(value) > level.number:  # the inner wrapper stays outermost
         if isinstance(value, DualTensor):
             parts = batched(level, value.value), batched(level, value.tangent)
             return dual(value.level, *parts)
@@ -163,7 +167,8 @@ def batched(level: Any, value: Any) -> Tensor:
 
 
 def physical(level: Any, x: Any) -> Tensor:
-    """The tensor with the level's batch as first dimension; expanded where x is not of it."""
+    """The tensor with the level's batch as first dimension; expanded if x does not belong to the
+    level."""
     number = level_number(x)
     if number == level.number:
         held: Tensor = x.value
@@ -180,7 +185,7 @@ def physical(level: Any, x: Any) -> Tensor:
 
 
 def is_of(level: Level, x: Any) -> bool:
-    """Whether a tensor, or what it holds, is of the level."""
+    """True if a tensor or a tensor within its wrappers belongs to the level."""
     while isinstance(x, Wrapper):
         if x.level is level or isinstance(x, DualTensor) and is_of(level, x.tangent):
             return True
@@ -189,7 +194,7 @@ def is_of(level: Level, x: Any) -> bool:
 
 
 def shares_memory(a: Any, b: Any) -> bool:
-    """Whether something that two tensors hold is of one storage, the tangents included."""
+    """True if any tensors within the two wrappers, including tangents, share a storage."""
     if isinstance(a, DualTensor) and shares_memory(a.tangent, b):
         return True
     if isinstance(a, Wrapper):
@@ -200,24 +205,25 @@ def shares_memory(a: Any, b: Any) -> bool:
 
 
 def held(level: Any, x: Any) -> Any:
-    """What a tensor of the level holds; anything else itself."""
+    """Unwrap a tensor of this level; return other values unchanged."""
     return x.value if level.owns(x) else x
 
 
 def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
-    """The batch with its entries' `ndim` dimensions made up to `rank`, with ones in front."""
+    """Insert dimensions of size 1 behind the batch dimension, so that entries with `ndim`
+    dimensions have `rank`."""
     for _ in range(rank - ndim):
         value = value.unsqueeze(1)
     return value
 
 
 def rebuilt(like: Any, parts: list[Any]) -> Any:
-    """A list, tuple or named tuple like another one, of other parts."""
+    """A list, tuple or named tuple of the type of `like`, with other items."""
     return type(like)(parts) if type(like) in (list, tuple) else type(like)(*parts)
 
 
 def tensors_in(args: Sequence[Any]) -> list[Tensor]:
-    """The tensors among an operator's arguments, those in lists included."""
+    """The tensors among an operator's arguments, including those in lists."""
     found: list[Tensor] = []
     for value in args:
         listed = value if isinstance(value, (list, tuple)) else (value,)
@@ -226,7 +232,7 @@ def tensors_in(args: Sequence[Any]) -> list[Tensor]:
 
 
 def each(result: Any, change: Callable[[Any], Any]) -> Any:
-    """An operator's result with its tensors changed."""
+    """Apply `change` to each tensor of an operator's result."""
     if isinstance(result, Tensor):
         return change(result)
     if isinstance(result, (list, tuple)):
@@ -235,12 +241,12 @@ def each(result: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def wrapped(level: Any, result: Any) -> Any:
-    """The result of an operator on whole batches, each tensor as one of the level."""
+    """Wrap the tensors that an operator returned for whole batches."""
     return each(result, lambda x: batched(level, x))
 
 
 def unfolded(level: Any, result: Any, outer: int) -> Any:
-    """`wrapped`, the batch taken out of a first dimension that it had joined."""
+    """`wrapped`, after the batch is split from a first dimension with which it was merged."""
     return each(
         result,
         lambda x: batched(level, x.reshape(level.size, outer, *x._geometry.sizes[1:])),
@@ -248,12 +254,13 @@ def unfolded(level: Any, result: Any, outer: int) -> Any:
 
 
 def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
-    """The tensor of a forward level; the primal itself where the tangent is None, which is zero."""
+    """A tensor of a forward level. It is the primal itself if the tangent is None, which means
+    zero."""
     if tangent is None:
         alone: Tensor = primal
         return alone
     holder = primal if level_number(primal) >= level_number(tangent) else tangent
-    if level_number(holder) > level.number:  # which has to stay outermost
+    if level_number(holder) > level.number:  # the inner wrapper stays outermost
         outer = holder.level
         if isinstance(holder, BatchedTensor):
             parts = physical(outer, primal), physical(outer, tangent)
@@ -264,12 +271,13 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     made = _new(DualTensor)
     made.level, made.tangent = level, tangent
     made.hold(primal, primal._geometry, DUAL)
-    made._keys |= tangent._keys & BATCHED  # so that all see that its results have a batch
+    made._keys |= tangent._keys & BATCHED  # so that results also have the batch
     return made
 
 
 def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
-    """The primal and the tangent at a forward level; no tangent where x is not of it."""
+    """The primal and the tangent of x at a forward level; the tangent is None if x has none
+    there."""
     number = level_number(x)
     if number == level.number:
         return x.value, x.tangent
@@ -283,7 +291,7 @@ def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
 
 
 def check_alive(x: Wrapper, op: str) -> None:
-    """Raise where a wrapper has outlived its transform."""
+    """Raise an error for a wrapper whose transform has ended."""
     if not x.level.is_alive:
         rule = "not be used after the transform that made it has returned"
         raise errors.must(op, "a tensor of gt.func", rule, errors.Got(repr(x)))

@@ -19,14 +19,14 @@ def functional_call(
     module: Module, parameter_and_buffer_dicts: Any, args: Any = None,
     kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """Call a module with other tensors in the place of its parameters and buffers.
+    """Call a module with other tensors in place of its parameters and buffers.
 
     Args:
-        parameter_and_buffer_dicts: a dict of tensors by name, or a tuple of such dicts; names that
-            are left out keep the module's own.
-        args: the positional arguments, a tuple unless there is one.
-        tie_weights: a tensor that the module has under several names is replaced under all.
-        strict: every parameter and buffer must be named.
+        parameter_and_buffer_dicts: a dict of tensors by name, or a tuple of such dicts; for other
+            names, the module's own tensors are used. args: the positional arguments; a tuple unless
+            there is only one.
+        tie_weights: replace a tensor under all names that the module has for it. strict: all
+        parameters and buffers must be named.
 
     >>> linear = gt.nn.Linear(2, 1, bias=False)
     >>> gt.func.functional_call(linear, {"weight": gt.ones(1, 2)}, gt.ones(2))
@@ -39,7 +39,7 @@ def functional_call(
 
 
 def _merged(given: Any) -> dict[str, Any]:
-    """One dict of several, no name twice."""
+    """Merge several dicts; no name may occur twice."""
     listed = given if isinstance(given, (tuple, list)) else (given,)
     merged: dict[str, Any] = {}
     for part in listed:
@@ -61,7 +61,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
     """The parameters and the buffers of modules of one kind, each stacked along a new dimension.
 
     Returns: (parameters, buffers), dicts by name, for `functional_call` within `vmap`. The stacked
-    parameters are leaves that require grad as the modules' do.
+    parameters are leaves; they require grad if the modules' parameters do.
     """
     if not models:
         raise errors.wrong_value("stack_module_state", "models", "not be empty", models)

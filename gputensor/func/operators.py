@@ -1,7 +1,9 @@
-"""Operators at the keys of gt.func: who computes, and how an operator is called again below.
+"""Operators at the keys of gt.func: the choice of the level, and calls of operators from a
+level.
 
-What a level needs to know of an operator is an `Entry`: its schema, and whether it is a composite,
-which runs as it stands, since it calls operators that come here in their turn.
+An `Entry` has the facts about an operator that a level needs: its schema and, for a composite
+operator, its composition. A composite runs as its composition, whose operators reach the levels
+again.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ _get, _set = tls.state.get, tls.state.set
 
 
 class Entry:
-    """One operator. places: of its arguments that are tensors or lists of them.
+    """One operator. places: the indices of arguments that are tensors or lists of tensors.
 
-    composite: its own text in terms of others, or None. kind: of its schema.
+    composite: its composition of other operators, or None. kind: the kind of its schema.
     """
 
     __slots__ = ("operator", "schema", "places", "names", "composite", "kind")
@@ -44,7 +46,7 @@ class Entry:
 
 
 def install() -> None:
-    """Register the fallbacks of FuncTorchBatched and FuncTorchGradWrapper, unless they are."""
+    """Register the fallbacks of FuncTorchBatched and FuncTorchGradWrapper, once."""
     for name in ("FuncTorchBatched", "FuncTorchGradWrapper"):
         key = keys.runtime_key(name)
         if key not in dispatcher.fallbacks():
@@ -52,17 +54,19 @@ def install() -> None:
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
-    """The kernel of one operator at either key."""
+    """The kernel of one operator at both keys."""
     entry = Entry(table, key_set)
     operator, places = entry.operator, entry.places
 
     def transformed(key_set: int, *args: Any) -> Any:
         level = _innermost(args, places, operator)
-        if level is None:  # within a vmap, which looks for random numbers
+        if level is None:  # within a vmap, which handles random numbers
             return _plain(entry, key_set, args)
         if entry.composite is not None and not level.has_rule(entry):
             return entry.composite(key_set, *args)
-        if not level.is_vmap and draws(operator):  # each entry of a vmap within draws its own
+        if not level.is_vmap and draws(
+            operator
+        ):  # each entry of an inner vmap draws its own numbers
             mapped: list[Any] = [v for v in levels() if v.is_vmap and v.number > level.number]
             if mapped:
                 return mapped[-1].draw(entry, args)
@@ -72,7 +76,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _plain(entry: Entry, key_set: int, args: Sequence[Any]) -> Any:
-    """An operator within a vmap without an operand of any level."""
+    """Call an operator within a vmap if no operand belongs to a level."""
     if entry.composite is None and draws(entry.operator):
         running: list[Any] = [x for x in levels() if x.is_vmap]
         if running:
@@ -82,12 +86,12 @@ def _plain(entry: Entry, key_set: int, args: Sequence[Any]) -> Any:
 
 
 def draws(operator: Operator) -> bool:
-    """Whether the operator's results are random."""
+    """True if the operator draws random numbers."""
     return "nondeterministic_seeded" in operator.tags
 
 
 def _innermost(args: Sequence[Any], places: Sequence[int], operator: Operator) -> Any:
-    """The level furthest in that an operand is of."""
+    """The innermost level of the operands."""
     found: Any = None
     tensors: list[Any] = []
     for place in places:
@@ -106,19 +110,19 @@ def _innermost(args: Sequence[Any], places: Sequence[int], operator: Operator) -
 
 
 def functional_name(operator: Operator) -> str:
-    """The name of the form that an in-place operator writes the result of."""
+    """The name of an in-place operator's functional form."""
     name = operator.name.removesuffix("_")
     return f"{name}.{operator.overload}" if operator.overload else name
 
 
 def functional_of(operator: Operator) -> Operator | None:
-    """What gives the result that an in-place operator writes; None where nothing does."""
+    """The functional form of an in-place operator; None if there is none."""
     found = dispatcher.get(functional_name(operator))
     if found is not None and found.is_defined:
         return found
     base = operator.qualified_name.partition(".")[0].removesuffix("_")
     names = [a.name for a in operator.schema.arguments]
-    for other in dispatcher.overloads(base):  # `transpose.int` of `transpose_`
+    for other in dispatcher.overloads(base):  # for `transpose_`, `transpose.int`
         if other.is_defined and other.schema.kind == "functional":
             if [a.name for a in other.schema.arguments] == names:
                 return other
@@ -126,7 +130,7 @@ def functional_of(operator: Operator) -> Operator | None:
 
 
 def call(operator: Operator, *args: Any) -> Any:
-    """Call an operator from the top, with its kernel's arguments."""
+    """Call an operator, beginning at the highest key, with the arguments of its kernel."""
     bits, keep = _get()
     for value in args:
         if isinstance(value, (list, tuple)):
@@ -139,8 +143,8 @@ def call(operator: Operator, *args: Any) -> Any:
 
 
 def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function as if the level, and those within it, were not there: what is to be drawn for
-    each of its entries is drawn by it alone."""
+    """Call a function without this level and the levels inside it. Random numbers for the level's
+    entries are drawn only by the level itself."""
     (include, keep), here, rest = _get(), levels(), around(level)
     bits = ~(BATCHED | DUAL)
     for x in rest:

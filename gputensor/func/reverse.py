@@ -1,13 +1,14 @@
-"""Reverse derivatives of functions: `grad`, `vjp`, `jacrev` and what is made of them.
+"""Reverse derivatives of functions: `grad`, `vjp`, `jacrev` and functions based on them.
 
-Note [No level for reverse derivatives]
-A function is differentiated with respect to fresh aliases of its arguments, by the engine that
-`backward` runs; as it asks for these aliases and nothing else, transforms within transforms cannot
-confuse their gradients. An alias within a vmap is given that vmap's batch, so that each entry has a
-gradient of its own, and one within a forward level keeps its tangent: the engine then works on what
-these levels hold, and `pull` puts its results together. What further levels are there when the
-gradient is asked for, as the vmap of `jacrev`, wraps the gradient that arrives, and the formulas'
-operators are computed as of any wrapper.
+Note [No level for reverse derivatives] A function is differentiated with respect to new aliases of
+its arguments, by the engine of `backward`. Only the gradients of these aliases are requested, so
+nested transforms cannot mix up their gradients.
+
+Within a vmap, an alias has the vmap's batch, so that each entry has its own gradient; within a
+forward level, an alias keeps its tangent. The engine works on the tensors inside these wrappers,
+and `pull` wraps the results again. A level that begins later, such as the vmap of `jacrev`, wraps
+the incoming gradients, and the operators of the gradient formulas handle these wrappers like any
+others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Function = Callable[..., Any]
 
 
 def alias(around: Levels, x: Tensor) -> Tensor:
-    """The tensor as one that is to be differentiated with respect to, within these levels."""
+    """An alias of the tensor, to differentiate with respect to it within these levels."""
     if not around:
         if requires_grad(x):
             return x.view_as(x)
@@ -49,12 +50,13 @@ def alias(around: Levels, x: Tensor) -> Tensor:
         level.spread(made, x)
         return made
     primal, tangent = parts_of(level, x)
-    # What a level has written to must not meet it again: see DualLevel.written in forward.py.
+    # Without this level: otherwise it would add the tangent of `DualLevel.written` (forward.py)
+    # again.
     return dual(level, outside(level, alias, below, primal), tangent)
 
 
 def held_by(around: Levels, x: Tensor) -> list[Tensor]:
-    """The tensors without a wrapper of these levels that a tensor consists of."""
+    """The tensors inside the wrappers that a tensor has at these levels."""
     if not around:
         return [x]
     below, level = around[:-1], around[-1]
@@ -63,16 +65,17 @@ def held_by(around: Levels, x: Tensor) -> list[Tensor]:
 
 
 def is_recorded(around: Levels, xs: Sequence[Any]) -> bool:
-    """Whether one of these tensors requires grad in what the levels hold."""
+    """True if a tensor inside the wrappers of these tensors requires grad."""
     return any(requires_grad(x) for y in xs for x in held_by(around, y))
 
 
 def pull(
     around: Levels, ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: bool
 ) -> list[Any]:
-    """The gradients of aliases `xs` from those that arrive at `ys`; None where there is none.
+    """The gradients of the aliases `xs`, given the gradients `vs` of `ys`; None if there is no
+    gradient.
 
-    around: the levels that the aliases were made in.
+    around: the levels in which the aliases were made.
     """
     if not ys:
         return [None] * len(xs)
@@ -112,12 +115,12 @@ def _pulled(ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: boo
 
 
 def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> bool:
-    """Whether anything but the aliases is to be differentiated in what `ys` were made of."""
+    """True if the graph of `ys` contains leaves that require grad and are not the aliases."""
     own = {id(x) for a in xs for x in held_by(around, a)}
     edges = [gradient_edge(x) for y in ys for x in held_by(around, y)]
     reached = [edge[0] for edge in edges if edge is not None]
     seen = set(reached)
-    for node in reached:  # which grows meanwhile
+    for node in reached:  # the list grows during the loop
         if type(node) is AccumulateGrad and id(node.variable) not in own:
             return True
         for edge in node.edges:
@@ -128,7 +131,7 @@ def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> 
 
 
 def settled(y: Any, is_tracked: bool) -> Any:
-    """A result without the aliases' history, where it has no other one."""
+    """A result; its history is dropped if only the aliases have one."""
     return y if is_tracked or not isinstance(y, Tensor) else y.detach()
 
 
@@ -136,9 +139,9 @@ def settled(y: Any, is_tracked: bool) -> Any:
 
 
 class Pulled:
-    """A function's results for aliases of its arguments, ready to be differentiated.
+    """A function's results for aliases of its arguments, from which gradients can be computed.
 
-    op: the name in errors. aliases: of the tensors among the arguments, in order.
+    op: the name in errors. aliases: aliases of the arguments' tensors, in order.
     """
 
     tree: Any
@@ -171,19 +174,20 @@ class Pulled:
         self.is_tracked = is_tracked_outside(self.around, self.outputs, self.aliases)
 
     def output(self) -> Any:
-        """The results, for users."""
+        """The function's results, as they are returned to the user."""
         made = [settled(y, self.is_tracked) for y in self.outputs]
         return pytree.tree_unflatten(made, self.form)
 
     def further(self) -> Any:
-        """What came with the results."""
+        """The auxiliary results of `has_aux`."""
         leaves, form = pytree.tree_flatten(self.aux)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         tracked = is_tracked_outside(self.around, tensors, self.aliases)
         return pytree.tree_unflatten([settled(x, tracked) for x in leaves], form)
 
     def pull(self, vs: Sequence[Any], create: bool | None = None) -> Any:
-        """The gradients of all arguments, nested as they are; zeros where there is none."""
+        """The gradients of all arguments, nested as the arguments are; zeros if there is no
+        gradient."""
         if create is None:
             create = self.is_tracked or is_recorded(levels(), vs)
         found = pull(self.around, self.outputs, self.aliases, vs, create)
@@ -197,7 +201,7 @@ class Pulled:
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """A function's output, and a function that gives v times its Jacobian.
 
-    has_aux: `func` returns (output, aux); aux is returned as well, third.
+    has_aux: `func` returns (output, aux); aux is the third result.
 
     >>> y, pull = gt.func.vjp(gt.sin, gt.zeros(2))
     >>> pull(gt.ones(2))
@@ -222,9 +226,9 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
 def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
     """A function that returns `func`'s gradient and its value.
 
-    func: returns one real number as a tensor, with has_aux=True in a tuple with something else.
-    argnums: the argument to differentiate with respect to, or a tuple of several.
-    Returns: (grad, value), or (grad, (value, aux)); grad is nested as the argument is.
+    func: returns one real number as a tensor; with has_aux=True, a tuple (number, aux). argnums:
+    the argument to differentiate with respect to, or a tuple of several.
+    Returns: (grad, value), or (grad, (value, aux)). grad is nested as the argument is.
     """
 
     @functools.wraps(func)
@@ -262,7 +266,7 @@ def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
 
 
 def chosen(op: str, argnums: Any, args: Sequence[Any]) -> tuple[list[Any], Function]:
-    """The arguments of these numbers, and what puts others in their places."""
+    """The arguments with these indices, and a function that replaces them."""
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     for n in numbers:
         if type(n) is not int:
@@ -287,11 +291,12 @@ def jacrev(
     func: Function, argnums: Any = 0, *, has_aux: bool = False, chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Function:  # fmt: skip
-    """A function that returns the Jacobian of `func`, row by row, by reverse derivatives.
+    """A function that returns the Jacobian of `func`, computed row by row by reverse
+    derivatives.
 
-    Returns: for each output and argument a tensor of the output's sizes and then the argument's;
-    with has_aux (Jacobian, aux).
-    chunk_size: how many rows to compute at once, all unless given.
+    Returns: for each output and argument a tensor whose sizes are the output's, followed by the
+    argument's; with has_aux (Jacobian, aux). chunk_size: the number of rows to compute at once; by
+    default all.
     """
 
     @functools.wraps(func)
@@ -316,7 +321,8 @@ def jacrev(
 
 
 def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """For each tensor, as many as there are elements in all, with one 1 in each of them."""
+    """For each tensor, a stack of one-hot tensors; there is one for each element of all the
+    tensors."""
     counts = [x._geometry.numel for x in tensors]
     total, start = sum(counts), 0
     found = []
@@ -331,7 +337,8 @@ def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
 def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     """A function's output, and its derivative at `primals` as a function of tangents.
 
-    What was recorded serves for every call of that function: cheaper than `jvp` for several.
+    `func` is recorded once for all calls of that function, so several calls are cheaper than with
+    `jvp`.
     """
     made = Pulled("linearize", func, primals, has_aux=False)
     with enable_grad():

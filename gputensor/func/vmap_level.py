@@ -1,15 +1,15 @@
 """The level of a running `vmap`: it lets each operator work on whole batches, by its batch rule.
 
-A rule is chosen by the field `batch` of the operator's row in native_functions.yaml, else by its
-family; rules/ has them. An operator without a rule runs once for each entry of the batch,
-which is right for all, and slow: it warns once.
+The rule is chosen by the field `batch` of the operator's row in native_functions.yaml, otherwise by
+its family. The rules are in rules/. An operator without a rule runs once for each entry of the
+batch; this is correct but slow, so there is one warning.
 
 Note [Spread batches]
-A function within a vmap may be differentiated for a tensor without a batch, as `hessian`
-does. Its alias has the batch, so that each entry gets a gradient of its own (reverse.py), but the
-same numbers in all entries: it is spread, as is what is computed of spread tensors alone. If a
-spread tensor is written into a tensor without a batch, which the function may have made, that one
-gets the numbers, and what it views gets a batch at this level, so that the gradients stay apart.
+A function within a vmap may be differentiated with respect to a tensor without a batch, as in
+`hessian`. The tensor's alias has the batch, so that each entry gets its own gradient (reverse.py),
+but all entries have equal values: the alias is spread. Results of spread tensors alone are spread,
+too. If a spread tensor is written to a tensor without a batch, that tensor gets the values, and its
+storage gets a batch at this level, so that the gradients stay separate.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _warned: set[Operator] = set()
 
 
 class VmapInfo:
-    """What a rule of a user's may know. batch_size; randomness: as given to vmap."""
+    """The information that a user's rule gets: batch_size, and randomness as given to vmap."""
 
     __slots__ = ("batch_size", "randomness")
     batch_size: int
@@ -46,12 +46,11 @@ class VmapInfo:
 
 
 class VmapLevel(Level):
-    """A vmap while it runs; operators without operands of it come to it as well, since some of them
-    draw random numbers.
+    """The level of a running vmap. It also handles operators without operands of the level, because
+    some draw random numbers.
 
-    size: entries of the batch. randomness: "error", "different" or "same". has_spread: see
-    Note [Spread batches]. written: by the id of a storage, the storage and its elements, for each
-    entry.
+    size: entries of the batch. randomness: "error", "different" or "same". has_spread: see Note
+    [Spread batches]. written: id of a storage -> the storage, and its elements for each entry.
     """
 
     is_vmap: ClassVar[bool] = True
@@ -67,14 +66,14 @@ class VmapLevel(Level):
         self.has_spread, self.written = False, {}
 
     def has_rule(self, entry: Entry) -> bool:
-        """Whether a composite operator has a rule of its own."""
+        """True if a composite operator has its own rule."""
         return entry.operator in vmap_rules or is_explicit(entry.operator)
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
         return outside(self, self._with_spread if self.has_spread else self._compute, entry, args)
 
     def spread(self, alias: Any, x: Any) -> None:
-        """Mark an alias whose entries have the same numbers, as those of x have."""
+        """Mark an alias of x as spread if all entries of x are equal."""
         if x.is_spread if self.owns(x) else not is_of(self, x):
             self.has_spread = alias.is_spread = True
 
@@ -82,7 +81,8 @@ class VmapLevel(Level):
         return bool(self.written) and self.batch_of(x) is not None
 
     def batch_of(self, x: Any) -> Tensor | None:
-        """The entries of a tensor without a wrapper that a spread one was written into."""
+        """The entries of a tensor without a wrapper, if a spread tensor was written to it;
+        otherwise None."""
         if not self.written or isinstance(x, Wrapper) or not isinstance(x, Tensor):
             return None
         found = self.written.get(id(x._storage))
@@ -92,7 +92,7 @@ class VmapLevel(Level):
         return found[1].as_strided((self.size, *shape.sizes), (front, *shape.strides), x._offset)
 
     def _entered(self, value: Any) -> Any:
-        """An argument, as one of this level where a spread tensor was written into it."""
+        """An argument; as a wrapper of this level if a spread tensor was written to it."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         found = self.batch_of(value)
@@ -104,7 +104,7 @@ class VmapLevel(Level):
         return x
 
     def _begin(self, x: Tensor) -> None:
-        """Let what a tensor views have a batch."""
+        """Give the storage of a tensor a batch, with equal entries."""
         storage = x._get_storage()
         if id(storage) not in self.written:
             count = storage.nbytes() // x.dtype.itemsize
@@ -112,8 +112,8 @@ class VmapLevel(Level):
             self.written[id(storage)] = storage, elements.expand(self.size, count).clone()
 
     def _with_spread(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """`_compute` where some batches are spread: their results are, and may be written into what
-        has no batch."""
+        """`_compute` if some batches are spread: marks the results as spread, and lets them be
+        written to tensors without a batch."""
         given, target = [self._entered(x) for x in args], args[0]
         own: list[Any] = [x for x in tensors_in(given) if self.owns(x)]
         are_spread = all(x.is_spread for x in own)
@@ -149,11 +149,12 @@ class VmapLevel(Level):
         return made
 
     def draw(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """The result of an operator that draws, without an operand of this level."""
+        """Run an operator that draws, without an operand of this level."""
         return outside(self, random.drawn_plainly, self, entry, args)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """What the functional form gives, copied into self; without one, entry by entry."""
+        """Compute the functional form and copy its result to self; without one, run entry by
+        entry."""
         operator = entry.operator
         functional = functional_of(operator)
         if functional is None:
@@ -168,12 +169,12 @@ class VmapLevel(Level):
             x.hold(result.value, result._geometry, BATCHED)
             return x
         if is_grad_enabled() and any(map(requires_grad, tensors_in(args))):
-            # What is recorded may save self, which is written to behind that.
+            # The recorded node may save self before it is overwritten.
             return x.copy_(call(functional, x.clone(), *rest))
         return x.copy_(call(functional, x, *rest))
 
     def _one_by_one(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """One call for each entry of the batch; the results stacked."""
+        """Make one call for each entry of the batch, and stack the results."""
         operator = entry.operator
         if operator not in _warned:
             _warned.add(operator)
@@ -184,7 +185,7 @@ class VmapLevel(Level):
         return self._stacked(operator, results)
 
     def _entry(self, value: Any, number: int) -> Any:
-        """The argument of one entry's call."""
+        """An argument for the call of one entry."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entry(x, number) for x in value])
         return value.value.select(0, number) if self.owns(value) else value
@@ -196,14 +197,14 @@ class VmapLevel(Level):
         if isinstance(first, (list, tuple)):
             parts = [self._stacked(operator, list(group)) for group in zip(*results)]
             return rebuilt(first, parts)
-        if first is None:  # a gradient that was not asked for
+        if first is None:  # a gradient that was not requested
             return None
         if not isinstance(first, Tensor):
             raise errors.vmap_no_tensor(operator.short_name)
         return batched(self, functions.stack(results))
 
     def _users(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """By the rule that `register_vmap` was given."""
+        """Run the rule that was given to `register_vmap`."""
         shown = [self._plain(value) for value in args]
         in_dims = tuple([self._dim(value) for value in args])
         info = VmapInfo(self.size, self.randomness)

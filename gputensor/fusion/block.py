@@ -20,8 +20,8 @@ _depth: ContextVar[int] = ContextVar("gputensor_fusion_depth", default=0)
 
 class Fusing(Guard):
     """The result of `gt.fuse()`: a context manager and a decorator. Blocks may be left in any
-    order: each runs the recorded work when left, and recording ends with the last one. recompute:
-    see `fuse`."""
+    order. Leaving a block runs the recorded work; leaving the last one ends the recording.
+    recompute: see `fuse`."""
 
     __slots__ = ("_counted", "_recompute")
 
@@ -73,7 +73,7 @@ class Fusing(Guard):
                 include, keep = tls.state.get()
                 tls.state.set(tls.same((include & ~operators.FUSE, keep)))
                 current.set(None)
-            if recorder is not None:  # last, as it may raise
+            if recorder is not None:
                 recorder.run("the block is left")
 
     def _count(self, found: Any) -> None:

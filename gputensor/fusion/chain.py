@@ -38,8 +38,11 @@ from ..kernels import stub
 
 
 class Place:
-    """Where results of one layout are recorded: one object for a device, sizes and strides while an
-    operator holds it. walk: the geometry that all of these operators have."""
+    """A device and a layout whose results are recorded. There is one object for each device, sizes
+    and strides, as long as an operator refers to it.
+
+    walk: the geometry of the results of these operators.
+    """
 
     __slots__ = ("walk", "__weakref__")
 
@@ -60,26 +63,27 @@ class Stream(NamedTuple):
     second: Any
 
     def at(self, element: int) -> Stream:
-        """The stream from an element on, a multiple of four."""
+        """The part of the stream that begins at an element, a multiple of four."""
         return self._replace(block=self.block + element // 4)
 
     def taken(self, generator: Any, count: int) -> Stream:
-        """The next numbers of the same distribution."""
+        """The stream for the next random numbers of this distribution."""
         return self._replace(**dict(zip(("seed", "block"), generator.take(count))))
 
 
 class Recorded:
-    """One operator on operands of given geometries, as recorded: made once, compared by identity.
+    """An operator for operands of given geometries, in the form in which calls are recorded. Each
+    is made once and compared by identity.
 
     operator: `aten::add.Tensor`. rule: its family's rule (structured/pointwise/); loop: its loop,
     `add_alpha` instead of `add` if alpha is given. kinds: each input's dtype, or the type of a
     number. compute: the dtype computed in. geometry: of the result; walk: its sizes and strides,
-    for results of any dtype. entry: the operator's own entry, which runs it alone. can_wait: it may
-    run later, because only its elements' values depend on it. reduces: the dimensions that a
-    reduction reduces; None for results with the walk's sizes. turned: the result's dimension for
-    each of the walk's, if they are in another order; seen: the geometry with the walk's dimensions.
-    feeds: the same, if later steps of the recording may read the result. at, also: the places of
-    the walk, and of a result with another layout.
+    for results of any dtype. entry: the operator's own entry, which runs it alone. can_wait: the
+    operator may run later, because only values of elements depend on it. reduces: the dimensions
+    that a reduction reduces; None for results with the walk's sizes. turned: the result's dimension
+    for each of the walk's, if they are in another order; seen: the geometry with the walk's
+    dimensions. feeds: the same, if later steps of the recording may read the result. at, also: the
+    places of the walk, and of a result with another layout.
     whole, part, takes_rows: see Note [What takes rows].
     """
 

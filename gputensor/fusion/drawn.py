@@ -11,7 +11,7 @@ from .chain import Chain, Instruction
 
 
 def without(chain: Chain) -> Chain | None:
-    """The chain with its random numbers as further inputs; None if nothing else remains."""
+    """The chain with its random numbers as further inputs; None if it has no other instructions."""
     count, drawn = len(chain.inputs), chain.drawn
     others = [
         n for n in range(count, count + len(chain.instructions)) if n not in drawn

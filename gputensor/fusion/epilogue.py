@@ -26,8 +26,9 @@ _LONGEST = 32
 
 
 def join(later: Recording) -> Recording | None:
-    """Append `later` to the only recording whose results it reads, and return that one; None if it
-    stays. Called with the lock, for CUDA only."""
+    """Append `later` to the only recording whose results it reads, and return that recording.
+    Returns None, with nothing changed, if `later` cannot be appended. Called with the lock, for
+    CUDA only."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
     first = _read_by(later)
@@ -61,14 +62,15 @@ def join(later: Recording) -> Recording | None:
 
 
 def _read_by(later: Recording) -> Recording | None:
-    """The recording that it waits for, where that is one."""
+    """The recording that it waits for, if there is exactly one."""
     waits = {x[0]._array[0] for x in later.inputs if type(x[0]) is Pending}
     first: Recording | None = waits.pop() if len(waits) == 1 else None
     return first
 
 
 def _goes_on(first: Recording, later: Recording) -> bool:
-    """True if it reads only results of reductions and all its values have their layout."""
+    """True if it reads only results of reductions, and all values have the layout of these
+    results."""
     if (
         first.is_run or first.error is not None or first.recorder is not later.recorder
         or first.place is not later.place or first.saved or later.saved or later.has_copies

@@ -30,7 +30,7 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], object]
 
 _plans: dict[Chain, Run] = {}
 _BOUND = 1 << 11
-# Told of each chain and why it ran; see explain.py.
+# Called with each chain and the reason why it ran; see explain.py.
 watchers: list[Callable[[Chain, str], object]] = []
 
 
@@ -136,7 +136,7 @@ def one_by_one(
 ) -> None:
     """Run the chain's operators one by one."""
     values: list[Any] = [*inputs]
-    further: dict[int, list[Any]] = {}  # all results of operators with several
+    further: dict[int, list[Any]] = {}  # results of operators with several results
     for step in chain.instructions:
         number = len(values)
         given = tuple([values[x] if x >= 0 else scalars[-1 - x] for x in step.operands])

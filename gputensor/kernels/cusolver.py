@@ -1,8 +1,8 @@
-"""Factorisations by cuSOLVER, through CuPy's thin functions for it.
+"""Factorisations by cuSOLVER, through CuPy's low-level bindings.
 
 CuPy's own `lu_factor` waits for the device twice and warns of a singular matrix, and its `cholesky`
-drops `info`. These return `info` as LAPACK does, in device memory, and wait for nothing. cuSOLVER
-takes matrices column by column.
+drops `info`. The functions here return `info` in device memory, with LAPACK's values, and do not
+wait for the device. cuSOLVER takes column-major matrices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LOWER, _UPPER = 0, 1  # CUBLAS_FILL_MODE_LOWER, _UPPER
 
 
 def getrf(namespace: Any, a: Any) -> Any:
-    """LU, pivots from 1, and info of one matrix."""
+    """LU, pivots counted from 1, and info of one matrix."""
     np, (routines, handle) = namespace.np, namespace.cusolver()
     letter = _LETTERS[a.dtype.char]
     m, n = a.shape
@@ -28,9 +28,9 @@ def getrf(namespace: Any, a: Any) -> Any:
 
 
 def potrf(namespace: Any, a: Any) -> Any:
-    """Lower Cholesky factors and infos of a matrix or a batch, of which the lower triangle is read.
+    """Lower Cholesky factors and infos of a matrix or a batch; only the lower triangle is read.
 
-    Stored row by row, it is the upper triangle of what cuSOLVER sees.
+    cuSOLVER takes the row-major matrix as its transpose, so it is told to use the upper triangle.
     """
     np, (routines, handle) = namespace.np, namespace.cusolver()
     letter, n = _LETTERS[a.dtype.char], a.shape[-1]
@@ -51,7 +51,8 @@ def potrf(namespace: Any, a: Any) -> Any:
 
 
 def sytrf(namespace: Any, a: Any) -> Any:
-    """LD, pivots as LAPACK numbers them, and info of one symmetric matrix, from its lower triangle.
+    """LD, LAPACK's pivots, and info of one symmetric matrix, of which the lower triangle is
+    read.
 
     cuSOLVER has no factorisation of complex Hermitian matrices.
     """
@@ -71,7 +72,7 @@ def sytrf(namespace: Any, a: Any) -> Any:
 def sytrs(ld: Any, pivots: list[int], b: Any, hermitian: bool) -> Any:
     """X of A X = B, with L D L^T or L D L^H of A as `sytrf` made it. CuPy has no function for it.
 
-    pivots: on the host. Source: LAPACK, SRC/dsytrs.f and SRC/zhetrs.f, of lower triangles.
+    pivots: on the host. Source: LAPACK, SRC/dsytrs.f and SRC/zhetrs.f, lower triangle.
     """
     x, n = b.copy(), len(pivots)
 

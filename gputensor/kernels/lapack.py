@@ -1,9 +1,9 @@
-"""Factorisations of matrices and batches of them, for the bridge to libraries.
+"""Factorisations of matrices and of batches, for interop with libraries.
 
-Each function takes a `Library` and arrays. On the CPU LAPACK of SciPy: the compiled library calls
-it for each matrix; without the library Python does, or NumPy where that has batches. On a GPU
-CuPy's cuSOLVER. `info` is LAPACK's: 0, or which pivot failed; nothing raises for what values
-decide. Pivots count from 1.
+Each function takes a `Library` and arrays. On the CPU, SciPy's LAPACK computes: the compiled
+library calls it for each matrix; without the library, Python calls it, or NumPy's batched function
+runs. On a GPU, CuPy's cuSOLVER computes. `info` is LAPACK's: 0, or the number of the pivot that
+failed. Values never cause an exception. Pivots count from 1.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[..., Any]:
-    """`getrf` for the array's dtype. Not on a GPU: CuPy has no LAPACK."""
+    """The LAPACK routine, such as `getrf`, for the array's dtype. Not for a GPU: CuPy has no
+    LAPACK."""
     module = getattr(namespace.scipy("linalg"), of)
     found: Callable[..., Any] = getattr(module, _LETTERS[x.dtype.char] + name)
     return found
 
 
 def each(namespace: Any, function: Callable[..., Any], *batches: Any) -> Any:
-    """`function` of the matrices of batches of one size: a tuple of what it returns, stacked;
-    matrices column by column, as LAPACK has them."""
+    """Call `function` for each matrix of batches of one size. Returns a tuple of its stacked
+    results; matrices are column-major, as in LAPACK."""
     np = namespace.np
     batch = batches[0].shape[:-2]
     if not batch:
@@ -48,7 +49,7 @@ def each(namespace: Any, function: Callable[..., Any], *batches: Any) -> Any:
 
 
 def _compiled_on_host(generic: Callable[..., Any]) -> Callable[..., Any]:
-    """`generic`, before which the compiled function of its name is tried on the CPU."""
+    """Wrap `generic`: on the CPU, try the compiled function of the same name first."""
     found: Callable[..., Any] = getattr(compiled, generic.__name__)
 
     @wraps(generic)
@@ -99,7 +100,7 @@ def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> 
 
 
 def _of_lu(namespace: Any, lu: Any, pivots: Any) -> tuple[Any, Any]:
-    """The sign of the permutation, and the diagonal."""
+    """The sign of the permutation, and U's diagonal."""
     np = namespace.np
     swaps = (pivots != np.arange(1, pivots.shape[-1] + 1)).sum(-1)
     return (1 - 2 * (swaps % 2)).astype(lu.dtype), np.diagonal(lu, 0, -2, -1)
@@ -107,7 +108,7 @@ def _of_lu(namespace: Any, lu: Any, pivots: Any) -> tuple[Any, Any]:
 
 @_compiled_on_host
 def det(namespace: Any, lu: Any, pivots: Any) -> Any:
-    """Of what lu_factor made."""
+    """Determinants from the results of lu_factor."""
     sign, diagonal = _of_lu(namespace, lu, pivots)
     return diagonal.prod(-1) * sign
 
@@ -129,7 +130,7 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 
     def on_host(x: Any) -> Any:
         found, info = routine(namespace, "potrf", x)(x, lower=not upper, clean=1)
-        failed = np.isnan(found.diagonal())  # which OpenBLAS goes on with
+        failed = np.isnan(found.diagonal())  # OpenBLAS continues with it
         return found, np.int32(failed.argmax() + 1 if not info and failed.any() else info)
 
     if not namespace.is_gpu:
@@ -162,7 +163,7 @@ def solve_triangular(
 
 
 def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
-    """LD, pivots, info. A GPU has none for complex Hermitian matrices."""
+    """LD, pivots, info. On a GPU there is no factorisation of complex Hermitian matrices."""
     np = namespace.np
     if namespace.is_gpu:
         if hermitian and a.dtype.kind == "c":
@@ -172,7 +173,7 @@ def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
 
     def one(x: Any) -> Any:
         ld, pivots, info = routine(namespace, name, x)(x, lower=1)
-        # SciPy leaves LAPACK's numbering, from 1, negative for blocks of two
+        # SciPy returns LAPACK's pivots: counted from 1, negative for 2 x 2 blocks
         return np.tril(ld), pivots.astype(np.int32), np.int32(info)
 
     return each(namespace, one, a)
@@ -239,7 +240,8 @@ def matrix_exp(namespace: Any, a: Any) -> Any:
 
 
 def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
-    """Solution of all rows, rank, singular values; what a driver has not is zeros."""
+    """The solution, the rank and the singular values; results that a driver does not compute are
+    zeros."""
     np = namespace.np
     m, n = a.shape[-2:]
     if driver == "gelsy" and not namespace.is_gpu:
@@ -272,8 +274,8 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
 
 
 def _least_squares(namespace: Any, a: Any, b: Any, rcond: float | None) -> Any:
-    """What `lstsq` gives of one matrix, by QR where its rank is taken for full (`rcond` is None),
-    else by SVD. CuPy has no drivers of LAPACK's."""
+    """`lstsq` of one matrix: by QR if it is assumed to have full rank (`rcond` is None), otherwise
+    by SVD. CuPy lacks LAPACK's drivers."""
     np = namespace.np
     m, n = a.shape
     k = min(m, n)

@@ -29,15 +29,15 @@ from .compiled import library
 
 Bind = Callable[[str, Any], Callable[..., None]]
 
-# (device type, family, op) -> bind(op, plan), and under op "" for every op that has no own.
+# (device type, family, op) -> bind(op, plan); op "" stands for all ops without an entry.
 _registered: Registry[tuple[str, str, str], Bind] = Registry()
 _declared: dict[str, Stub] = {}
 _cpu_loops: dict[str, Any] = {}
 
 
 def cpu(family: str) -> Any:
-    """The loops of a family on the CPU by name: NumPy's of `kernels/cpu/<family>.py`; with the
-    library its functions of the same names, and those of `kernels/compiled/<family>.py`."""
+    """The CPU loops of a family by name: the functions of `kernels/compiled/<family>.py` and of the
+    library, or else NumPy's of `kernels/cpu/<family>.py`."""
     found = _cpu_loops.get(family)
     if found is None:
         plain = importlib.import_module(f"{__package__}.cpu.{family}")
@@ -54,8 +54,8 @@ def cpu(family: str) -> Any:
 
 
 def compiled(family: str, name: str) -> Callable[..., bool]:
-    """A function of the library that has no counterpart in NumPy. It returns True if it has done
-    the work, and False for a call that it does not take; without the library always."""
+    """A function of the library without a NumPy counterpart. It returns True if it has done the
+    work. It returns False if it declines the call, or if there is no library."""
     if library.choice().library is None:
         return _never
     if family in library.faces():
@@ -86,12 +86,12 @@ def cpu_loop(
 
 
 def is_compiled(loop: object) -> bool:
-    """True for a compiled loop of `cpu_loop`, which uses threads by itself."""
+    """True if `cpu_loop` returned a compiled loop, which uses threads itself."""
     return type(loop) is BuiltinFunctionType
 
 
 def looks_at_values(loop: object) -> bool:
-    """True for a loop of `cpu_loop` that raises for some values, which no chain may delay."""
+    """True if the loop raises an error for some values; then chains must not delay it."""
     if is_compiled(loop):
         return getattr(loop, "__name__", "") == "looking_loop"
     return getattr(loop, "looks_at_values", False)
@@ -122,7 +122,8 @@ def cuda(family: str) -> ModuleType:
 
 # The family of fused chains: its op, and instead of a plan the chain (fusion/running.py).
 CHAIN = "chain"
-# Ops with other operands: a stub of the whole family does not serve them, only one that names them.
+# Ops with other operands than their family: a stub for the whole family does not apply to them; it
+# must name them.
 _APART = {("copy", "pack")}
 
 
@@ -159,7 +160,7 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
 
 
 def nothing(device_index: int, operands: tuple[Any, ...], scalars: tuple[Any, ...] = ()) -> None:
-    """Runs on meta tensors, which have no elements."""
+    """The kernel for meta tensors: it does nothing, because they have no elements."""
 
 
 # --- registration -------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ def families() -> list[str]:
 
 @functools.cache
 def _ours() -> frozenset[str]:
-    here = os.path.dirname(__file__)  # not pathlib, which costs an import of gputensor 2 ms
+    here = os.path.dirname(__file__)  # pathlib would add 2 ms to the import of gputensor
     loops = {name.removesuffix(".py") for name in os.listdir(os.path.join(here, "cpu"))}
     kernels = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))}
     return frozenset(loops & kernels - {"__init__", "__pycache__"})
@@ -213,7 +214,7 @@ def ops_of(family: str) -> frozenset[str]:
         return frozenset((CHAIN,))
     module = importlib.import_module(f"{__package__}.cpu.{family}")
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
-    if ops is None:  # a function an op
+    if ops is None:  # each op is a function
         found = vars(module).items()
         own = [n for n, f in found if getattr(f, "__module__", "") == module.__name__]
         ops = [name for name in own if not name.startswith("_")]

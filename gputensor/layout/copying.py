@@ -23,19 +23,21 @@ from ..iterator.plan import build
 from ..kernels import stub
 from .new_array import as_format, empty, given
 
-# (geometries, device, alignments) -> launch. Cleared whole at its bound, as the operators' plans.
+# (geometries, device, alignments) -> launch. The whole table is cleared when it reaches its bound,
+# as for operators' plans.
 launches: dict[tuple[Any, ...], Any] = {}
 _MOST_LAUNCHES = 4096
 
 
 def contiguous(x: Any, memory_format: Any = formats.contiguous_format, out: Any = None) -> Any:
-    """`x` with its elements dense in a memory format: `x` itself if they are, else a new array.
+    """Return `x` with its elements dense in a memory format: `x` itself if they already are,
+    otherwise a new array.
 
     Args:
         x: an array of PyTorch, CuPy, JAX, NumPy, a tensor, or anything with DLPack or the CUDA
             array interface.
         memory_format: gputensor's or PyTorch's, or its name.
-        out: where to write instead; an array of x's sizes and dtype, of any layout.
+        out: the array to write to, with x's sizes and dtype and any layout.
     Returns: an array of x's type on x's device, or `out`.
     """
     op = "layout.contiguous"
@@ -56,7 +58,7 @@ def contiguous(x: Any, memory_format: Any = formats.contiguous_format, out: Any 
 def copy(dst: Any, src: Any) -> Any:
     """Write the elements of `src`, broadcast and cast, into `dst`; returns `dst`.
 
-    dst, src: arrays of any library, of two if need be, on one device, with any strides.
+    dst, src: arrays on one device, with any strides; they may belong to different libraries.
     """
     op = "layout.copy"
     to, source = foreign.seen(op, "dst", dst, True), foreign.seen(op, "src", src)
@@ -72,7 +74,8 @@ def check_out(op: str, out: ForeignArray, sizes: tuple[int, ...], element: Any) 
 
 
 def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
-    """`src` with the sizes of `dst`, missing dimensions and those of one element repeated."""
+    """Expand `src` to the sizes of `dst`: missing dimensions and dimensions of size 1 are
+    repeated."""
     if src.sizes == dst.sizes:
         return src
     lead = len(dst.sizes) - len(src.sizes)
@@ -132,7 +135,7 @@ def run(
     """Launch on the stream of dst's library, ordered after src's queued work and before its later
     work.
 
-    operands: called with that stream current.
+    operands: called while that stream is current.
     """
     index = dst.place.index
     if dst.stream == src.stream:
@@ -157,7 +160,8 @@ def check_writable(op: str, dst: ForeignArray) -> None:
 
 
 def check_overlap(op: str, dst: ForeignArray, src: ForeignArray) -> None:
-    """On a device elements are read and written in no order, so the two may not share any."""
+    """Raise an error if the operands share elements: on a device, reads and writes have no
+    order."""
     (low, high), (first, last) = dst.span(), src.span()
     same = dst.address == src.address and dst.stride_bytes == src.stride_bytes
     if low < last and first < high and not (same and dst.dtype is src.dtype):

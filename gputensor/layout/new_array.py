@@ -1,4 +1,4 @@
-"""New arrays of the library that another array is of; its names for dtypes and memory formats."""
+"""New arrays of a given array's library, and that library's names for dtypes and memory formats."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..tensor.make import allocate
 
 
 def empty(like: ForeignArray, sizes: tuple[int, ...], element: dtype, form: memory_format) -> Any:
-    """An uninitialised array of the same library and device, dense in a memory format.
+    """An uninitialised array of `like`'s library and device, dense in a memory format.
 
-    For an image, or a library without a constructor or with immutable arrays, it is a tensor;
+    For an image, or for a library without a constructor or with immutable arrays, it is a tensor.
     `given` converts it after it is written.
     """
     order = range(len(sizes)) if form.order is None else form.order[::-1]
@@ -37,7 +37,7 @@ def empty(like: ForeignArray, sizes: tuple[int, ...], element: dtype, form: memo
 
 
 def _permuted(dense: Any, order: Any) -> Any:
-    """The dense array with its dimensions back in the order that they are counted in."""
+    """The dense array with its dimensions permuted back to their logical order."""
     order = list(order)
     if order == sorted(order):
         return dense
@@ -52,7 +52,7 @@ def given(like: ForeignArray, made: Any) -> Any:
 
 
 def as_dtype(op: str, value: Any) -> dtype:
-    """Our dtype for one of any library: its own, NumPy's, PyTorch's, or a name."""
+    """Our dtype for a dtype of any library or for a name."""
     if isinstance(value, dtype):
         return value
     name = str(value).rpartition(".")[2] if type(value).__module__ == "torch" else value
@@ -69,7 +69,7 @@ def as_dtype(op: str, value: Any) -> dtype:
 
 
 def as_format(op: str, value: Any) -> memory_format:
-    """Our memory format for ours, PyTorch's, or a name."""
+    """Our memory format for ours, for PyTorch's, or for a name."""
     if isinstance(value, memory_format):
         return value
     name = value if isinstance(value, str) else ""

@@ -30,16 +30,16 @@ def pack(
 
     Args:
         x: (N, C, …), or (C, H, W) for a single image; any strides, so NHWC pixels are given as
-            `pixels.permute(0, 3, 1, 2)`. An image of PIL is (C, H, W), and gives a tensor.
-        dtype: of the result; None for x's, or for float32 where integers are normalized.
-        scale, bias: a number, or one per channel; numbers, a list or an array on the host.
-        mean, std: numbers likewise, instead of bias: `(x * scale - mean) / std`, as torchvision
+            `pixels.permute(0, 3, 1, 2)`. An image of PIL is (C, H, W), and gives a tensor. dtype:
+            of the result; None for x's, or for float32 where integers are normalized. scale, bias:
+            a number, or one per channel; numbers, a list or an array on the host. mean, std:
+            numbers in the same form, instead of bias: `(x * scale - mean) / std`, as torchvision
             normalizes pixels scaled to [0, 1] (scale=1 / 255). The two steps are one product and
             one sum, so the last bit may differ.
         memory_format: of the result: contiguous_format is NCHW, channels_last is NHWC.
         out: the array to write to.
-    Returns: an array of x's type on x's device, or `out`. Computed in f32, or f64 where x or the
-        result is; integers are rounded to nearest even and saturated, NaN gives 0.
+    Returns: an array of x's type on x's device, or `out`. Computed in f32, or in f64 if x or the
+        result is f64; integers are rounded to nearest even and saturated, NaN gives 0.
     """
     op = "layout.pack"
     normal = mean is not None or std is not None
@@ -66,7 +66,7 @@ def pack(
 def _factors(
     op: str, src: ForeignArray, dst: ForeignArray, scale: Any, bias: Any, mean: Any, std: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The factor and the summand of x, one f64 number per channel each."""
+    """The factor and the summand for x, as f64, one of each per channel."""
     if dst.place is not src.place:
         raise errors.mixed_devices(op, dst, "out", src, "x")
     if len(src.sizes) < 3:
@@ -110,8 +110,8 @@ _INLINE_CHANNELS = 16
 
 
 class _Scaled:
-    """The layout of `pack` for binding.bind: any strides; the third operand is a table by
-    channel."""
+    """The layout of `pack` for binding.bind: any strides; the third operand is a table with one
+    entry per channel."""
 
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
 
@@ -123,8 +123,8 @@ class _Scaled:
 
 
 def _tables(dst: ForeignArray, *tables: np.ndarray) -> Iterator[Any]:
-    """Each as numbers, or as the address of an f32 table on the device, copied on the current
-    stream."""
+    """Scale and bias, each as numbers or as the address of an f32 table that is copied to the
+    device on the current stream."""
     for values in tables:
         if values.size <= _INLINE_CHANNELS:
             yield tuple(values.tolist())
@@ -147,7 +147,7 @@ def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: floa
     if values.size in (1, channels):
         return np.broadcast_to(values, channels)
     remedy = ""
-    if values.size == src.sizes[-1]:  # pixels, most likely
+    if values.size == src.sizes[-1]:  # such arrays are probably NHWC pixels
         last = len(src.sizes) - 1
         order = ", ".join(map(str, (*range(dim), last, *range(dim, last))))
         method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"

@@ -1,1 +1,1 @@
-"""Kernels made of a schema's shape when a slot is computed, for built-in and custom operators."""
+"""Kernels that are made from an operator's schema when its slot is computed."""

@@ -1,6 +1,6 @@
 """The kernel at an Autocast key, for any operator and policy: it casts and calls again.
 
-The second call is without the device's Autocast key, so inner calls are not cast.
+The second call excludes the device's Autocast key, so inner calls are not cast.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ..dispatch.operator import Operator, Table
 from ..dispatch.tls import state as _state
 from .autograd import shape_of
 
-# A policy, or a dtype that operands are cast to.
+# A policy, or the dtype to which operands are cast.
 Policy = str | dtype
 Maker = Callable[[Table, int], Callable[..., Any]]
 
-# Key -> operator -> policy, of the operators that native_functions.yaml has one for.
+# key -> operator -> policy, from native_functions.yaml.
 shipped: dict[str, dict[str, Policy]] = {"AutocastCPU": {}, "AutocastCUDA": {}}
 
 
 def ship(key_name: str, name: str, policy: Policy) -> None:
-    """Note the policy of an operator of ours."""
+    """Register the policy of a built-in operator."""
     of_key = shipped[key_name]
     of_key[name] = policy
     families.note(partial(of_key.pop, name, None))
 
 
 def casts(policy: Policy) -> Maker:
-    """The maker for a policy."""
+    """The maker of kernels for a policy."""
 
     def make(table: Table, key_set: int) -> Callable[..., Any]:
         if policy == "banned":
@@ -57,7 +57,6 @@ def _refusing(operator: Operator) -> Callable[..., Any]:
 
 
 def _casting(table: Table, policy: Policy) -> Callable[..., Any]:
-    """The operands are cast."""
     fixed = float32 if policy == "fp32" else policy if isinstance(policy, dtype) else None
     make: Callable[..., Callable[..., Any]]
     make = vars(shapes).get(f"casts_{shape_of(table)}", general)
@@ -91,7 +90,8 @@ def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callabl
 
 
 def _in_float32(operator: Operator, appends: bool) -> Callable[..., Any]:
-    """The operator computes in float32: by its argument `dtype`, or by an overload that has one."""
+    """A kernel that lets the operator compute in float32, by its argument `dtype` or by an overload
+    with that argument."""
     arguments = operator.schema.arguments
     places = [n for n, a in enumerate(arguments) if a.type.has_tensor]
     at = next((n for n, a in enumerate(arguments) if takes_dtype(a, "ScalarType?")), -1)
@@ -123,7 +123,7 @@ def takes_dtype(argument: Any, type_name: str) -> bool:
 
 
 def with_dtype(operator: Operator) -> Operator | None:
-    """The overload that takes the operator's arguments and then a dtype."""
+    """The overload with the operator's arguments, followed by a dtype."""
     wanted = [*(a.name for a in operator.schema.arguments), "dtype"]
     for other in dispatcher.overloads(operator.name):
         if other.is_defined:

@@ -6,7 +6,7 @@ saves the values for the derivative, determine its work.
 Note [Shapes]
 One letter for each argument: T a tensor, N a tensor or a number, P an optional tensor, Q a tensor,
 number or None, L a list of tensors; C a tensor without a derivative, M the same or a number, O the
-same or None; V anything else, including a list of indices, which may contain None and is never
+same or None; V any other argument, including lists of indices, which may contain None and are never
 differentiated.
 """
 
@@ -71,8 +71,8 @@ def records(kind: type[Node]) -> Maker:
 
 
 def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
-    """The kernel's work around the redispatch, for short cuts; None if it does more than make a
-    node and attach it to the result. behind: the arguments after the operands."""
+    """The kernel's work before and after the redispatch, for short cuts. None if it does more than
+    make a node and attach it to the result. behind: the arguments after the operands."""
     shape, schema = shape_of(table, kind.inputs), table.signature.schema
     if schema.kind != "functional" or shape.strip("TNCV") or len(schema.returns) > 1:
         return None
@@ -121,7 +121,7 @@ def _finish(table: Table, kind: type[Node]) -> Function:
 
 
 def _with_result(finish: Function) -> Function:
-    """The derivative needs the result."""
+    """A kernel for operators whose derivative needs the result."""
 
     def keep_result(result: Any, node: Any) -> Any:
         node.saved_result = save_result(result)
@@ -131,7 +131,7 @@ def _with_result(finish: Function) -> Function:
 
 
 def _first_of_several(kind: type[Node]) -> Function:
-    """The first result is differentiated; the derivative may need others."""
+    """A kernel that differentiates the first result; the derivative may need others."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
@@ -143,7 +143,7 @@ def _first_of_several(kind: type[Node]) -> Function:
 
 
 def _some_of_several(kind: type[Node]) -> Function:
-    """Only the results whose gradients a formula reads are differentiable."""
+    """A kernel that differentiates the results whose gradients a formula reads."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:

@@ -11,7 +11,7 @@ from ..dispatch.operator import Operator, Table
 
 
 def selects(table: Table, key_set: int) -> Callable[..., Any]:
-    """The kernel. Where no device is given the default one is handed on."""
+    """The kernel. If no device is given, it passes the default device on."""
     operator = table.operator
     place = device_argument(operator)
     assert place is not None
@@ -35,7 +35,7 @@ def general(operator: Operator, place: int) -> Callable[..., Any]:
 
 
 def device_argument(operator: Operator) -> int | None:
-    """The number of the argument `device`."""
+    """The index of the argument `device`."""
     for number, argument in enumerate(operator.schema.arguments):
         if argument.name == "device" and argument.type.base == "Device":
             return number

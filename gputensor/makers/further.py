@@ -1,6 +1,6 @@
 """Our kernels that a further device registers at its own key.
 
-Families are installed on first use, so a device is notified of families installed after it.
+Families are installed on first use, so a device is also told of families that are installed later.
 """
 
 from __future__ import annotations

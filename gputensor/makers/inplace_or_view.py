@@ -36,7 +36,7 @@ def tracks(table: Table, key_set: int) -> Function:
 
 
 def replays(table: Table, key_set: int) -> Function:
-    """For a view that as_strided cannot make, because it interprets its elements differently."""
+    """For a view that as_strided cannot make, because it reinterprets its elements."""
     operator = table.operator
 
     def replay(key_set: int, x: Any) -> Any:

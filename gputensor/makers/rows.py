@@ -21,7 +21,7 @@ from . import autocast, autograd, backend_select, further, inplace_or_view
 AUTOGRAD = key("Autograd")
 IMPLICIT = key("CompositeImplicitAutograd")
 
-# A function that registers a kernel, given the operator and the row's site; or a node class.
+# A function that registers a kernel for an operator and the row's file and line; or a node class.
 Rule = Callable[[Operator, str], None] | type[Node]
 
 # Operator -> (kernel factory, loop); fusion reads it.
@@ -42,7 +42,7 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "
 
 
 def _is_of_a_library(kernel: Any) -> bool:
-    """True for a kernel over NumPy or CuPy arrays, which further devices lack; a family of these
+    """True for a kernel that calls NumPy or CuPy, which further devices cannot use; the family then
     sets BY_LIBRARY."""
     return kernel.__module__ == library.__name__ or hasattr(
         sys.modules[kernel.__module__], "BY_LIBRARY"

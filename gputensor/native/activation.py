@@ -28,8 +28,9 @@ functional, inplace, out = elementwise.forms(rule)
 
 
 def _by_approximation(make: Callable[..., Any]) -> Callable[[Operator, str], Kernel]:
-    """A kernel whose argument `approximate` picks the loop, and does not come to it. make(operator,
-    rule): computes with (inputs, arguments behind `approximate`, the kernel, all arguments)."""
+    """A kernel whose argument `approximate` selects the loop; it is not passed to the loop.
+    make(operator, rule): returns a function of (inputs, arguments after `approximate`, the kernel,
+    all arguments)."""
 
     def of(operator: Operator, loop: str) -> Kernel:
         names = [argument.name for argument in operator.schema.arguments]

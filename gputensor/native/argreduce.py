@@ -73,7 +73,8 @@ class _Entry:
 
 
 def _flat(op: str, self: Tensor, dim: Any, keepdim: bool) -> tuple[Tensor, int, bool]:
-    """The operand, the dimension, and whether it stays; all elements count in row-major order."""
+    """The operand, the dimension, and True if the dimension is kept. Without a dimension the
+    operand is flattened in row-major order."""
     geometry = self._geometry
     if dim is not None:
         return self, arguments.dim(op, dim, geometry.ndim), keepdim

@@ -22,7 +22,7 @@ from .matmul import (
 
 
 def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> Geometry:
-    """The layout of a new result, after the operands were found to fit."""
+    """Check the operands; return the layout of a new result."""
     a, b = batch1._geometry, batch2._geometry
     for arg, x in ((first, batch1), (second, batch2)):
         if x._geometry.ndim != 3:
@@ -54,7 +54,7 @@ def _into(out: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return out
     count, m, n = shape.sizes
     k = a._geometry.sizes[2]
-    if out._device.type != "cuda":  # a further device that multiplies matrices
+    if out._device.type != "cuda":  # a further device with a kernel for matrix products
         if k == 0:
             return calls.zero_(out)
         for i in range(count):
@@ -155,7 +155,8 @@ def baddbmm_out(
 def addbmm(
     key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """The products side by side are one product of longer rows, which is summed in its order."""
+    """The concatenated products are one product of longer rows, whose order of additions is
+    used."""
     _check_added("addbmm", self, batch1, batch2, beta, alpha)
     count, rows, inner = batch1._geometry.sizes
     left = calls.reshape(calls.permute(batch1, (1, 0, 2)), (rows, count * inner))

@@ -116,7 +116,8 @@ def rsub_Tensor_out(key_set: int, self: Tensor, other: Any, alpha: Any, out: Ten
 
 
 def _by_exponent(operator: Operator, tensors: Kernel, numbers: Kernel) -> Kernel:
-    """A kernel for tensors, or one for exponents that are numbers: 2 is a product, 0.5 a root."""
+    """A kernel for tensors, and one for numbers as exponents: 2 is computed as a product, 0.5 as a
+    root."""
 
     def kernel(key_set: int, self: Any, exponent: Any, *out: Tensor) -> Tensor:
         if type(exponent) in pointwise.NUMBERS:

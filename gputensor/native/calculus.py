@@ -22,7 +22,7 @@ def trace(key_set: int, self: Tensor) -> Tensor:
 
 
 def _between(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """All elements along dim but the first, and all but the last."""
+    """All elements along dim except the first, and all except the last."""
     n = x._geometry.sizes[dim]
     ahead = calls.slice_Tensor(x, dim, 1, n, 1)
     return ahead, calls.slice_Tensor(x, dim, 0, max(n - 1, 0), 1)
@@ -41,7 +41,7 @@ def diff(
     for arg, x in (("prepend", prepend), ("append", append)):
         if x is not None and x._geometry.ndim != ndim:
             raise errors.wrong_shape("diff", arg, f"have {ndim} dimensions, as self", x)
-    if n == 0:  # nothing is put beside self either, as in PyTorch
+    if n == 0:  # prepend and append are ignored too, as in PyTorch
         return calls.clone(self)
     parts = [x for x in (prepend, self, append) if x is not None]
     found = calls.cat(parts, axis) if len(parts) > 1 else self
@@ -53,7 +53,7 @@ def diff(
 
 
 def _widths(op: str, y: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Distances between the points x, as y is spread out."""
+    """Distances between the points x, with dimensions that broadcast to y."""
     if x._geometry.ndim == 1:
         if x._geometry.numel != y._geometry.sizes[axis]:
             rule = f"have {y._geometry.sizes[axis]} points, as y along dim"
@@ -92,7 +92,7 @@ def trapezoid_x(key_set: int, y: Tensor, x: Tensor, dim: int = -1) -> Tensor:
 
 
 def _step(op: str, dx: Any) -> Any:
-    """The number; a tensor would take part in promotion."""
+    """The spacing as a Python number, because a tensor would take part in promotion."""
     found = number(dx)
     if found is None:
         raise errors.wrong_type(op, "dx", "be a number", dx)
@@ -148,7 +148,8 @@ def gradient_array(key_set: int, self: Tensor, dim: Any, edge_order: int = 1) ->
 
 
 def _slope(f: Tensor, spacing: Any, d: int, order: int) -> Tensor:
-    """Along one dimension: three neighbours inside, `order` + 1 at each border."""
+    """The gradient along one dimension, from three neighbours inside and `order` + 1 elements at
+    each border."""
     n = f._geometry.sizes[d]
 
     def at(first: int, count: int = 1) -> Tensor:

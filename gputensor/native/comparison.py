@@ -18,7 +18,7 @@ from ..structured import pointwise
 from ..structured.pointwise import cpu as pointwise_cpu, device as pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
-# Elements by which `equal` looks first, on the CPU.
+# The number of elements that `equal` compares first on the CPU.
 _FIRST = 1 << 12
 
 
@@ -93,7 +93,7 @@ def equal(key_set: int, self: Tensor, other: Tensor) -> bool:
         return False
     if self._device is CPU and self._geometry.numel > _FIRST and self._geometry.is_contiguous:
         if other._geometry.is_contiguous:
-            # most tensors that differ do so early
+            # different tensors usually differ in early elements
             first = [calls.slice_Tensor(calls.view(x, (-1,)), 0, 0, _FIRST) for x in (self, other)]
             if not calls.all(calls.eq_Tensor(*first)):
                 return False

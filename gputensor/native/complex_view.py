@@ -121,7 +121,7 @@ def imag(key_set: int, self: Tensor) -> Tensor:
 # --- complex of reals -----------------------------------------------------------------------------
 
 
-# Elements from which on views are copied to, on all threads.
+# From this number of elements on, a view is written by a copy on all threads.
 _MANY = 1 << 16
 
 
@@ -151,7 +151,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     pairs = calls.view_as_real(made)
     for number, part in enumerate((real, imag)):
         place = calls.select_int(pairs, -1, number)
-        missing.ask_inplace(operators.copy_, place, part, False)  # which is not counted as a write
+        missing.ask_inplace(operators.copy_, place, part, False)  # this is not counted as a write
     return made
 
 

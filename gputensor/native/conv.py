@@ -1,9 +1,9 @@
 """Convolution in any number of dimensions.
 
 On the CPU the compiled loops compute it, and its gradients, up to three dimensions. Elsewhere
-windows are a strided view, copied once, then a product; a transposed convolution is a plain one of
-the input with zeros between its elements and the weights turned round. f16 and bf16 are computed in
-f32 and rounded once. Source: aten/src/ATen/native/Convolution.cpp.
+windows are a strided view, copied once, then a product; a transposed convolution is a plain
+convolution of the input, with zeros between its elements, and of the reversed weights. f16 and bf16
+are computed in f32 and rounded once. Source: aten/src/ATen/native/Convolution.cpp.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _format(input: Tensor, weight: Tensor, count: int) -> Any:
 
 
 def _spread(x: Tensor, low: Any, high: Any, steps: Any) -> Tensor:
-    """x with zeros between its elements and around them; fewer than none cut elements off."""
+    """x with zeros between its elements and around them; negative padding removes elements."""
     sizes = x._geometry.sizes
     inner = [(n - 1) * s + 1 if n else 0 for n, s in zip(sizes[2:], steps)]
     whole = [max(n + a + b, 0) for n, a, b in zip(inner, low, high)]
@@ -182,7 +182,7 @@ def _correlate(
     samples = x._geometry.sizes[0]
     outer, inner, *kernel = weight._geometry.sizes
     result = (samples, outer, *out)
-    steps = tuple([1 if n == 1 else s for n, s in zip(out, steps)])  # however far: none is taken
+    steps = tuple([1 if n == 1 else s for n, s in zip(out, steps)])  # a window without elements
     if not x._geometry.numel or not outer:
         return calls.new_zeros(x, result)
     count = len(kernel)
@@ -228,7 +228,8 @@ def convolution_backward(
     padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,
     output_mask: Any,
 ) -> Three:  # fmt: skip
-    """Convolutions themselves: the input's is turned, the weights' one of the samples."""
+    """Gradients as convolutions: the input's is a transposed one, and the weights' one sums over
+    samples."""
     op, count = "convolution_backward", weight._geometry.ndim - 2
     for arg, x in (("grad_output", grad_output), ("input", input)):
         if x._geometry.ndim != count + 2:
@@ -297,7 +298,7 @@ def _of_input(
             sizes = list(made._geometry.sizes)
             sizes[d] = m
             made = calls.cat([made, calls.new_zeros(made, sizes)], d)
-    for d, n in enumerate(given, 2):  # an output_padding of a step or more gives more windows
+    for d, n in enumerate(given, 2):  # an output_padding of at least the stride gives more windows
         made = calls.slice_Tensor(made, d, 0, n, 1)
     return made
 
@@ -329,7 +330,8 @@ def _convolution_weight_gradient(
 def _of_weight(
     x: Tensor, grad: Tensor, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, groups: int
 ) -> Tensor:
-    """Channels of x are samples, and samples are channels; steps and gaps change places."""
+    """The gradient of the weights. Channels of x are used as samples and samples as channels;
+    stride and dilation are exchanged."""
     samples, channels, *sizes = x._geometry.sizes
     outer, *out = grad._geometry.sizes[1:]
     inner, count = channels // groups, len(kernel)
@@ -355,7 +357,7 @@ def _of_weight(
 
 
 def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:
-    """input with a dimension of samples, and whether it had one."""
+    """The input with a dimension of samples, and True if it already had one."""
     if input._geometry.ndim not in (count + 1, count + 2):
         rule = f"have {count + 1} dimensions, or {count + 2} with samples"
         raise errors.wrong_shape(op, "input", rule, input)
@@ -386,7 +388,8 @@ def _conv(
 def _named_padding(
     op: str, x: Tensor, weight: Tensor, stride: Any, padding: str, dilation: Any, count: int
 ) -> tuple[Tensor, Sizes]:
-    """The padding for `valid` and `same`; `same` pads one more element at the end if uneven."""
+    """The padding for `valid` and `same`; `same` pads one more element at the end if the sum is
+    odd."""
     if padding == "valid":
         return x, (0,) * count
     if padding != "same":

@@ -113,7 +113,7 @@ def _to_copy(
     return made
 
 
-# Bytes from which only the loop of a cast matters.
+# From this number of bytes on, only the loop of a cast matters.
 _LARGE_BYTES = 1 << 20
 
 

@@ -71,7 +71,7 @@ def copies_are_ours(key_set: int) -> bool:
 
 
 def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
-    """Who moves the elements of this pair of layouts and devices: run(to, src, non_blocking)."""
+    """The function that copies between these layouts and devices: run(to, src, non_blocking)."""
     if plan.numel == 0 or to._device.type == "meta":
         return _nothing
     if src._device.type == "meta":
@@ -112,12 +112,12 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """The same, if a short cut exists already."""
+    """As `_assign`, if a short cut already exists."""
     _assign(to, src, non_blocking)
 
 
 def _float8(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """A copy of bytes, or a cast of float8 by other operators."""
+    """A copy of float8 as bytes, or a cast by other operators."""
     target, given = to._geometry.dtype, src._geometry.dtype
     if target is given:
         src = as_bytes(src)
@@ -133,7 +133,7 @@ def _float8(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 class _OnDevice:
-    """A copy within one device: the launch of its plan, which looks at the addresses itself."""
+    """A copy within one device by the launch of its plan, which reads the addresses itself."""
 
     __slots__ = ("launch",)
 
@@ -148,7 +148,8 @@ class _OnDevice:
 
 
 def _by_backend(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """The device's `_copy_from`: our own below, unless its author registered another."""
+    """A copy by the device's `_copy_from`: the one below, unless the device's author registered
+    another."""
     key_set = (to._keys | src._keys) & BELOW_ADINPLACEORVIEW
     operators._copy_from.redispatch_table[key_set](key_set, src, to, non_blocking)
 
@@ -262,8 +263,8 @@ def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) ->
 
 
 def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None) -> Tensor:
-    # The calls of empty_like and copy_ written out (bench/overhead.py): every layout copy is a
-    # clone.
+    # The calls of empty_like and copy_ are inlined (bench/overhead.py), because every layout copy
+    # is a clone.
     of = operators.clone.table
     include, keep = _state.get()
     keys = (self._keys | include) & keep
@@ -276,7 +277,7 @@ def clone(key_set: int, self: Tensor, memory_format: memory_format | None = None
 
 
 def _learn(table: Table, kernel: Any, self: Tensor, made: Tensor) -> None:
-    """Leave the short cut of a copy, once one of this layout was made before."""
+    """Store the short cut of a copy at the second call with this layout."""
     if self._keys is not CPU_KEYS:
         if self._keys is short_cuda.CUDA_KEYS:
             _learn_on_cuda(table, kernel, self, made)
@@ -310,6 +311,11 @@ def copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)
 
 
+def fill_part(part: Tensor, source: Tensor) -> None:
+    """Write to a part of a result: a new result has version 0, and `out` counts one write."""
+    copy_fresh(part._keys | source._keys, part, source, False)
+
+
 def resolve_conj(key_set: int, self: Tensor) -> Tensor:
     return calls.clone(self) if self._keys & CONJUGATE else self
 
@@ -332,7 +338,7 @@ def contiguous(
     elif memory_format.rank != self._geometry.ndim:
         rule = f"fit the {self._geometry.ndim} dimensions of self"
         raise errors.must("contiguous", "memory_format", rule, memory_format)
-    # The call of clone written out (0.97x, bench/overhead.py).
+    # The call of clone is inlined (0.97x, bench/overhead.py).
     of = operators.contiguous.table
     include, keep = _state.get()
     keys = (self._keys | include) & keep
@@ -347,7 +353,7 @@ def _over_clone() -> Any:
 
 
 def over_copy() -> Any:
-    """The operators that short cuts of copies jump over; see `shortcuts.jumps`."""
+    """The operators that short cuts of copies skip; see `shortcuts.jumps`."""
     return (
         (operators.empty_like, shortcuts.CPU, "factory.empty_like"),
         (operators.copy_, shortcuts.BELOW, copy_),

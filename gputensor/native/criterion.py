@@ -39,7 +39,7 @@ def reduced(op: str, each: Tensor, reduction: int) -> Tensor:
 
 
 def per_element(op: str, gradient: Tensor, reduction: int) -> Tensor:
-    """The gradient of each element, of a mean or not."""
+    """The gradient of each element; a mean divides it by the number of elements."""
     check_reduction(op, reduction)
     if reduction != MEAN or not gradient._geometry.numel:
         return gradient

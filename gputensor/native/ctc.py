@@ -138,7 +138,7 @@ def _forward(
     largest = likely.max(1)
     base = xp.where(largest == -math.inf, 0, largest)
     loss = -xp.log(xp.exp(likely - base[:, None]).sum(1)) - base
-    without = [0.0 if not m else math.inf for m in texts]  # of no steps
+    without = [0.0 if not m else math.inf for m in texts]  # without steps
     is_empty = xp.asarray(np.array(spans) == 0)
     return xp.where(is_empty, xp.asarray(np.array(without)), loss), xp.moveaxis(alpha, 0, 1)
 
@@ -164,7 +164,7 @@ def _backward(
     for t in range(len(logs) - 1, -1, -1):
         skipped = _shifted(on, xp.where(skips, beta, -math.inf), -2)
         beta = _added(on, beta, _shifted(on, beta, -1), skipped)
-        beta = xp.where(ends == t, first, beta)  # from here on the later states are emitted
+        beta = xp.where(ends == t, first, beta)  # from here on, states of the next step
         both = alpha[:, t] + beta
         likely = both > -math.inf
         shares[t] = xp.where(likely, xp.exp(xp.where(likely, both, 0) + loss[:, None]), 0)
@@ -220,7 +220,7 @@ def _ctc_loss_backward(
 
 
 def _listed(op: str, arg: str, lengths: Tensor) -> list[int]:
-    """The values, which are waited for."""
+    """The values as a list; waits for the device."""
     if lengths._geometry.dtype.category != INTEGER:
         raise errors.wrong_dtype(op, arg, "hold integers", lengths)
     found: list[int] = calls.reshape(lengths, (lengths._geometry.numel,)).tolist()

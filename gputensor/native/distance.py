@@ -238,7 +238,7 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows = self._geometry.sizes[0]
-    sized = calls.new_empty(self, (rows * (rows - 1) // 2,))  # fails before any time is spent
+    sized = calls.new_empty(self, (rows * (rows - 1) // 2,))  # raises before any computation
     if rows < 2 or self._device is META:
         return sized
     del sized
@@ -256,7 +256,7 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     return found[0] if len(found) == 1 else calls.cat(found, 0)
 
 
-# Number of differences that are made before their norms are computed.
+# The number of differences that are computed before their norms.
 _AT_A_TIME = 1 << 18
 
 

@@ -1,4 +1,4 @@
-"""Dropout: elements, or whole channels, that training leaves out by chance.
+"""Dropout: in training, random elements or whole channels are set to zero.
 
 Source: aten/src/ATen/native/Dropout.cpp.
 """
@@ -19,7 +19,8 @@ from ..tensor.tensor import Tensor
 def native_dropout(
     key_set: int, input: Tensor, p: float, train: bool | None
 ) -> tuple[Tensor, Tensor]:
-    """(input with each element zero with probability p, the others scaled; which were kept)."""
+    """(the input, with elements set to zero with probability p and the others scaled; the mask of
+    kept elements)."""
     p = _checked_p("native_dropout", p)
     if train is not None and not train:
         kept = calls.ones_like(input, bool_, None, None, None, None)

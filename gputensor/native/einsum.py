@@ -33,7 +33,7 @@ def einsum(
     terms = left.split(",")
     if len(terms) != len(tensors):
         raise _bad(f"have {len(tensors)} terms, as there are operands", equation)
-    wide = 0  # dimensions of an ellipsis at most
+    wide = 0  # maximum number of dimensions of an ellipsis
     parsed = []
     for number, (term, x) in enumerate(zip(terms, tensors)):
         labels = _labels(term, equation)
@@ -84,7 +84,7 @@ def _labels(term: str, equation: str) -> list[Any]:
 
 
 def _spread(labels: list[Any], x: Tensor, rest: list[str]) -> list[str]:
-    """The labels with the ellipsis written out: its last dimensions are the last of all."""
+    """The labels with the ellipsis expanded; ellipses are aligned at their last dimensions."""
     count = x._geometry.ndim - (len(labels) - 1)
     return [y for label in labels for y in (rest[len(rest) - count :] if label is ... else [label])]
 
@@ -128,7 +128,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
             raise errors.must("einsum", "path", rule, tuple(path or ()))
         b, a = (operands.pop(max(i, j)), operands.pop(min(i, j)))
         summed = [d for d in range(kept, ndim) if all(x._geometry.sizes[d] == 1 for x in operands)]
-        for d in summed:  # of one operand alone
+        for d in summed:  # a dimension of only one operand
             if a._geometry.sizes[d] == 1 and b._geometry.sizes[d] != 1:
                 b = calls.sum_dim_IntList(b, (d,), True, None)
             elif b._geometry.sizes[d] == 1 and a._geometry.sizes[d] != 1:
@@ -146,7 +146,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
 
 
 def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
-    """Products summed over dimensions, which stay with size 1. Source: sumproduct_pair."""
+    """Products summed over dimensions, which are kept with size 1. Source: sumproduct_pair."""
     if not summed:
         return calls.mul_Tensor(a, b)
     groups: dict[str, list[int]] = {"both": [], "a": [], "b": [], "sum": []}
@@ -164,7 +164,7 @@ def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
         else:
             groups["b" if in_b else "a"].append(d)
     both, of_a, of_b, over = groups["both"], groups["a"], groups["b"], groups["sum"]
-    if of_a and of_b and of_a[-1] > of_b[0]:  # so that the result is more nearly row-major
+    if of_a and of_b and of_a[-1] > of_b[0]:  # so that the result is closer to row-major
         a, b, of_a, of_b = b, a, of_b, of_a
     rest = [d for d in summed if d not in over]
     size_a, size_b = a._geometry.sizes, b._geometry.sizes
@@ -225,8 +225,7 @@ def _trilinear(
     key_set: int, i1: Tensor, i2: Tensor, i3: Tensor, expand1: Any, expand2: Any, expand3: Any,
     sumdim: Any, unroll_dim: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Source: aten/src/ATen/native/Linear.cpp, _trilinear; its splitting into steps is not
-    needed."""
+    """Source: aten/src/ATen/native/Linear.cpp, _trilinear; without its splitting into steps."""
     ndim = i1._geometry.ndim + len(expand1)
     arguments.dim("_trilinear", unroll_dim, ndim, "unroll_dim")
     operands: list[Tensor] = []

@@ -90,7 +90,7 @@ def _counts(grad: Tensor, at: Tensor, num_weights: int) -> Tensor:
 def embedding_renorm_(
     key_set: int, self: Tensor, indices: Tensor, max_norm: float, norm_type: float
 ) -> Tensor:
-    """Rows that are named and longer than max_norm are scaled down to it."""
+    """Scale the indexed rows whose norm exceeds max_norm down to max_norm."""
     _check_weight("embedding_renorm_", self)
     index_dtype("embedding_renorm_", indices, int64, int32, arg="indices")
     at = _flat(indices)
@@ -217,7 +217,7 @@ def _bagged(
     return made, of, sizes, places
 
 
-# The bags, the bag of each index, the sizes of bags and, of a maximum, the indices of maxima.
+# The bags, the bag of each index, the sizes of bags and, for mode max, the indices of maxima.
 _Parts = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 
@@ -265,12 +265,12 @@ def _summed_by_parts(
     return made, bags.of, bags.sizes, places
 
 
-# Its sums do not need the bag of each index if no index is ignored.
+# If no index is ignored, the sums do not need the bag of each index.
 _SUMMED_AT_ONCE = (float32, float16, bfloat16)
 
 
 def _extremes(made: Tensor, rows: Tensor, bags: Bags, indices: Tensor) -> Tensor:
-    """Write the largest row of each bag, element by element; the indices they come from."""
+    """Write the elementwise maximum of each bag's rows. Returns the indices of the maxima."""
     count, width = rows._geometry.sizes
     low = bags.without_padding(rows, float("-inf"))
     ask_inplace(operators.index_reduce_, made, 0, bags.of, low, "amax", False)

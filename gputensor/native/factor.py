@@ -150,7 +150,7 @@ def linalg_slogdet(key_set: int, A: Tensor) -> Any:
 
 
 def logdet(key_set: int, self: Tensor) -> Tensor:
-    """NaN where the determinant is negative."""
+    """The logarithm of the determinant; NaN if that is negative."""
     sign, size = linalg_slogdet(0, self)
     if self._geometry.dtype.is_complex:
         return calls.add_Tensor(size, calls.log(sign))
@@ -242,7 +242,7 @@ def _reflected(
     reflectors: Tensor, tau: Tensor, x: Tensor, from_left: bool, conjugated: bool,
     backwards: bool,
 ) -> Tensor:  # fmt: skip
-    """H_i x or x H_i, one after the other; H_i = 1 - tau_i v_i v_i^H."""
+    """Multiply x by all reflectors H_i = 1 - tau_i v_i v_i^H, from the left or the right."""
     m = reflectors._geometry.sizes[-2]
     count = tau._geometry.sizes[-1]
     unit = calls.cat(

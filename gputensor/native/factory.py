@@ -70,8 +70,7 @@ def empty(
         if known is not None and known.short is not table.short:
             _learn_empty(table, size, known, memory_format)
         if wanted.in_numpy:
-            # `from_array` written out: half of all operators come by here
-            # (bench/overhead.py).
+            # `from_array` is inlined, because half of all operators come here (bench/overhead.py).
             tensor = blank()
             tensor._geometry = wanted
             tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
@@ -180,7 +179,7 @@ def empty_like(
             if known is not None and known.short is not table.short:
                 _learn_empty_like(table, shape, place, known)
         if shape.is_row_major:
-            # The call of empty written out (bench/overhead.py).
+            # The call of empty is inlined (bench/overhead.py).
             include, keep = _state.get()
             keys = include & keep
             table = operators.empty_memory_format.table
@@ -230,7 +229,7 @@ def new_empty_strided(
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
-    if isinstance(value, Tensor):  # of one element, for a number
+    if isinstance(value, Tensor):  # one element, for a number
         value = value.item()
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
     return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
@@ -245,7 +244,7 @@ _BY_NUMBER = {bool: dtypes.bool_, int: dtypes.int64}
 
 
 def dtype_of_number(value: Any) -> dtype:
-    """The dtype that a Python number has by itself. Source: torch.full."""
+    """The dtype of a Python number alone. Source: torch.full."""
     if type(value) is complex:
         return defaults.get_default_dtype().to_complex
     return _BY_NUMBER.get(type(value)) or defaults.get_default_dtype()

@@ -1,4 +1,5 @@
-"""Discrete Fourier transforms: the three of libraries, and torch.fft's functions over them.
+"""Discrete Fourier transforms: the three operators that call libraries, and torch.fft's
+functions.
 
 On the CPU SciPy's pocketfft, which computes float32 in float32; on CUDA cuFFT.
 Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp, which define the results'
@@ -33,7 +34,7 @@ _COMPLEX_OF = {float32: complex64, float64: complex128}
 _REAL_OF = {complex64: float32, complex128: float64}
 # Norm names of forward and inverse transforms by `normalization`: none, by root of n, by n.
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
-_SEVERAL_THREADS = 1 << 15  # elements from which on SciPy's threads pay
+_SEVERAL_THREADS = 1 << 15  # from this number of elements on, SciPy's threads are faster
 
 
 # --- the transforms that libraries have -----------------------------------------------------------
@@ -81,7 +82,7 @@ def _transform(
         more = {} if namespace.is_gpu else {"workers": get_num_threads()}
         named = more if x.size >= _SEVERAL_THREADS else {}
         if namespace.is_gpu and x.dtype.kind == "f" and x.data.ptr % (2 * x.dtype.itemsize):
-            x = x.copy()  # cuFFT reads pairs: it refuses other addresses
+            x = x.copy()  # cuFFT requires addresses of pairs
         return function(fft, x.transpose(order), axes, named).transpose(back)
 
     made = library.call(op, compute, (wanted,), self)[0]
@@ -193,7 +194,7 @@ def _check_real(op: str, self: Tensor) -> None:
 
 
 def _resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Cut, or followed by zeros."""
+    """x, cut or padded with zeros to these sizes."""
     for d, size in zip(dims, sizes):
         have = self._geometry.sizes[d]
         if size < have and size >= 0:
@@ -257,7 +258,7 @@ def _complex_to_complex(
     return made
 
 
-# A dimension by itself: short cuts are told their params by identity.
+# The dimension without a tuple, because short cuts compare params by identity.
 _ALONE = tuple([(d,) for d in range(64)])
 
 
@@ -265,7 +266,7 @@ def _learn(
     op: str, kernel: Callable[..., Tensor], args: tuple[Any, ...], to: Operator,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store a short cut of a function that passes its operand on."""
+    """Store a short cut of a function that passes its operand to a library."""
     short.learn_forward(getattr(operators, f"fft_{op}").table, kernel, args, to.table, behind)
 
 

@@ -116,7 +116,7 @@ def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 
 def _layout_of(at: Places) -> Geometry:
-    """The result's geometry: of an iterator over the tensor that is indexed and the indices."""
+    """The result's geometry: that of an iterator over the indexed tensor and the indices."""
     table = operators.index_Tensor.table
     key = (at.target._geometry, at.sizes, at.begin, *at.led, *[i._geometry for i in at.indices])
     found: Geometry = table.plans.get(key) or table.remember(key, _laid_out(at))
@@ -129,7 +129,7 @@ def _laid_out(at: Places) -> Geometry:
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
     operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
     sizes = (*before, *shape, *after)
-    is_plain = 0 not in at.sizes and 1 not in at.sizes  # strides of unused dimensions do not count
+    is_plain = 0 not in at.sizes and 1 not in at.sizes  # strides of unused dimensions are ignored
     for i in at.indices:
         over = at.index_strides(i._geometry)[begin : begin + len(shape)]
         strides = None
@@ -202,7 +202,7 @@ def _unsafe_masked_index(
     key_set: int, self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Any
 ) -> Tensor:
     """self[indices] where mask is true, fill elsewhere; there indices may be out of range."""
-    if self._geometry.numel == 0:  # as PyTorch finds the sizes
+    if self._geometry.numel == 0:  # PyTorch computes the sizes this way
         pairs = zip(indices, self._geometry.sizes)
         sizes = tuple([
             size if i is None or not i._geometry.numel else i._geometry.sizes[-1]
@@ -328,7 +328,7 @@ def take_along_dim(key_set: int, self: Tensor, indices: Tensor, dim: int | None 
     if common is None:
         raise errors.not_broadcastable("take_along_dim", self, indices)
     n = x[d] if x else 1
-    below = calls.lt_Tensor(indices, 0)  # counted from the end
+    below = calls.lt_Tensor(indices, 0)  # an index from the end
     indices = calls.where_self(below, calls.add_Tensor(indices, n), indices)
     if not common:
         return calls.gather(self, d, indices, False)

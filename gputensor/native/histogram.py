@@ -212,13 +212,13 @@ def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
 
 
 def _beside(np: Any, edges: Any, x: Any) -> Any:
-    """Return how many evenly spaced edges are at most x, for x within them.
+    """For x within the edges, return the number of evenly spaced edges that are at most x.
 
     A division gives an approximate index; the three nearest edges are compared.
     """
     least, most, bins = edges[0], edges[-1], len(edges) - 1
     guess = (x - least) / (most - least) * bins
-    guess = np.fmin(np.fmax(guess, 0), bins).astype("int64")  # no number of an endless range
+    guess = np.fmin(np.fmax(guess, 0), bins).astype("int64")  # an infinite range has no bins
     ends = np.full(1, math.inf, edges.dtype)
     padded = np.concatenate((-ends, edges, ends))
     place = guess - 1

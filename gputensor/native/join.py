@@ -26,12 +26,13 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments, float8
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
-from .copy import copies_are_ours
+from .copy import copies_are_ours, fill_part
 from .view import unsqueeze, view_strides
 
-# Bytes up to which a result's layout is kept, and below which NumPy joins faster than our loop.
+# Bytes of a result up to which its layout is cached, and below which NumPy joins faster than our
+# loop.
 _SMALL, _TINY = 1 << 18, 1 << 14
-_FEW = 16  # numbers that assignments put together faster
+_FEW = 16  # up to this number of 0-d parts, assignments are faster
 
 _join_arrays = stub.cpu("copy_pieces").join
 
@@ -49,7 +50,7 @@ def checked_tensors(op: str, tensors: Any, on_one_device: bool = True) -> list[T
 
 
 def _is_skipped(x: Tensor) -> bool:
-    """A 1-d tensor without elements joins anything. PyTorch keeps this for old programs."""
+    """True for a 1-d tensor without elements. It may be joined with any tensor, as in PyTorch."""
     return x._geometry.sizes == (0,)
 
 
@@ -79,7 +80,7 @@ def _cat_sizes(op: str, tensors: list[Tensor], dim: int) -> tuple[int, tuple[int
 
 
 def _cat_format(tensors: list[Tensor]) -> Any:
-    """The format that all inputs suggest; row-major where they differ."""
+    """The memory format that all inputs suggest; row-major if they differ."""
     suggested = None
     for x in tensors:
         if _is_skipped(x):
@@ -92,10 +93,9 @@ def _cat_format(tensors: list[Tensor]) -> Any:
 
 
 def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
-    """(dimension, geometry of the result)."""
     first = tensors[0]._geometry
     is_alike = first.ndim and first.numel and all([x._geometry is first for x in tensors])
-    if is_alike and type(dim) is int:  # True equals 1, and is refused
+    if is_alike and type(dim) is int:  # True equals 1 and must be rejected
         return _plan_of_alike(first, len(tensors), dim)
     d, sizes = _cat_sizes("cat", tensors, dim)
     element = _common_dtype(tensors)
@@ -140,12 +140,6 @@ def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
     return copies_are_ours(key_set)
 
 
-def fill_part(part: Tensor, source: Tensor) -> None:
-    """copy_ below ADInplaceOrView: a new result has version 0, and `out` counts one write."""
-    key_set = (part._keys | source._keys) & BELOW_ADINPLACEORVIEW
-    operators.copy_.redispatch_table[key_set](key_set, part, source, False)
-
-
 def _common_dtype(tensors: list[Tensor]) -> dtype:
     element = tensors[0]._geometry.dtype
     for x in tensors:
@@ -176,7 +170,7 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 def _known(tensors: Any, dim: Any) -> Tensor | None:
     """The result for small row-major CPU tensors of one geometry, joined as in an earlier call, or
     None."""
-    if type(tensors) not in (list, tuple) or type(dim) is not int:  # 1 is found by True as well
+    if type(tensors) not in (list, tuple) or type(dim) is not int:  # True would be found as 1
         return None
     first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
     shape: Geometry | None = operators.cat.table.plans.get((first, len(tensors), dim))
@@ -251,7 +245,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 
 def _known_stack(tensors: Any, dim: Any) -> Tensor | None:
-    """As `_known`, of tensors one behind the other along a new dimension."""
+    """As `_known`, for tensors stacked along a new dimension."""
     if type(tensors) not in (list, tuple) or type(dim) is not int:
         return None
     first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
@@ -275,7 +269,7 @@ def _known_stack(tensors: Any, dim: Any) -> Tensor | None:
     dim %= len(sizes)
     if dim == len(sizes) - 1:
         np.concatenate([x[..., None] for x in arrays], dim, out)
-    else:  # along the dimension that stands there, which is then two
+    else:  # along the existing dimension, which is then split in two
         joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         _join_arrays(out.reshape(joined), arrays, dim)
     return made
@@ -307,7 +301,7 @@ def _stacked(found: list[Tensor], dim: int) -> Tensor:
 
 def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     parts, d = _unsqueezed(tensors, dim)
-    key_set &= BELOW_ADINPLACEORVIEW  # which has counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # it has counted the write
     return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)
 
 
@@ -320,7 +314,7 @@ def concat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 def concat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     into = operators.cat_out.redispatch_table
-    key_set &= BELOW_ADINPLACEORVIEW  # which has counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # it has counted the write
     made: Tensor = into[key_set](key_set, tensors, dim, out)
     return made
 

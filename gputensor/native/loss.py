@@ -37,7 +37,8 @@ class Targets:
     nll_loss the outputs loss and total_weight, then x, target and weight; for nll_loss_backward the
     output grad_input (row-major), then grad, target, weight and total_weight. A weight that is not
     there is 0. scalars: (ignore_index,).
-    grad_stride_bytes: from one row's gradient to the next, in the derivative; 0 for one of all.
+    grad_stride_bytes: the distance of the rows' gradients, in the derivative; 0 for a common
+    gradient.
     """
 
     __slots__ = (
@@ -78,7 +79,7 @@ def nll_loss_forward(
     ignore_index = arguments.integer("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
     if reduction == NONE and given.ndim == 1:
-        reduction = SUM  # of one row; the total weight is that row's
+        reduction = SUM  # one row; the total weight is its weight
     each = (given.sizes[0],) if reduction == NONE else ()
     if self._device is CPU:
         return _on_the_cpu(self, target, weight, reduction, ignore_index, each)
@@ -359,12 +360,12 @@ def _cross_entropy_backward(
 
 
 def _share(smoothing: float, classes: int) -> float:
-    """The part of the loss that each class has; inf of no classes, as in PyTorch."""
+    """The share of each class in the loss; inf if there are no classes, as in PyTorch."""
     return smoothing / classes if classes else math.inf
 
 
 def _along(weight: Tensor, dim: int, ndim: int) -> Tensor:
-    """A number for each class, as a dimension among others."""
+    """A number for each class, with dimensions that broadcast to x."""
     sizes = tuple([-1 if d == dim else 1 for d in range(ndim)])
     return calls.reshape(weight, sizes)
 

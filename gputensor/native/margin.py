@@ -23,7 +23,7 @@ from ..structured.layers.precision import cast, wide
 
 
 def _rows(op: str, self: Tensor) -> Tensor:
-    """(rows, classes), in the dtype that is computed in."""
+    """The input as (rows, classes), in the dtype of the computation."""
     given = self._geometry
     if given.dtype.category != FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating", self)
@@ -82,7 +82,7 @@ def _lacking(
             calls.index_select(flat, 0, calls.reshape(target, (rows,))), (rows, 1)
         )
     apart = x - calls.gather(x, 1, at) + margin
-    lacking = calls.where_self(apart > 0, apart, 0)  # and of NaN
+    lacking = calls.where_self(apart > 0, apart, 0)  # also for NaN
     return calls.scatter_value(lacking, 1, at, 0), at, weight
 
 
@@ -127,7 +127,7 @@ def multilabel_margin_loss(
     return calls.multilabel_margin_loss_forward(self, target, reduction)[0]
 
 
-# Elements of (rows, targets, classes) that are looked at in one go.
+# Elements of (rows, targets, classes) that are processed at a time.
 _BLOCK = 1 << 20
 
 

@@ -34,7 +34,7 @@ def _check_mask(op: str, self: Tensor, mask: Tensor) -> None:
 
 
 def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the sizes that they share."""
+    """Both operands, broadcast to their common sizes."""
     _check_mask(op, self, mask)
     if self._geometry.sizes == mask._geometry.sizes:
         return self, mask

@@ -1,7 +1,7 @@
 """Matrix products: mm of two matrices, addmm and linear; matmul of any dimensions.
 
-On CUDA, large products of types that cuBLAS has go there, by the bridge of structured/library.py;
-all others are launches of our own kernel, which takes any strides.
+On CUDA, large products of types that cuBLAS has are computed by cuBLAS, through
+structured/library.py. Our own kernel, which takes any strides, computes all others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
 
 
-# Small ints are one object each: the usual alpha and beta need no look at their range.
+# Python caches small ints: the usual alpha and beta are recognised by identity and need no range
+# check.
 _ONE = 1
 _BLAS = frozenset((float32, float64, complex64, complex128))
 _CUBLAS = _BLAS | {float16}
@@ -78,7 +79,7 @@ def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alph
 
 
 def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[int, int, dtype]:
-    """Rows, columns and dtype of the product, after the operands were found to fit."""
+    """Check the operands; return rows, columns and dtype of the product."""
     a, b = self._geometry, mat2._geometry
     if a.ndim != 2:
         raise errors.wrong_shape(op, first, "be a matrix", self)
@@ -136,7 +137,7 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
 
 
 def _is_by_columns(out: Geometry, mat2: Geometry) -> bool:
-    """Whether the loop `mm` is faster than BLAS's own call."""
+    """True if the loop `mm` is faster than BLAS's own call."""
     k, n = mat2.sizes
     found: bool = stub.cpu("matmul").by_columns(out.sizes[0], n, k, mat2.strides == (1, k))
     return found and out.dtype is float32
@@ -150,7 +151,7 @@ class _CpuEntry:
 
     def __init__(self, geometry: Geometry, mat2: Geometry) -> None:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
-        # BLAS returns a row-major result; large results are allocated here, for alignment.
+        # BLAS returns a row-major result. Large results are allocated here, for alignment.
         self.numpy_allocates = (
             geometry.dtype in _BLAS and geometry.nbytes > 0 and mat2.numel > 0 and geometry.in_numpy
             and not _is_by_columns(geometry, mat2)
@@ -280,7 +281,7 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Geometry:
-    """The layout of a new result, after the operands were found to fit."""
+    """Check the operands; return the layout of a new result."""
     rows, columns, element = _result("addmm", mat1, mat2, "mat1")
     given = self._geometry
     if self._device is not mat1._device:
@@ -381,7 +382,6 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _added_short(shape: Geometry, mat2: Tensor, beta: Any, alpha: Any) -> Any:
-    """The maker of addmm's short cut."""
     loops = stub.cpu("matmul")
     is_plain = mat2._geometry.numel and beta is _ONE and alpha is _ONE
     if shape.dtype in _BLAS and is_plain and not _is_by_columns(shape, mat2._geometry):
@@ -454,12 +454,12 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)
     if not given.ndim:
         raise errors.wrong_shape("linear", "input", "have a dimension of features", input)
-    if weight._geometry.ndim == 1:  # one feature, without a dimension in the result
+    if weight._geometry.ndim == 1:  # one feature has no dimension in the result
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)
         return made if bias is None else calls.add_Tensor(made, bias)
     rows = input
-    if given.ndim != 2:  # computed without the features, whose number may be 0
+    if given.ndim != 2:  # the number of features may be 0
         rows = calls.reshape(input, (math.prod(given.sizes[:-1]), given.sizes[-1]))
     turned = calls.t(weight)
     try:

@@ -58,7 +58,7 @@ def _made(
 
 
 def _grid(parts: Any) -> Any:
-    """Sums of one number of each dimension."""
+    """Sums of all combinations of one number from each dimension."""
     total = numpy.zeros((), numpy.int64)
     for part in parts:
         total = total[..., None] + part
@@ -81,7 +81,9 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
     which = _first_of(on, parts, best)
     begins = [numpy.arange(n) * s - p for n, s, p in zip(out, at.steps, at.pads)]
     begins[0] += first * at.steps[0]
-    if any(at.pads):  # if all elements are the least value, the index must not be padding
+    if any(
+        at.pads
+    ):  # the index must not be in the padding, even if all elements are the least value
         skipped = [-(numpy.minimum(b, 0) // gap) for b, gap in zip(begins, at.gaps)]
         steps = [prod(at.kernel[d + 1 :]) for d in range(count)]
         inner = _grid([n * s for n, s in zip(skipped, steps)]).astype(which.dtype)
@@ -163,7 +165,7 @@ def max_pool3d(key_set: int, *args: Any) -> Tensor:
 
 
 def _place_of_best(on: Any, x: Any) -> Any:
-    """Along the last dimension."""
+    """The index of the maximum along the last dimension."""
     np, at = on.np, x.argmax(-1)
     if x.dtype.kind != "f":
         return at
@@ -176,7 +178,7 @@ def _place_of_best(on: Any, x: Any) -> Any:
 
 
 def _adapted(out: Sizes, on: Any, x: Any, first: int, best: Any, places: Any) -> None:
-    """Each window as a row; where one is shorter than others its last elements are repeated."""
+    """Each window as a row; shorter windows repeat their last element."""
     np, count = on.np, len(out)
     sizes = x.shape[1 : 1 + count]
     lines: list[Any] = []
@@ -245,7 +247,7 @@ def check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
 def scattered(
     op: str, count: int, grad: Tensor, self: Tensor, indices: Tensor, keeps: bool
 ) -> Tensor:
-    """A gradient of self's sizes. keeps: and of its memory format."""
+    """A gradient with self's sizes. keeps: it also has self's memory format."""
     check_indices(op, indices, grad, "grad_output")
     sizes, values = self._geometry.sizes, planes(wide(grad), count)
     before = sizes[: len(sizes) - count]

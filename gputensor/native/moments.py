@@ -1,8 +1,8 @@
 """Variance, standard deviation, cov, corrcoef and nanmean.
 
-Two passes, the second over the differences from the mean; f16 and bf16 in f32. The sum of squares
-is divided by the number of elements minus `correction`, or by zero if that is negative.
-Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
+There are two passes; the second one is over the differences from the mean. f16 and bf16 are
+computed in f32. The sum of squares is divided by the number of elements minus `correction`, or by
+zero if that is negative. Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def std_correction(
 
 
 def _is_of_the_loop(self: Tensor) -> bool:
-    """True if the CPU has a loop for it."""
+    """True if the CPU has a loop for these operands."""
     given = self._geometry
     is_plain = given.ndim > 0 and given.numel > 0 and given.dtype.category == FLOATING
     return is_plain and self._device is CPU

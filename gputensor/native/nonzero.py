@@ -18,7 +18,7 @@ from ..tensor.tensor import Tensor
 
 out = forms.out_of_functional
 
-PER_BLOCK = 2048  # elements, as in kernels/cuda/nonzero.cu
+PER_BLOCK = 2048  # elements per block, as in kernels/cuda/nonzero.cu
 
 
 class Marks:
@@ -48,7 +48,7 @@ class Marks:
 def nonzero(key_set: int, self: Tensor) -> Tensor:
     of, place = self._geometry, self._device
     if place is CPU:
-        if of.dtype is complex32:  # the bytes of -0 are not zero
+        if of.dtype is complex32:  # the bytes of -0.0 are not all zero
             self = calls.ne_Tensor(self, 0)
         found = stub.cpu("nonzero").nonzero(self._get_array())
         return from_array(found.T, _columns(found.shape[1], of.ndim))
@@ -69,7 +69,7 @@ def nonzero(key_set: int, self: Tensor) -> Tensor:
 
 
 def _columns(count: int, ndim: int) -> Geometry:
-    """A row for each element, laid out column by column, as PyTorch's are."""
+    """A row for each element, in column-major layout, as in PyTorch."""
     return geometry((count, ndim), (1, count), int64)
 
 

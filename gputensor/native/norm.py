@@ -1,4 +1,4 @@
-"""Normalisations: to mean 0 and variance 1 over some dimensions, then scaled and shifted.
+"""Normalisations to mean 0 and variance 1 over some dimensions, followed by scale and shift.
 
 On the CPU they are kernels of the family; on devices they are composed of other operators. f16 and
 bf16 are computed in f32 and rounded once; statistics are f32 if the weights are f32 and the input
@@ -72,7 +72,8 @@ def _by_rows(
     input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any, kept: tuple[int, ...],
     of: dtype,
 ) -> Three:  # fmt: skip
-    """Input as `rows` on the CPU, normalised but for their first dimension, and the statistics."""
+    """Normalise the input on the CPU: as `rows`, over all dimensions but the first. Returns the
+    result and the statistics."""
     eps, given = real("norm", "eps", eps), input._geometry
     layouts = (given.sizes, given.dtype), (kept, of), (kept, of)
     made, mean, rstd = [allocate(contiguous_geometry(*layout), CPU) for layout in layouts]
@@ -299,7 +300,8 @@ def native_batch_norm(
 def _by_running(
     x: Tensor, mean: Tensor, var: Tensor, eps: float, along: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
-    """x normalised by statistics of channels that were given, and one by their deviation."""
+    """x normalised by given statistics of channels, and the reciprocal of their standard
+    deviation."""
     rstd = calls.reshape(1 / calls.sqrt(wide(var) + eps), along)
     centered = calls.sub_Tensor(x, calls.reshape(wide(mean), along))
     return calls.mul_Tensor(centered, rstd), rstd
@@ -343,7 +345,7 @@ def _mixed(old: Any, now: Any, momentum: float) -> Any:
 
 
 def _by_channels(x: Tensor, form: Any) -> Any:
-    """A tensor's array as (N, C, S); where the format is channels_last, as (N S, C, 1)."""
+    """A tensor's array as (N, C, S); in channels_last format, as (N S, C, 1)."""
     sizes = x._geometry.sizes
     if form is formats.contiguous_format:
         if not x._geometry.is_contiguous:

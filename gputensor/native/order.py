@@ -25,7 +25,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def _checked(op: str, self: Tensor, dim: Any, keepdim: Any) -> tuple[Tensor, int]:
-    """self with a dimension at least, and the dimension to look along."""
+    """self with at least one dimension, and the checked dimension."""
     given = self._geometry
     if given.dtype.category == COMPLEX or given.dtype.category == BOOL and op != "mode":
         rule = "be real" if given.dtype.category == COMPLEX else "not be bool"
@@ -74,7 +74,7 @@ def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
 
 
 def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
-    """The lower of two; of a row with NaN the first NaN, unless it is ignored."""
+    """The lower of the two medians; for a row with NaN the first NaN, unless NaN is ignored."""
     np = library.np
     n = x.shape[axis]
     if x.dtype.kind != "f":
@@ -89,7 +89,7 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
     nans = np.sum(is_nan, axis=axis, keepdims=True)
     order = places_in_order(library, x, axis, False)
     middle = np.maximum((n - nans - 1) // 2, 0)
-    if not ignores_nan:  # NaN is last, the first one first
+    if not ignores_nan:  # NaN sorts last, in a stable order
         middle = np.where(nans > 0, n - nans, (n - 1) // 2)
     return np.take_along_axis(order, middle, axis)
 
@@ -139,14 +139,14 @@ def mode(key_set: int, self: Tensor, dim: int = -1, keepdim: bool = False) -> Pa
 
 
 def _mode(library: Any, x: Any, axis: int) -> Any:
-    """The last place of the smallest of the elements that occur most often."""
+    """The last index of the smallest of the most frequent elements."""
     np = library.np
     order = places_in_order(library, x, axis, False)
     rows = np.moveaxis(np.take_along_axis(x, order, axis), axis, -1)
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)
     ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
-    # The number of earlier runs at each element, and from it the begin of each run.
+    # The number of earlier runs at each element, and, based on it, the begin of each run.
     before = np.cumsum(ends, -1) - ends
     numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
     lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)
@@ -178,7 +178,7 @@ def _quantile(
         raise errors.wrong_value(op, "interpolation", rule, interpolation)
     if given.numel == 0:
         raise errors.must(op, "self", "have elements", self)
-    # Numbers of a batch are not looked at, as within PyTorch's vmap; nor are a device's.
+    # The numbers are not checked for a batch, as within PyTorch's vmap, or on a device.
     is_seen = q._device.type == "cpu" and not q._keys & BATCHED
     if is_seen and not bool(calls.all((q >= 0) * (q <= 1))):
         raise errors.must(op, "q", "be in [0, 1]", q)
@@ -198,7 +198,7 @@ def _quantile(
 
 
 def _between_ranks(x: Tensor, q: Tensor, interpolation: str, ignores_nan: bool) -> Tensor:
-    """Along the last dimension of x, a place for each of q."""
+    """Interpolated quantiles along the last dimension of x, for each position in q."""
     n = x._geometry.sizes[-1]
     ordered = calls.sort(x)[0]
     is_nan = ordered != ordered

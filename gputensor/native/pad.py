@@ -28,7 +28,8 @@ from ..tensor.tensor import Tensor
 from .copy import copies_are_ours
 
 Kernel = Callable[..., Tensor]
-# Elements from which on two calls for a dimension's edges cost less than to fill all of them.
+# From this number of elements on, two calls for a dimension's edges are faster than filling
+# everything.
 _MANY = 1 << 16
 
 
@@ -114,7 +115,7 @@ def _plan(
     op: str, given: Geometry, pairs: tuple[tuple[int, int, int], ...], of_one: PiecesOfOne,
     form: Any,
 ) -> tuple[Geometry, Pieces]:  # fmt: skip
-    """The result's geometry, and where the pieces of each dimension come from."""
+    """The result's geometry, and the sources of the pieces of each dimension."""
     of: list[tuple[Piece, ...]] = [(Piece(n, 0, 1),) for n in given.sizes]
     for d, before, after in pairs:
         found = of_one(given.sizes[d], before, after)
@@ -201,8 +202,8 @@ def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
 
 
 def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int, int, int]]:
-    """The checked pairs of an operator that pads this number of dimensions, after one or two
-    others."""
+    """The checked pairs of an operator that pads this number of dimensions; one or two others
+    precede them."""
     shape = self._geometry
     if shape.ndim not in (planes + 1, planes + 2) or 0 in shape.sizes[-planes - 1 :]:
         rule = f"have {planes + 1} or {planes + 2} dimensions, none but the batch's empty"
@@ -297,7 +298,7 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
         rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
         raise errors.wrong_shape(op, "self", rule, self)
     _grown(op, "pad", self, pairs)
-    # the gradient is that of the operators below
+    # autograd differentiates the operators called below
     is_plain = self._autograd is None and self._keys is CPU_KEYS and shortcuts.is_plain_thread()
     if is_plain and _is_on_cpu(self):
         for d, before, after in pairs:

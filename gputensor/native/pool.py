@@ -32,7 +32,7 @@ Sizes = tuple[int, ...]
 
 
 def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **how: Any) -> Tensor:
-    """The result in self's dtype, and for 2 dimensions in its memory format."""
+    """The result in self's dtype and, for 2 dimensions, in self's memory format."""
     x, like = wide(x), self if len(out) == 2 else None
     (made,) = windows.made_of(op, x, like, out, (x._geometry.dtype,), work, **how)
     return cast(made, self._geometry.dtype)
@@ -194,8 +194,8 @@ def _adapted(count: int, on: Any, x: Any, first: int, made: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _taps(size: int, out: int, element: str) -> tuple[Any, Any, bool]:
-    """For the compiled loop: the windows that cover each element of a dimension, below 0 for none;
-    their weights, which are 1; and whether some are none."""
+    """Arguments of the compiled loop: the windows that cover each element of a dimension (below 0
+    for none), their weights (1), and True if some elements have fewer windows."""
     of = windows.coverers(size, out)
     at = of.at.T.astype(numpy.int32, order="C")
     if of.outside is not None:
@@ -226,7 +226,7 @@ def _adaptive_avg_pool(count: int, self: Tensor, output_size: Any) -> Tensor:
     out = windows.output_size(op, self, output_size, count)
     if self._geometry.dtype.category < FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating or complex", self)
-    reads = math.prod(self._geometry.sizes[-count:]) // 4  # a sum needs no cache
+    reads = math.prod(self._geometry.sizes[-count:]) // 4  # a sum does not depend on blocks
 
     def loop(x: Any, made: Any) -> bool:
         done: bool = _adaptive_loop(x, made, count)
@@ -260,7 +260,7 @@ def _adaptive_avg_pool3d_backward(key_set: int, grad_output: Tensor, self: Tenso
 
 
 def _or_mean(self: Tensor, output_size: Any, count: int, pool: Callable[..., Tensor]) -> Tensor:
-    """One window over all is a mean, which keeps the layout of a mean."""
+    """One window over everything is computed as a mean, and the result has a mean's layout."""
     out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out != (1,) * count:
         found: Tensor = pool(self, out)

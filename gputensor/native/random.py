@@ -37,7 +37,7 @@ from .complex_view import view_as_real
 
 
 def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: Any) -> Tensor:
-    """Numbers of a distribution into every element, which are counted in row-major order."""
+    """Write random numbers of a distribution to all elements, in row-major order."""
     if generator is not None:
         generators.check(op, generator, out._device.type)
     overlap.check_itself(op, out, "self")
@@ -70,9 +70,7 @@ def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any)
     else:
         dense = calls.empty_memory_format(shape.sizes, shape.dtype, None, place, None, None)
         _launch(loop, dense, (seed, block, first, second))
-        missing.ask_inplace(
-            operators.copy_, out, dense, False
-        )  # one write is counted, by the caller
+        missing.ask_inplace(operators.copy_, out, dense, False)  # the caller counts one write
 
 
 def _launch(loop: str, out: Tensor, scalars: tuple[Any, ...]) -> None:
@@ -123,7 +121,7 @@ def normal_(
     of = self._geometry.dtype
     check_floating("normal_", of, "self")
     _check_std("normal_", std)
-    if of.category == COMPLEX:  # both parts together have this variance
+    if of.category == COMPLEX:  # the sum of both parts' variances is this variance
         std = std / math.sqrt(2)
     return _fill("normal_", "normal", self, generator, float(mean), float(std))
 
@@ -185,7 +183,7 @@ def normal_tensors(
 
 
 def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:
-    """An operand that `out` is itself is read before it is written to, which PyTorch does not."""
+    """If `out` is an operand, it is read before it is written to; PyTorch does not do this."""
 
     def apart(arg: str, x: Any) -> Any:
         if not isinstance(x, Tensor):
@@ -233,14 +231,15 @@ def geometric_(key_set: int, self: Tensor, p: float, generator: Any = None) -> T
 
 # --- integers -------------------------------------------------------------------------------------
 
-# The first integer that a floating dtype skips is one above.
+# The first integer that a floating dtype cannot represent is one larger.
 WHOLE = {"f64": 1 << 53, "f32": 1 << 24, "f16": 1 << 11, "bf16": 1 << 8}
 
 
 def random__from(
     key_set: int, self: Tensor, from_: int, to: int | None = None, generator: Any = None
 ) -> Tensor:
-    """Integers from from_ to below to; up to the largest that the dtype has in a row if None."""
+    """Integers in [from_, to); if `to` is None, up to the largest integer below which the dtype
+    represents all integers."""
     of = self._geometry.dtype
     check_real("random_", of)
     low = arguments.integer("random_", "from", from_)
@@ -263,7 +262,7 @@ random_ = given(random__from, from_=0, to=None)
 
 
 def bounds(of: dtype) -> tuple[int, int]:
-    """The least and the largest integer that are drawn for a dtype."""
+    """The smallest and the largest integer that are drawn for a dtype."""
     if of.category == FLOATING:
         from ..tensor.type_info import finfo
 
@@ -284,7 +283,7 @@ def bernoulli__float(key_set: int, self: Tensor, p: float = 0.5, generator: Any 
 
 
 def bernoulli__Tensor(key_set: int, self: Tensor, p: Tensor, generator: Any = None) -> Tensor:
-    """1 where a uniform number is below p."""
+    """Write 1 where a uniform number is below p, otherwise 0."""
     check_real("bernoulli_", self._geometry.dtype)
     of = p._geometry.dtype
     check_floating("bernoulli_", of, "p", may_be_complex=False)
@@ -350,7 +349,7 @@ def multinomial(
             missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
-        # a product rounded up to the total would fall after the last possible index
+        # a product that is rounded up to the total would give an index beyond the last one
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
     race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)

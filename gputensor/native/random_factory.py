@@ -79,7 +79,7 @@ def _over(loop: str) -> Any:
 
 
 def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
-    """Leave the short cuts of a size that was made before."""
+    """Store the short cuts of a size at the second call."""
     known = seen(shape, table.operator.name)
     if not shortcuts.is_due(known, table):
         return
@@ -160,7 +160,8 @@ def randint_like_low_generator_dtype(
     layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    # `high` alone may be a tensor by an overload, so the public function reads none as a number.
+    # An overload allows a tensor for `high`, so the public function does not convert 0-d tensors to
+    # numbers.
     low, high = (number_in(x) if isinstance(x, Tensor) else x for x in (low, high))
     return _drawn("randint_like", made, low, high, generator)
 

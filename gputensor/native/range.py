@@ -107,8 +107,8 @@ def arange_start_step(
 
 
 def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, Any]:
-    """(length, start, step): of an integer dtype both are cut, in int64 before the length is
-    counted. Source: aten/src/ATen/native/RangeFactories.cpp, arange_out."""
+    """(length, start, step). For an integer dtype, start and step are truncated; for int64 before
+    the length is computed. Source: aten/src/ATen/native/RangeFactories.cpp, arange_out."""
     start, end, step = _real("arange", start=start, end=end, step=step)
     length = _arange_length(start, end, step)
     if element.category != INTEGER:
@@ -134,12 +134,13 @@ def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _learn(table, arange_start, (start, end), made)
 
 
-# Bytes of a result that a short cut keeps and copies; and of one that it makes by the loop again.
+# Bytes up to which a short cut stores the result and copies it, and up to which it runs the loop
+# again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
 def _learn(table: Table, kernel: Any, ends: tuple[Any, ...], made: Tensor) -> Tensor:
-    """Leave the short cut of a small range of ints, once it was made before."""
+    """Store the short cut of a small range of ints at the second call."""
     shape = made._geometry
     if (
         type(made) is Tensor and made._device is CPU and 0 < shape.nbytes <= _SMALL_BYTES
@@ -202,7 +203,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
     else:
         element, place = out._geometry.dtype, out._device
         flat = write(calls.empty_memory_format(sizes, element, None, place, None, None))
-        key_set = out._keys & BELOW_ADINPLACEORVIEW  # which has counted the write to `out`
+        key_set = out._keys & BELOW_ADINPLACEORVIEW  # it has counted the write to `out`
         shaped = calls.view(flat, out._geometry.sizes)
         operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out
@@ -219,7 +220,7 @@ def _steps(steps: Any) -> int:
 
 
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
-    """start and end as elements, as far as `length` elements have them; integers wrap."""
+    """start and end as elements, if there are `length` elements that use them; integers wrap."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
         raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
     ends = []
@@ -320,7 +321,7 @@ def linspace_of_tensors(key_set: int, start: Any, end: Any, steps: int, *options
 
 def linspace_of_tensors_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
     ends = _end("linspace", "start", start), _end("linspace", "end", end)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # which has counted the write to `out`
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # it has counted the write to `out`
     into = operators.linspace_out.redispatch_table[key_set]
     made: Tensor = into(key_set, *ends, steps, out)
     return made
@@ -344,8 +345,8 @@ def logspace(
     key_set: int, start: Any, end: Any, steps: int, base: float = 10.0, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """base to the power of linspace, in the widest dtype of its kind, rounded once. Source of the
-    ends of integers: RangeFactories.cpp, logspace_out."""
+    """base to the power of linspace, computed in the widest dtype of the category and rounded once.
+    Source of the ends of integers: RangeFactories.cpp, logspace_out."""
     _numbers("logspace", start=start, end=end, base=base)
     is_complex = complex in (type(start), type(end))
     if dtype is None:
@@ -356,7 +357,7 @@ def logspace(
         raise errors.must("logspace", "start", f"be real for {dtype.name}, and end", (start, end))
     if dtype.category < dtypes.FLOATING:
         steps = arguments.integer("logspace", "steps", steps)
-        if steps == 1:  # a fraction is cut after the power
+        if steps == 1:  # truncated after the power
             value = run(np.power, float(base), float(start)).item()
             number_range.check("logspace", "start", value, dtype)
             made = calls.empty_memory_format((1,), dtype, layout, device, pin_memory, None)
@@ -374,7 +375,7 @@ def logspace_out(
     made = logspace(key_set, start, end, steps, base, out._geometry.dtype, None, out._device, None)
     if out._geometry.numel != made._geometry.numel:
         resize_output("logspace", out, made._geometry)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # which has counted the write
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # it has counted the write
     shaped = calls.view(made, out._geometry.sizes)
     operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out

@@ -22,7 +22,7 @@ from ..structured import arguments, float8, missing
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .copy import copies_are_ours, cpu_copy, lays_out
+from .copy import copies_are_ours, cpu_copy, fill_part, lays_out
 from .view import transpose_, with_sizes
 
 Sizes = tuple[int, ...]
@@ -33,12 +33,6 @@ def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
     """A tensor of these sizes in the memory format that self suggests."""
     strides = formats.strides_for(op, sizes, suggest_memory_format(self))
     return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
-
-
-def _copy(to: Tensor, source: Tensor) -> None:
-    """Copy into a new tensor."""
-    key_set = (to._keys | source._keys) & BELOW_ADINPLACEORVIEW
-    operators.copy_.redispatch_table[key_set](key_set, to, source, False)
 
 
 # --- roll, rot90, flips ---------------------------------------------------------------------------
@@ -79,11 +73,11 @@ def _rolled_at_once(self: Tensor, moves: Sizes, axes: Sizes) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _rolls(given: Geometry, moves: Sizes, axes: Sizes, form: Any) -> tuple[Geometry, Pieces]:
-    """The result's geometry, and where the pieces of each dimension come from."""
+    """The result's geometry, and the sources of the pieces of each dimension."""
     sizes = given.sizes
     starts = [0] * len(sizes)
     for shift, d in zip(moves, axes):
-        if not shift % sizes[d]:  # one by one, that would be a clone
+        if not shift % sizes[d]:  # with one roll per dimension, this case is a clone
             form = formats.contiguous_format
         starts[d] = (starts[d] - shift) % sizes[d]
     pieces = tuple([
@@ -105,12 +99,12 @@ def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
     made = _empty("roll", self, self._geometry.sizes)
     for first, last, to in ((start, size, 0), (0, start, size - start)):
         place = calls.slice_Tensor(made, dim, to, to + last - first, 1)
-        _copy(place, calls.slice_Tensor(self, dim, first, last, 1))
+        fill_part(place, calls.slice_Tensor(self, dim, first, last, 1))
     return made
 
 
 def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    """A copy with some dimensions reversed; on a device, one from negative strides."""
+    """A copy with some dimensions reversed; a device's kernel reads with negative strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
     is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key
@@ -138,7 +132,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
             operators.flip.table.remember((shape, dims), (made._geometry, index))
         return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
-    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # only for the plan
+    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # used only in the plan
     plan = build(
         "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
         default_dtype=None,
@@ -198,7 +192,7 @@ def pixel_shuffle(key_set: int, self: Tensor, upscale_factor: int) -> Tensor:
     n = len(batch)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
     source = calls.view(self, (*batch, c // (r * r), r, r, h, w))
-    _copy(split, calls.permute(source, order))
+    fill_part(split, calls.permute(source, order))
     return made
 
 
@@ -212,7 +206,7 @@ def pixel_unshuffle(key_set: int, self: Tensor, downscale_factor: int) -> Tensor
     split = calls.view(made, (*batch, c, r, r, h // r, w // r))
     n = len(batch)
     source = calls.view(self, (*batch, c, h // r, r, w // r, r))
-    _copy(split, calls.permute(source, (*range(n), n, n + 2, n + 4, n + 1, n + 3)))
+    fill_part(split, calls.permute(source, (*range(n), n, n + 2, n + 4, n + 1, n + 3)))
     return made
 
 
@@ -232,7 +226,7 @@ def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
         raise errors.wrong_shape("channel_shuffle", "self", rule, self)
     made = _empty("channel_shuffle", self, sizes)
     source = calls.view(self, (n, groups, c // groups, *rest))
-    _copy(calls.view(made, (n, c // groups, groups, *rest)), calls.transpose_int(source, 1, 2))
+    fill_part(calls.view(made, (n, c // groups, groups, *rest)), calls.transpose_int(source, 1, 2))
     return made
 
 

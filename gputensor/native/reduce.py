@@ -66,9 +66,9 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
 
 # Reductions that combine elements as bool.
 _OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
-# Reductions without a value for no elements at all.
+# Reductions that have no result for zero elements.
 _NO_IDENTITY = ("amax", "amin")
-# An empty tuple of dimensions means none of them here, and all of them in the other reductions.
+# For these reductions an empty tuple of dimensions means none of them; for others it means all.
 _EMPTY_MEANS_NONE = ("any", "all")
 
 # --- plans ----------------------------------------------------------------------------------------
@@ -97,7 +97,6 @@ class _Entry:
             short_cuda.learn_reduction(table, kernel, args, self.geometry, self.run)
 
     def fresh(self, source: Tensor) -> Tensor:
-        """A new tensor with the result."""
         out = allocate(self.geometry, source._device)
         self.write(out, source)
         return out
@@ -121,14 +120,14 @@ def _make_entry(
     compute, result = _dtypes(op, given.dtype, _wanted(op, wanted, out))
     loop_name = op
     if compute is dtypes.bool_ and op in _OF_BOOLS:
-        loop_name, compute = _OF_BOOLS[op], given.dtype  # elements are made bool first
+        loop_name, compute = _OF_BOOLS[op], given.dtype  # elements are converted to bool first
     if out is not None and op in _EMPTY_MEANS_NONE:
         if out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
             result = out._geometry.dtype
     out_spec = None if out is None else (out._geometry, out._device)
     plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
     if self._device is CPU:
-        # In f16 and bf16 every addition would round, and large sums would stop growing.
+        # In f16 and bf16, each addition would round, and large sums would stop growing.
         combine = dtypes.float32 if compute in (dtypes.float16, dtypes.bfloat16) else compute
         loop = stub.cpu("reduce").bind(loop_name, given.dtype, combine, result, given.numel)
         axes = None if len(dims) == given.ndim else dims
@@ -196,7 +195,7 @@ def _reduce_into(
 
 
 def _parameters(operator: Operator) -> tuple[str, ...]:
-    """Which of dim, keepdim and dtype an overload has, read from its schema's text."""
+    """The names among dim, keepdim and dtype that an overload has, from its schema's text."""
     text = operator.definition.text if operator.definition else ""
     return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in text])
 
@@ -221,7 +220,7 @@ def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
 
 
 def _over_all_cpu(operator: Operator, loop: str) -> Kernel:
-    """A reduction to one element on the CPU, with nothing between the plan and the loop."""
+    """A reduction to one element on the CPU; it calls the plan's loop directly."""
 
     def kernel(key_set: int, self: Tensor, dtype: Any = None) -> Tensor:
         key = (self._geometry, dtype)
@@ -284,7 +283,7 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
         kind, over = x._geometry.dtype, dims or tuple(range(given.ndim))
         return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
-    if not given.numel:  # no maximum
+    if not given.numel:  # there is no maximum
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
     is_complex = given.dtype.is_complex
     top = calls.amax(

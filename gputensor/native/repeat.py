@@ -14,7 +14,8 @@ from ..core.dtype import int32, int64
 from ..structured import arguments
 from ..tensor.make import over_array
 from ..tensor.tensor import Tensor
-from .join import checked_tensors, fill_part
+from .copy import fill_part
+from .join import checked_tensors
 
 
 def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
@@ -33,7 +34,7 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     if made._geometry.numel == self._geometry.numel:
         fill_part(made, self)
         return made
-    # (n0, s0, n1, s1, …) of the result, and self repeated by stride 0 in each n.
+    # The result as a view (n0, s0, n1, s1, …), and self with stride 0 in each n.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     fill_part(calls.view(made, paired), calls.expand(source, paired, False))
@@ -124,7 +125,7 @@ def repeat_interleave_Tensor(
 
 
 def _along(op: str, self: Tensor, dim: int | None) -> tuple[Tensor, int]:
-    """Flat where no dimension is named."""
+    """Repeat along a dimension; without one, self is flattened."""
     if dim is None:
         return calls.reshape(self, (-1,)), 0
     if not self._geometry.ndim:

@@ -39,7 +39,8 @@ _grid_sample = stub.compiled("sampling", "grid_sample")
 
 
 class Tap(NamedTuple):
-    """outside: None where none are. by: a weight, and its change; None is one, and none."""
+    """outside: a mask, or None if no element is outside. by: (weight, derivative); None means a
+    weight of 1 and a derivative of 0."""
 
     at: Any
     outside: Any
@@ -82,7 +83,8 @@ _OF_TENSORS = SimpleNamespace(
 
 
 def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
-    """From -1 and 1, the ends, to elements; and the change of these with the place."""
+    """Map coordinates in [-1, 1] to positions in elements. Returns the positions and their
+    derivative."""
     if axis.align:
         by = (axis.size - 1) / 2
         return (place + 1) * by, by
@@ -90,7 +92,7 @@ def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
 
 
 def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
-    """Brought among the elements by the padding; and the change of that with the place."""
+    """Move positions into the image by the padding rule. Returns them and their derivative."""
     change: Any = 1
     if axis.padding == ZEROS:
         return x, change
@@ -98,7 +100,7 @@ def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
         x, change = _reflected(of, x, axis)
     last = axis.size - 1
     is_inside = (x > 0) & (x < last)
-    # not clip, which keeps NaN
+    # clip would keep NaN
     kept = of.where(is_inside, x, of.as_numbers(x >= last, x) * last)
     return kept, of.as_numbers(is_inside, x) * change
 
@@ -126,7 +128,7 @@ def _tap(of: Any, place: Any, axis: Axis, by: Any, change: Any) -> Tap:
 
 
 def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
-    """change: of the weights with the place as it is given."""
+    """change: the derivative of a position in elements with respect to the given coordinate."""
     x, by = _to_pixels(place, axis)
     if mode == BICUBIC:
         before = of.floor(x)
@@ -147,7 +149,7 @@ def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
 
 
 def _cubic(t: Any) -> list[tuple[Any, Any]]:
-    """Weights of the four elements around, and their changes."""
+    """The weights of the four surrounding elements, and the weights' derivatives."""
     a = -0.75
     far = [(((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a)
            for x in (t + 1, 2 - t)]  # fmt: skip
@@ -161,7 +163,7 @@ def _cubic(t: Any) -> list[tuple[Any, Any]]:
 
 
 class How(NamedTuple):
-    """sizes: of an image, without samples and channels."""
+    """The parameters of a call. sizes: of an image, without samples and channels."""
 
     sizes: Sizes
     mode: int
@@ -170,7 +172,8 @@ class How(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """An element for each place, (N, P): flat indices, and the taps of each dimension."""
+    """One input element for each point, (N, P): its flat indices, and the taps of each
+    dimension."""
 
     at: Any
     outside: Any
@@ -188,7 +191,7 @@ class Spot(NamedTuple):
 
 
 def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
-    """Yield the input elements that each position of the grid, (N, P, dimensions), combines."""
+    """Yield the input elements that are combined for the points of the grid, (N, P, dimensions)."""
     count = len(how.sizes)
     each = [
         _taps(of, grid[..., count - 1 - d], how.mode, Axis(n, how.padding, how.align))
@@ -206,7 +209,7 @@ def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
 
 
 def _part(on: Any, x: Any, spot: Spot) -> Any:
-    """(N, C, P) of x (N, C, elements) by the weights, 0 where a place is outside."""
+    """Elements of x (N, C, elements) times their weights, as (N, C, P); 0 if a point is outside."""
     if on.is_gpu:
         found = on.np.take_along_axis(x, spot.at[:, None], 2)
     else:
@@ -270,7 +273,7 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
         raise errors.wrong_shape(op, "input", "have no size 0 but of samples and channels", input)
     if mode not in range(2 if count == 3 else 3):
         rule = "be 0 (bilinear), 1 (nearest) or 2 (bicubic)"
-        if count == 3:  # in PyTorch's words
+        if count == 3:  # PyTorch's wording
             rule = "be 0 (bilinear) or 1 (nearest): bicubic interpolation only supports 4D input"
         raise errors.must(op, "interpolation_mode", rule, mode)
     if padding not in range(3):
@@ -395,7 +398,8 @@ def affine_grid_generator(key_set: int, theta: Tensor, size: Any, align_corners:
 
 
 def _spread(theta: Tensor, n: int, align_corners: bool) -> Tensor:
-    """From -1 to 1, the middles of the outermost elements or their edges."""
+    """Coordinates from -1 to 1, which are the centres of the outermost elements or their outer
+    edges."""
     of, place = theta._geometry.dtype, theta._device
     if n == 1:
         return calls.new_zeros(theta, (1,))

@@ -31,8 +31,8 @@ from ..structured.resizing import resize_output
 
 
 def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> bool:
-    """Write the results, row-major or of any layout with self's sizes. True if an entry was found
-    for the second time: then a short cut may be stored."""
+    """Write the results, in any layout with self's sizes. Returns True if an entry was found for
+    the second time; then a short cut may be stored."""
     given, device = self._geometry, self._device
     key = (given, device, exact(dim), *[x._geometry for x in outs])
     table = operator.table
@@ -62,7 +62,7 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
 
 
 def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
-    """self in the dtype that is run in."""
+    """self, cast to the dtype of the computation."""
     given = self._geometry.dtype
     RULES[LOOPS["scan"][op]].check(op, "self", given, self)
     if given.is_opaque and wanted in (None, given):
@@ -141,7 +141,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The extremes so far, and their indices."""
+    """Running extremes and their indices."""
 
     def kernel(key_set: int, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         x = _operand(loop, self, None)

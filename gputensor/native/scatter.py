@@ -1,6 +1,6 @@
 """Writing elements by indices: x[i, j] = v, scatter, index_add and similar, put.
 
-Where values are combined, elements narrower than 32 bits are widened, combined and rounded once.
+If values are combined, elements narrower than 32 bits are widened, combined and rounded once.
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """
 
@@ -32,7 +32,7 @@ _REDUCTIONS = "sum prod mean amax amin"
 
 
 def _loop(reduce: str) -> str:
-    """The loop of kernels/*/scatter; for a mean, that of its sum."""
+    """The loop of kernels/*/scatter; for a mean, the loop of the sum."""
     if reduce == "sum" or reduce == "mean":
         return "scatter_add"
     return "scatter_multiply" if reduce == "prod" else f"scatter_{reduce}"
@@ -52,14 +52,14 @@ def _same_dtype(op: str, self: Tensor, value: Tensor, arg: str) -> None:
 
 
 def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
-    """Operands that are read, copied where the write to self would reach them."""
+    """The operands that are read; an operand that shares memory with self is copied."""
     if overlap.internal_overlap(self._geometry) == overlap.YES:
         raise errors.internal_overlap(op, "self", (self._geometry, self._device))
     return [calls.clone(x, None) if overlap.relation(self, x) != overlap.NO else x for x in read]
 
 
 def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
-    """Run a loop over `at(self)`, wide where elements are narrow. `at` makes the places."""
+    """Run a loop over the places `at(self)`; narrow elements are widened for it."""
     if self._geometry.dtype.is_float8:
         raise errors.not_computed(loop, "self", self._geometry.dtype, self)
     wide = wide_dtype(self._geometry.dtype)
@@ -157,7 +157,7 @@ def _scatter(
 
 
 def _cropped(x: Tensor, sizes: Any) -> Tensor:
-    """The corner of x that has these sizes."""
+    """The part of x with these sizes, from index 0 on."""
     for d, n in enumerate(sizes):
         if n != x._geometry.sizes[d]:
             x = calls.slice_Tensor(x, d, 0, n, 1)
@@ -358,7 +358,8 @@ def _into_view(op: str, made: Tensor, view: Tensor, src: Tensor) -> Tensor:
 
 
 def _strided_clone(self: Tensor) -> Tensor:
-    """A copy with the strides of self, gaps included; dense where self repeats elements."""
+    """A copy with the strides of self, gaps included; it is dense if elements of self share
+    memory."""
     of = self._geometry
     if overlap.internal_overlap(of) == overlap.YES or of.is_non_overlapping_and_dense:
         return calls.clone(self)

@@ -30,7 +30,8 @@ BY_LIBRARY = True
 def _places(
     on: Any, sequence: Any, x: Any, right: bool, is_narrow: bool, sorter: Any = None
 ) -> Any:
-    """The index at which each element of `x` keeps its row of `sequence` sorted.
+    """For each element of `x`, the index at which it can be inserted into its sorted row of
+    `sequence`.
 
     Binary search of all elements at once, with PyTorch's comparisons: NaN is to the right.
     """
@@ -101,7 +102,7 @@ def _search(
 
 
 def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in their promoted dtype; bfloat16, which CuPy lacks, as float32."""
+    """Both operands in their promoted dtype; bfloat16, which CuPy lacks, is cast to float32."""
     operands = ((a._geometry, a._device), (b._geometry, b._device))
     common = result_type(op, operands, defaults.get_default_dtype())
     common = float32 if common is bfloat16 else common
@@ -110,7 +111,7 @@ def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _as_tensor(op: str, arg: str, value: Any, beside: Tensor) -> Tensor:
-    """A number as a 0-d tensor that promotes with `beside` as a number does."""
+    """A number as a 0-d tensor whose dtype is that of its promotion with `beside`."""
     if type(value) not in NUMBERS:
         raise errors.wrong_type(op, arg, "be a number", value)
     operands = ((beside._geometry, beside._device), type(value))

@@ -51,12 +51,12 @@ def segment_reduce(
     index = calls.expand(_beside(index, given.ndim - place - 1), given.sizes, False)
     made = calls.scatter_reduce_two(made, place, index, x, name, True)
     made = calls.contiguous(calls.narrow(made, place, 0, count))
-    if bounds is not None:  # an equal element takes no gradient from it
+    if bounds is not None:  # an equal element must not share its gradient
         beyond = (calls.lt_Tensor if reduce == "max" else calls.gt_Tensor)(made, bounds)
         made = calls.masked_fill_Scalar(made, beyond, bounds)
     if reduce == "mean":
         size = _beside(calls.sub_Tensor(ends, starts), given.ndim - place - 1)
-        if initial is not None:  # which is the mean of no elements
+        if initial is not None:  # the mean of no elements
             size = calls.clamp_min(size, 1)
         made = calls.div_Tensor(made, size)
     return made if x is data else calls.to_dtype(made, given.dtype)

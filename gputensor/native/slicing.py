@@ -1,4 +1,4 @@
-"""Operators that return views of parts of the elements: of a dimension, of several, of windows.
+"""Operators that return views of parts: slices of one dimension or several, and windows.
 
 Source of the semantics: aten/src/ATen/native/TensorShape.cpp.
 """
@@ -261,7 +261,7 @@ def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple
 
 # Source of the following: TensorShape.cpp, tensor_split and hsplit.
 
-# More tensors than this are no wish of anyone; they would be made for minutes.
+# The maximum number of tensors; more would take minutes.
 _MOST_SECTIONS = 1 << 20
 
 
@@ -299,7 +299,8 @@ def _size(op: str, self: Tensor, dim: int) -> int:
 
 
 def _split_along(op: str, least: int) -> tuple[Kernel, Kernel]:
-    """hsplit and its like: of sections of one size, and of indices."""
+    """The overloads of hsplit and similar operators: with a number of sections, and with
+    indices."""
 
     def place(self: Tensor) -> int:
         if self._geometry.ndim < least:

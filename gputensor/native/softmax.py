@@ -31,7 +31,7 @@ from ..structured.resizing import resize_output
 
 
 class _Entry:
-    """The layout of a result, the row's dimension, and the loop.
+    """A plan: the layout of the result, the row's dimension, and the loop.
 
     is_fresh: no call has found it yet; the first one stores a short cut.
     """

@@ -62,20 +62,21 @@ def sorted_by_digits(
 
 
 def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
-    """The elements at places along a dimension; places have the sizes of x but there."""
+    """The elements at indices along a dimension; `places` has the sizes of x except in this
+    dimension."""
     if on.is_gpu:
         return on.np.take_along_axis(x, places, dim)
     return stub.cpu("gather").taken(x, places, dim)
 
 
 def _is_short(on: Any, x: Any, dim: int) -> bool:
-    """True on the CPU if an element and its index fit into 64 bits together."""
+    """True on the CPU if an element together with its index fits into 64 bits."""
     return x.dtype.itemsize <= 4 and not on.is_gpu and 1 < x.shape[dim] < 1 << 32
 
 
 def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """Sort 64-bit numbers of key and index, for which NumPy has vector instructions: several times
-    faster than its stable argsort."""
+    """Sort 64-bit numbers made of key and index. NumPy sorts them by vector instructions, several
+    times faster than its stable argsort."""
     key = _keys_of_short(x, dim, descending)
     cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
     key &= 0xFFFFFFFF
@@ -104,14 +105,14 @@ def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
 
 
 def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """int64 in the order of elements of at most 32 bits, and then of their places along `dim`,
-    which are the lower half."""
+    """int64 numbers: the upper half orders the elements, which have at most 32 bits; the lower half
+    is the index along `dim`."""
     np = numpy
     if x.dtype.kind == "f":
         bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
         bits = np.where(np.isnan(x), np.int32(0x7FFFFFFF), bits ^ (bits >> 31 & 0x7FFFFFFF))
     elif x.dtype == np.uint32:
-        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # in the same order, with a sign
+        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # signed, in the same order
     else:
         bits = x
     key = bits.astype(np.int64)
@@ -123,7 +124,7 @@ def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
 
 
 def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -> Any:
-    """(values, indices), of the first k."""
+    """(values, indices) of the first k elements."""
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
     x = x.view("u1") if x.dtype == bool else x
@@ -147,7 +148,7 @@ def _check(op: str, self: Tensor, dim: int) -> tuple[Geometry, int]:
 
 
 def _found(op: str, self: Tensor, wanted: tuple[Geometry, Geometry], *rest: Any) -> Pair:
-    """bfloat16, which CuPy does not sort, is sorted as float32, exactly."""
+    """The sorted result. bfloat16, which CuPy cannot sort, is sorted as float32, which is exact."""
     if self._geometry.dtype is not dtypes.bfloat16:
         first, second = library.call(op, _sorted, wanted, self, *rest)
         return first, second
@@ -210,7 +211,7 @@ def topk(
     return _found("topk", self, wanted, d, largest, count)
 
 
-# Part of a row that is found without sorting all of it.
+# The largest share of a row that is selected without sorting the whole row.
 _FEW = 4
 
 

@@ -1,4 +1,4 @@
-"""Special functions, element by element; mvlgamma, which is made of lgamma."""
+"""Elementwise special functions; mvlgamma is composed of lgamma."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ..tensor.tensor import Tensor
 
 
 def _prepare(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """The order of polygamma; logit's eps, below 0 where there is none."""
+    """Check the numbers: the order of polygamma; logit's eps, which is below 0 if it is not
+    given."""
     if "eps" in params:
         return (-1.0 if params["eps"] is None else real("logit", "eps", params["eps"]),)
     n = arguments.integer(operator.short_name, "n", params["n"])

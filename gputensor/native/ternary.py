@@ -26,7 +26,8 @@ def rule(operator: Operator, loop: str) -> Rule:
 
 
 def _check_quotient(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """PyTorch keeps integer operands for a division that rounds, and has none here."""
+    """Reject integer operands: PyTorch reserves them for a rounding division, which it does not
+    have here."""
     if all([x._geometry.dtype.category < FLOATING for x in inputs[1:]]):
         rule = "be floating or complex where 'tensor1' is not"
         raise errors.must(op, "tensor2", rule, inputs[2], kind=errors.DtypeError)
@@ -46,7 +47,7 @@ def _largest(of: dtype) -> float:
 
 
 def _in_place_of(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """The replacements of NaN and the infinities; integers have neither."""
+    """The replacements for NaN and the infinities; integers have no such values."""
     if common.category < FLOATING:
         return (0, 0, 0)
     most = _largest(common)

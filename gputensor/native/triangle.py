@@ -83,9 +83,9 @@ for _kernel in (tril, triu):
     )
 
 
-# Elements from which on a part of a row is worth a call of NumPy's on the CPU.
+# From this number of elements on, a part of a row is copied by its own NumPy call on the CPU.
 _LONG = 256
-# Elements up to which the mask of a triangle is kept, and how many masks.
+# The largest mask of a triangle that is cached, in elements, and the number of cached masks.
 _KEPT, _MASKS = 1 << 20, 8
 
 
@@ -116,14 +116,14 @@ def _indices(
     op: str, find: Any, row: int, col: int, offset: int, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Made on the host, as `tensor(...)` is."""
+    """The indices, which are made on the host, like those of `tensor(...)`."""
     for arg, value in (("row", row), ("col", col)):
         if (value := arguments.integer(op, arg, value)) < 0:
             raise errors.must(op, arg, "not be negative", value)
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)
-    except ValueError as error:  # NumPy's word of sizes that it cannot count
+    except ValueError as error:  # NumPy's error for sizes beyond its limit
         raise errors.host_memory_exhausted(op, error) from None
     element = dtypes.int64 if dtype is None else dtype
     place = CPU if device is None else resolve(as_device(device))

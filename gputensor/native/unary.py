@@ -1,4 +1,4 @@
-"""Operators of one input, element by element: a new one needs no line here."""
+"""Elementwise operators with one input. A new operator needs no line here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..structured.resizing import resize_output
 
 def rule(loop: str) -> Rule:
     found = pointwise.rule("unary", loop, UNARY, UNARY_FLOAT)
-    if loop == "logical_not":  # the only bool result that may be written to any dtype
+    if loop == "logical_not":  # the only operator whose bool result may be written to any dtype
         found.config = found.config.replace(cast_common_dtype_to_outputs=True)
     return found
 
@@ -101,7 +101,7 @@ def angles_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def angles_out(operator: Operator, loop: str) -> Kernel:
-    """An out of another size becomes row-major too."""
+    """An `out` that is resized becomes row-major, too."""
     general = out(operator, loop)
 
     def kernel(key_set: int, self: Tensor, out: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ def round_decimals(key_set: int, self: Tensor, decimals: int) -> Tensor:
 
 
 def square(key_set: int, self: Tensor) -> Tensor:
-    if self._geometry.dtype is bool_:  # as a power, whose exponent takes part in promotion
+    if self._geometry.dtype is bool_:  # as in pow, the exponent takes part in promotion
         return calls.mul_Tensor(self, 1)
     return calls.mul_Tensor(self, self)
 
@@ -181,7 +181,7 @@ def _has_loop(self: Tensor) -> bool:
 _RULES = Rule("copy", "copy", UNARY), Rule("unary", "conj_physical", UNARY)
 
 
-# Made when first called: this module names no operator while it loads.
+# Made at the first call, because this module does not use operators while it loads.
 @cache
 def _functional(is_turned: bool) -> Kernel:
     return pointwise.functional(operators._conj_physical, _RULES[is_turned])

@@ -22,7 +22,7 @@ Triple = tuple[Tensor, ...]
 
 
 def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
-    """(rows without repetitions, which of them each row is, how often each was there)."""
+    """(distinct rows, the index among these for each row, the counts)."""
     np, n = on.np, len(rows)
     flat = rows.reshape(n, rows.size // n if n else 1)
     order = np.arange(n)
@@ -41,7 +41,7 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
     """wants_places: return the inverse."""
-    if not wants_places and x.size:  # values sort faster than places
+    if not wants_places and x.size:  # values are sorted faster than indices
         ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
         starts = on.np.nonzero(is_first)[0]

@@ -102,7 +102,7 @@ def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
     """The begins of m windows, from a number in [0, 1) for each plane; (..., m)."""
     if m == 1:
         return calls.new_full(sample, (*sample._geometry.sizes, 1), n - k, dtypes.int64)
-    # a quotient of self's dtype, as are the products
+    # quotient and products have self's dtype
     step = calls.div_Tensor(calls.new_full(sample, (), n - k), m - 1)
     sample = calls.unsqueeze(sample, -1)
     i = calls.arange(m - 1, sample._geometry.dtype, None, sample._device, None)
@@ -123,7 +123,7 @@ def _pooled(
     samples = calls.slice_Tensor(random_samples, 0, 0, before[0] if len(before) == 2 else 1, 1)
     first: Any = 0
     for d, (n, k, m) in enumerate(zip(inner, kernel, out)):
-        # samples of two dimensions are in the order width, height
+        # 2-d samples are in the order width, height
         sample = calls.select_int(samples, -1, d if count == 3 else count - 1 - d)
         ones = [1] * (count - 1 - d)
         first = first * n + calls.reshape(_begins(sample, n, k, m), (*before, *[1] * d, m, *ones))

@@ -1,4 +1,4 @@
-"""Resampling of images: every upsample_* operator, by one table of elements and weights.
+"""Resampling of images: all upsample_* operators, by one table of elements and weights.
 
 A mode gives, for one dimension, the input elements and weights of each result element; dimensions
 are processed one after the other, the last one first. A gradient uses the transposed table. On the
@@ -32,7 +32,8 @@ Sizes = tuple[int, ...]
 
 
 class Tap(NamedTuple):
-    """`by` times the elements `at`, added to the results `to`; None is one, and all results."""
+    """A term of a weighted sum: `by` times the elements `at` is added to the results `to`. None
+    means a weight of 1, and all results."""
 
     to: Any
     at: Any
@@ -40,7 +41,7 @@ class Tap(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One dimension: of n elements m are made, scale as it was given or None."""
+    """One dimension, which is resized from n to m elements. scale: the given one, or None."""
 
     mode: str
     n: int
@@ -53,7 +54,7 @@ class Line(NamedTuple):
 
 
 def _ratio(line: Line, of: Any) -> Any:
-    """Elements of the input for each of the result, rounded as PyTorch rounds it."""
+    """The number of input elements per result element, rounded as in PyTorch."""
     if line.align:
         return of(line.n - 1) / of(line.m - 1) if line.m > 1 else of(0)
     if line.scale is not None and line.scale > 0:
@@ -124,7 +125,7 @@ _FILTERS: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 
 def _smooth(line: Line, of: Any) -> tuple[Any, Any]:
-    """Elements that do not count have an index of -1."""
+    """Unused elements have index -1."""
     shape, reach = _FILTERS[line.mode]
     ratio, half = _ratio(line, of), of(0.5)
     support = reach * ratio if ratio >= 1 else of(reach)
@@ -149,15 +150,16 @@ _MODES: dict[str, Callable[[Line, Any], tuple[Any, Any]]] = {
 
 @lru_cache(maxsize=256)
 def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int]:
-    """The taps of a dimension, and the binary places of their weights where these are whole.
+    """The taps of a dimension, and the binary places of their weights if the weights are
+    integers.
 
-    turned: from results to elements, as gradients go.
+    turned: the transposed table, from results to elements, for gradients.
     """
     of = {"u1": np.float64, "f8": np.float64}.get(element, np.float32)
     at, by = _MODES[line.mode](line, of)
     places = 0
     if element == "u1" and by is not None:
-        for k in range(1, len(at)):  # an element that counts twice is rounded once
+        for k in range(1, len(at)):  # an element that is used twice is rounded once
             twice = np.where(at[k] == at[k - 1], by[k - 1], 0)
             by[k] += twice
             by[k - 1] -= twice
@@ -183,13 +185,13 @@ def _binary_places(most: float) -> int:
 
 def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
     """The transposed taps: for each input element, its results and weights."""
-    kept = at.T >= 0  # results in their order
+    kept = at.T >= 0  # in the order of the results
     elements = at.T[kept]
     results = np.broadcast_to(np.arange(at.shape[1])[:, None], kept.shape)[kept]
     order = np.argsort(elements, kind="stable")
     elements, results = elements[order], results[order]
     weights = None if by is None else by.T[kept][order]
-    if weights is not None and len(weights):  # a result counts once for each element, or not at all
+    if weights is not None and len(weights):  # each result uses an element at most once
         first = np.ones(len(elements), bool)
         first[1:] = (np.diff(elements) != 0) | (np.diff(results) != 0)
         weights = np.add.reduceat(weights, np.flatnonzero(first))
@@ -232,8 +234,8 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
 
 
 def _dense(taps: tuple[Tap, ...], size: int) -> Any:
-    """(elements, weights, whether some are missing) of all taps and results, for the compiled loop;
-    None where elements have no weights."""
+    """(elements, weights, True if some are missing) of all taps and results, for the compiled loop;
+    None if elements have no weights."""
     if not taps or any([tap.by is None or tap.by.dtype.kind != "f" for tap in taps]):
         return None
     at = np.full((len(taps), size), -1, np.int32)
@@ -263,17 +265,17 @@ def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int,
 
 
 def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: Any = None) -> Any:
-    """Into `made` where it is given."""
+    """Apply the taps along an axis; write to `made` if it is given."""
     np, shape = on.np, (-1, *[1] * (x.ndim - axis - 1))
     if not taps or len(taps[0].at) < size:
         if made is None:
             made = np.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_all = len(at) == size  # each once
+        is_all = len(at) == size  # each index once
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
-            x.take(at, axis, made, "clip")  # which is fast because it checks no index
+            x.take(at, axis, made, "clip")  # this mode is fast, because it checks no index
             continue
         part = x.take(on.constant(at), axis)
         total = part if made is None else made
@@ -301,7 +303,7 @@ class _Leaf(NamedTuple):
     op: str
     mode: str
     dims: int
-    keeps: bool  # gradients have the memory format of the result's
+    keeps: bool  # a gradient has the memory format of the result's gradient
 
     @property
     def has_align(self) -> bool:

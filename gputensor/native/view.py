@@ -1,4 +1,5 @@
-"""Operators that show all elements of a storage in other sizes or another order; none moves.
+"""Operators that return views of all elements with other sizes or another order; no element is
+moved.
 
 Source of the semantics: aten/src/ATen/native/TensorShape.cpp.
 """
@@ -50,7 +51,7 @@ def infer_size(op: str, size: Any, numel: int) -> Sizes:
 
 
 def view_strides(shape: Geometry, sizes: Sizes) -> Sizes | None:
-    """Strides that show `shape`'s elements as `sizes`, or None where only a copy can. Source:
+    """The strides with which a view of `shape` has `sizes`; None if that needs a copy. Source:
     ATen/TensorUtils.cpp, computeStride."""
     if shape.numel == 0:
         return shape.strides if sizes == shape.sizes else formats.contiguous_strides(sizes)
@@ -116,7 +117,7 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     try:
         known = memo["reshape", exact(shape)]
         sizes, strides = known.value
-    except (KeyError, TypeError):  # not memoised yet, or a list
+    except (KeyError, TypeError):  # not cached yet, or a list
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
         if len(memo) >= MEMO_BOUND:
@@ -459,7 +460,7 @@ detach: Kernel = view_kernel("detach", _alias_rule)
 
 
 def _inplace(rule: Callable[..., Geometry]) -> Kernel:
-    """Puts the view's geometry on the tensor itself."""
+    """An in-place operator that gives the tensor the view's geometry."""
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
         self._get_storage()

@@ -24,7 +24,6 @@ _RULE = Rule("where", "where", WHERE)
 
 
 def _mask(condition: Any) -> Tensor:
-    """The condition as bool."""
     if isinstance(condition, Tensor):
         if condition._geometry.dtype is bool_:
             return condition

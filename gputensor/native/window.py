@@ -1,4 +1,4 @@
-"""Windows of signals, and Fourier transforms of short parts of them: hann_window, stft, istft.
+"""Windows of signals, and short-time Fourier transforms: hann_window, stft, istft.
 
 Made of other operators. Source: ATen/native/TensorFactories.cpp, SpectralOps.cpp.
 """
@@ -28,7 +28,7 @@ def _window(
     op: str, shape: Shape, window_length: Any, periodic: bool, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """shape(places from 0 to last, last) in float64, rounded once."""
+    """A window: `shape(positions from 0 to last, last)` in float64, rounded once."""
     n = arguments.integer(op, "window_length", window_length)
     if n < 0:
         raise errors.must(op, "window_length", "not be negative", n)

@@ -1,6 +1,7 @@
-"""The op tests that authors of devices run: our rows' samples, called on the CPU and on the device.
+"""Operator tests for authors of devices: the samples of tests/rows, called on the CPU and on the
+device.
 
-`samples.json` holds what to call; it is frozen from tests/rows by `python -m tests.freeze_samples`.
-`check.py` calls it, `gputensor backend check NAME` reports. The CPU is the reference here: it is
-compared with NumPy by the rows themselves.
+`samples.json` has the calls; `python -m tests.freeze_samples` writes it from tests/rows. `check.py`
+runs them, and `gputensor backend check NAME` reports. The CPU's results are the reference; our own
+tests compare them with NumPy.
 """

@@ -47,12 +47,12 @@ class Outcome:
 
     @property
     def executed(self) -> int:
-        """Calls that came to a result, right or wrong."""
+        """Calls that returned a result, correct or not."""
         return sum(self.counts.values()) - self.counts[MISSING]
 
     @property
     def status(self) -> str:
-        """The worst of its calls."""
+        """The worst status of its calls."""
         return next((s for s in reversed(_WORST_LAST) if self.counts[s]), MISSING)
 
     def count(self, status: str, what: str = "") -> None:
@@ -62,7 +62,8 @@ class Outcome:
 
 
 def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[Outcome]:
-    """The outcome of each row on a device. every: all dtypes and layouts, not one a sample."""
+    """The outcome of each row on a device. every: run each sample with all dtypes and layouts, not
+    with one."""
     with _Watch(place) as watch:
         for row in rows:
             outcome = Outcome(row.name)
@@ -76,7 +77,7 @@ def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[O
 
 
 class _Watch:
-    """Notes what the device's fallback served since `begin`."""
+    """Records the operators that used the device's fallback since `begin`."""
 
     def __init__(self, place: device) -> None:
         self.key = keys.runtime_key(BACKEND_OF_TYPE[place.type])
@@ -147,7 +148,7 @@ def _cases(row: Samples, every: bool) -> Iterator[_Case]:
                 for layout in layouts:
                     yield _Case(row, sample, of, layout)
         else:
-            # Sizes that do not share a factor, so that every dtype meets every layout in the end.
+            # The numbers of dtypes and layouts share no factor, so that all combinations occur.
             of = row.dtypes[number % len(row.dtypes)]
             yield _Case(row, sample, of, layouts[number % len(layouts)])
 
@@ -159,7 +160,7 @@ def _shown(x: Any) -> str:
 
 
 def _forms(name: str) -> list[Callable[..., Any]]:
-    """How users call a row's operator; then its in-place form."""
+    """The public form of a row's operator, and its in-place form."""
     found = [_main_form(name)]
     in_place = getattr(ops.aten, f"{name}_", None) if not name.endswith("_") else None
     return found if in_place is None else [*found, in_place]
@@ -186,14 +187,14 @@ def _run(
         if raised is not None:
             raise raised
         _compare(found, expected, case, place, bool(served_elsewhere))
-        for x, y in zip(tensors, wanted):  # what an operator writes, it writes on the device too
+        for x, y in zip(tensors, wanted):  # operands may be written to
             _compare(x, y, case, place)
     except _Differs as difference:
         outcome.count(FAILED, f"{case}: {difference}")
     except errors.DispatchError as error:
         outcome.count(MISSING)
         outcome.served_elsewhere.add(str(error).split(":")[0])
-    except Exception as error:  # a device's own errors are of any kind
+    except Exception as error:  # a device may raise any exception
         if isinstance(expected, errors.GpuTensorError) and isinstance(error, errors.GpuTensorError):
             outcome.count(FALLBACK if served_elsewhere else NATIVE)
         else:
@@ -218,13 +219,13 @@ def _call(
 
 
 class _Differs(Exception):
-    """In what a result is not the CPU's."""
+    """The difference between a result and the CPU's."""
 
 
 def _compare(
     found: Any, expected: Any, case: _Case, place: device, is_copied: bool = False
 ) -> None:
-    """is_copied: a fallback brought the result here, without the gaps that it had."""
+    """is_copied: a fallback copied the result to the device, without gaps between elements."""
     if isinstance(expected, errors.GpuTensorError):
         raise _Differs(f"was not refused; the CPU says {expected}")
     if isinstance(expected, (list, tuple)):

@@ -1,8 +1,8 @@
-"""Tensors that the samples of the rows ask for: values by kind, laid out in a storage of their own.
+"""Tensors for the samples of tests/rows: values of a kind, in a storage of their own.
 
-An operand's values are the same on every device and in every layout, but for `expanded`, which
-repeats the first of its first dimension. What lies between the elements is filled with ones, so
-that a kernel that reads or writes beside them is noticed.
+An operand's values do not depend on the device or layout, except that `expanded` repeats the first
+element of the first dimension. The gaps between elements are filled with ones, which reveals reads
+and writes outside of the elements.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ LAYOUTS = ("contiguous", "transposed", "channels_last", "step 2", "expanded", "o
 
 
 class T:
-    """A tensor in a sample: sizes, and what its values, dtype and layout must be if they matter.
+    """A tensor in a sample: its sizes and, if they matter, the kind of its values, its dtype and
+    its layout.
 
     values: `any` (edges of the dtype, NaN, infinities), `exact` (small, so that a few operations on
     them are exact in every dtype), `nonzero` (exact without 0), `positive` (uniform in [0.5, 1), so
     that sums do not cancel), `classes` (0, 1 or 2), `zeros`, `ones`.
-    dtype, layout: None for the case's own. as_storage: the argument is the tensor's storage.
+    dtype, layout: None for those of the test case. as_storage: the argument is the tensor's
+    storage.
     """
 
     __slots__ = ("sizes", "values", "dtype", "layout", "as_storage")
@@ -53,7 +55,7 @@ _REALS = (
 
 @lru_cache(maxsize=4096)
 def values(sizes: tuple[int, ...], kind: str, of: dtype, position: int) -> np.ndarray:
-    """The values of the operand at `position` of a sample; read-only."""
+    """The values of the operand at index `position` in a sample; read-only."""
     random = np.random.default_rng([position, len(sizes), *sizes])
     count = math.prod(sizes)
     with np.errstate(all="ignore"):
@@ -106,7 +108,7 @@ def _positive(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
 
 
 def _powers(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
-    """Powers of two of either sign, whose products are exact."""
+    """Positive and negative powers of two, whose products are exact."""
     if of.category == BOOL:
         return np.ones(count)
     signs = np.where(random.integers(0, 2, count) == 1, 1, -1 if of.is_signed else 1)
@@ -138,7 +140,7 @@ _KINDS = {
 
 
 def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], int] | None:
-    """(strides, offset) in elements; None where the layout is no other than the contiguous one."""
+    """(strides, offset) in elements; None if the layout equals the contiguous one."""
     dense = contiguous_strides(sizes)
     if layout == "contiguous":
         return dense, 0
@@ -162,7 +164,7 @@ def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], in
 
 
 class Built:
-    """A tensor made for one call, and what its whole storage held before it."""
+    """A tensor made for one call, and the content of its whole storage before the call."""
 
     __slots__ = ("tensor", "before")
     tensor: Any
@@ -184,7 +186,7 @@ def layout_of(operand: T, layout: str) -> tuple[tuple[int, ...], int]:
 
 
 def array_of(operand: T, of: dtype, layout: str, position: int) -> np.ndarray:
-    """The values that `build` gives the operand in this layout."""
+    """The values that `build` writes to the operand in this layout."""
     of = operand.dtype or of
     found = values(operand.sizes, operand.values, of, position)
     strides, _ = layout_of(operand, layout)

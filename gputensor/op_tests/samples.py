@@ -1,4 +1,4 @@
-"""Samples as text: what a row's call consists of, to JSON and back."""
+"""Samples as text: conversion of calls to JSON and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "samples.json"
 
 
 class Fill:
-    """Stands for what only the case knows: its `dtype` or its `device`."""
+    """A placeholder for the `dtype` or `device` of the test case."""
 
     __slots__ = ("what",)
 

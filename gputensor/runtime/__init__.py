@@ -165,7 +165,7 @@ os.register_at_fork(after_in_child=reset_after_fork)
 
 _asked = (os.environ.get("GPUTENSOR_CUDA"), os.environ.get("GPUTENSOR_EMULATOR_SANITIZE"))
 if _asked == ("emulator", "1"):
-    # libasan must be in the process from its start, so this is the one thing done at import
+    # libasan must be in the process from its start, so only this is done at import
     from .emulator import sanitizer
 
     sanitizer.ensure_preloaded()

@@ -20,10 +20,10 @@ from typing import Any
 
 from . import cpu
 
-# Rows and columns up to which a matrix is small.
+# The largest number of rows and columns of a small matrix.
 SMALL = 512
 
-_lock = threading.RLock()  # a signal's handler may calculate, too
+_lock = threading.RLock()  # a signal handler may compute, too
 _users = 0
 _wanted = 0  # set by set_num_threads; 0 if it was not called
 _kept: list[tuple[Callable[[int], object], int]] = []
@@ -80,7 +80,7 @@ def _limit() -> None:
         known = len(_kept)
         count, to = loaded[known]
         threads = count()
-        if len(_kept) == known:  # no signal handler has changed it
+        if len(_kept) == known:  # if no signal handler has changed it
             _kept.append((to, threads))
             to(1)
 

@@ -56,13 +56,14 @@ class Capture:
         self.origin = stream
 
     def begin(self) -> None:
-        """Raises, and leaves everything as it was, where the stream cannot be captured."""
+        """Begin the capture. If the stream cannot be captured, raises and changes nothing."""
         self.allocators.checked("capture_begin", self.origin.device_index)
         if self.origin.ptr in (0, 1):
             raise errors.capture_refused("capture_begin", "the default stream cannot be captured")
         if of(self.origin) is not None:
             raise errors.capture_refused("capture_begin", f"{self.origin} is captured already")
-        # Before the start: other threads test it before calls that the driver rejects from then on.
+        # Set before the start, because other threads test it before calls that the driver then
+        # rejects.
         capturing.append(self)
         try:
             self._start()
@@ -139,9 +140,8 @@ def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> 
 
 
 def refuse_device_wait(what: str, device_index: int) -> None:
-    """Raise where a stream of the device is under capture, in whichever thread and mode: to wait
-    for the device would end that capture (CUDA Programming Guide, Prohibited and Unhandled
-    Operations)."""
+    """Raise if a stream of the device is being captured, in any thread and mode: waiting for the
+    device would end the capture (CUDA Programming Guide, Prohibited and Unhandled Operations)."""
     streams = [stream for capture in tuple(capturing) for stream in capture.streams]
     own = here()
     is_refused = own is not None and own.mode != "relaxed"
@@ -172,13 +172,14 @@ def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
 
 
 def check_stream(stream: Any) -> None:
-    """Raise where this thread captures and makes the default stream current."""
+    """Raise if this thread captures and the default stream is to become current."""
     if capturing:
         refuse_entering("stream", stream)
 
 
 def before_waiting(after: Capture | None, stream: Any) -> None:
-    """A stream is about to wait for an event that was recorded in `after`: it takes part then."""
+    """Called before a stream waits for an event that was recorded in `after`; the stream then joins
+    the capture."""
     own = of(stream)
     if after is own:
         return
@@ -196,7 +197,7 @@ def before_waiting(after: Capture | None, stream: Any) -> None:
 
 
 def operator() -> str | None:
-    """The operator that this thread is in, as its caller named it: for a message, from frames."""
+    """The name of the operator that this thread runs, found in its frames, for a message."""
     frame: Any = sys._getframe(1)
     found: str | None = None
     while frame is not None:
@@ -221,15 +222,14 @@ def refuse_drawing() -> None:
 
 
 def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int, int] | None:
-    """Note [Random numbers of a graph]: (Place, block) for a call that is captured, else None."""
+    """(Place, block) for a captured call, otherwise None. See Note [Random numbers of a graph]."""
     stream = cuda.current_stream(device_index)
     capture = of(stream)
     if capture is None:
         return None
     draws = capture.draws.get((generator, device_index))
     if draws is None:
-        # Not from the graph's pool: there it may be memory that an earlier call of the graph
-        # writes.
+        # Not from the graph's pool, whose memory an earlier call of the graph may write to.
         allocator = capture.allocators[device_index]
         allocator.leave_pool(stream)
         try:

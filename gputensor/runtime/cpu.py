@@ -74,10 +74,11 @@ def cache_nbytes() -> int:
 # loops have a similar pool in C++ (kernels/compiled/engine/threads.cpp) without the GIL, for which
 # a helper here waits 20 to 40 us while its caller gets ready.
 
-# Elements that a thread takes at a time of shared rows; rows of four times as many are shared.
+# Elements of shared rows that a thread processes at a time; from four times this number on, rows
+# are shared.
 _ROWS = 1 << 16
 
-_lock = threading.RLock()  # a signal's handler may calculate, too
+_lock = threading.RLock()  # a signal handler may compute, too
 _pool: _Pool | None = None
 _num_threads = 0
 _is_set = False  # by set_num_threads
@@ -107,8 +108,7 @@ def free_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Let kernels, and the OpenBLAS under them, use `count` threads from now on, the calling one
-    included."""
+    """Let kernels and OpenBLAS use `count` threads from now on, including the calling thread."""
     global _num_threads, _pool, _is_set
     if type(count) is not int or count < 1:
         raise errors.must("set_num_threads", "count", "be a positive integer", count)
@@ -124,7 +124,8 @@ def set_num_threads(count: int) -> None:
 
 
 def on_num_threads(told: Callable[[int], object]) -> None:
-    """Call `told(count)` whenever the number of threads is set, for other pools; now if it was."""
+    """Call `told(count)` whenever the number of threads is set, for other pools; also now, if it
+    was set."""
     with _lock:
         _told.append(told)
         if _is_set:
@@ -255,12 +256,13 @@ class _Ticket:
             work()
         except BaseException as error:
             self.failure = error
-        del work  # and with it the operands, before the caller continues
+        del work  # this drops the operands before the caller continues
         self.is_over = True
         self.ended.release()
 
     def end(self) -> None:
-        """The caller's: take it back or wait. After an interruption it can be called again."""
+        """Called by the caller: take the ticket back, or wait. It may be called again after an
+        interruption."""
         if self.owner.setdefault("is", "caller") == "caller":
             self.work = None
             return

@@ -28,7 +28,7 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
-    if not 0 <= handle < _NO_ADDRESS:  # a driver reads at the address, and ends the process
+    if not 0 <= handle < _NO_ADDRESS:  # a driver would read at the address and crash the process
         raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
@@ -144,7 +144,7 @@ def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
         thread.join()
         raise
     if failed:
-        raise failed.pop()  # a list in this frame that still held it were a cycle
+        raise failed.pop()  # a list in this frame that refers to it would be a cycle
     return made[0]
 
 

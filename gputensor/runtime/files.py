@@ -49,7 +49,7 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         return
     target = os.path.realpath(given)
     if old is not None:
-        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))  # may it be written at all
+        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))  # raises if it may not be written to
     try:
         temporary, file = _temporary(os.path.dirname(target), 0o666 if old is None else old.st_mode)
     except OSError as error:
@@ -117,7 +117,7 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
         except OSError:
             try:
                 os.fchown(descriptor, -1, old.st_gid)
-            except OSError:  # it has another group now, which gets only the rights of others
+            except OSError:  # it has another group now, so the group gets only the rights of others
                 mode = mode & 0o707 | (mode & 0o007) << 3
     os.fchmod(descriptor, mode)
 
@@ -146,7 +146,7 @@ def sweep(folder: str) -> int:
 
 
 def temporaries(folder: str) -> list[str]:
-    """The files in a folder that are being written, or were."""
+    """The temporary files in a folder, in use or left over."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -192,10 +192,10 @@ def _lock(descriptor: int) -> None:
 def own_folder() -> str:
     """A folder that only this process's user may enter; removed at exit. The first call of a
     process also removes the folders of killed processes."""
-    import tempfile  # with shutil 5 ms that `import gputensor` does without
+    import tempfile  # shutil and this module would add 5 ms to `import gputensor`
 
     global _own
-    if _own is None or _own[0] != os.getpid():  # a forked child does not own its parent's
+    if _own is None or _own[0] != os.getpid():  # a forked child does not own its parent's folder
         _sweep_folders(tempfile.gettempdir())
         folder = tempfile.mkdtemp(prefix="gputensor-")
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -221,7 +221,7 @@ def _sweep_folders(parent: str) -> None:
         if name.startswith("gputensor-"):
             folder = os.path.join(parent, name)
             lock = os.path.join(folder, _LOCK)
-            with contextlib.suppress(OSError):  # another user's, or removed meanwhile
+            with contextlib.suppress(OSError):  # another user's folder, or one removed meanwhile
                 status = os.lstat(folder)
                 if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                     continue

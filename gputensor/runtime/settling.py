@@ -1,8 +1,8 @@
 """Work that a thread has recorded and not queued, and the order of streams.
 
 A block of `gt.fuse` queues the kernels of recorded operators later. They belong to the stream that
-was current when the operators were called. So runtimes have them queued before another stream
-becomes current, and before an event is recorded or waited for.
+was current when the operators were called. So runtimes call `settle` before another stream becomes
+current, and before an event is recorded or waited for.
 """
 
 from __future__ import annotations

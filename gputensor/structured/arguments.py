@@ -1,6 +1,7 @@
-"""Reads integer arguments: sizes, strides and dimensions, each with the sentence that refuses it.
+"""Conversion of integer arguments (sizes, strides, dimensions), with the errors for invalid
+ones.
 
-These run where a memo or plan was not found, so a repeated call does not pay for them.
+These functions run only if no cached result or plan was found, so repeated calls do not need them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[
 
 
 def integer(op: str, arg: str, value: Any) -> int:
-    """One int of 64 bits, as kernels take it; bools are not taken for one."""
+    """One 64-bit int, as kernels take it; bools are rejected."""
     number = _integer(op, arg, value)
     if not -(2**63) <= number < 2**63:
         raise errors.must(op, arg, "fit into 64 bits", number)
@@ -63,8 +64,8 @@ def _integer(op: str, arg: str, value: Any) -> int:
     if type(value) is int:
         return value
     try:
-        # A tensor is refused, so that the number in it is read and the call repeated
-        # (dispatch/refusal.py): what is behind this check would still see the tensor.
+        # A tensor is rejected, so that dispatch/refusal.py reads its number and repeats the call;
+        # otherwise later code would still get the tensor.
         if not isinstance(value, bool) and not hasattr(value, "_keys"):
             return index(value)
     except Exception:  # a foreign class's __index__ may raise anything
@@ -84,7 +85,8 @@ def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
 
 
 def boolean(op: str, arg: str, value: Any) -> bool:
-    """A bool, NumPy's included. A plan must hold Python's: it is found again by any equal value."""
+    """A Python bool; NumPy's is converted. A plan's key must contain Python's, because it is found
+    by any equal value."""
     if type(value) is not bool and not isinstance(value, np.bool_):
         raise errors.wrong_type(op, arg, "be a bool", value)
     return bool(value)
@@ -108,7 +110,7 @@ def dims(op: str, value: Any, ndim: int, arg: str = "dim") -> tuple[int, ...]:
 
 
 def check_bounds(op: str, storage: Storage, offset: int, wanted: Geometry) -> None:
-    """Refuse a geometry that reaches outside its storage."""
+    """Raise an error for a geometry that reaches outside its storage."""
     if offset < 0:
         raise errors.must(op, "storage_offset", "not be negative", offset)
     if any(s < 0 for s in wanted.strides):

@@ -1,4 +1,5 @@
-"""Casts and moves of the float8 dtypes, made of other operators: the same on every device.
+"""Casts and copies of the float8 dtypes, composed of other operators, so all devices give the same
+results.
 
 A number of eight bits has a sign, an exponent with a bias, and a fraction. Shifted to float32's
 positions, these bits are the number times a power of two: one multiplication decodes it, and
@@ -73,10 +74,10 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     bits = calls.view_dtype(x, int32)
     size = calls.abs(x)
     whole = bits & 0x7FFFFFFF
-    # Half of the last bit, and one more where the code is odd; then the exponent's bias is changed.
+    # Add half of the last bit, and one more if the code is odd; then change the exponent's bias.
     odd = (whole >> shift) & 1
     code = (whole + (odd + ((1 << (shift - 1)) - 1)) - ((127 - form.bias) << 23)) >> shift
-    # Below the smallest normal number the sum with `magic` is rounded where the last bit is.
+    # Below the smallest normal number, the sum with `magic` rounds to the last bit.
     magic = 2.0 ** (24 - form.fraction - form.bias)
     sum_bits = calls.view_dtype(size + magic, int32)
     start = (127 + 24 - form.fraction - form.bias) << 23
@@ -84,7 +85,7 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     code = calls.where_self(code > form.largest, form.beyond, code)
     code = calls.where_self(x != x, form.nan, code)
     is_signed = bits < 0
-    if form.nan == _SIGN:  # whose zero has no sign, and whose NaN is that code
+    if form.nan == _SIGN:  # formats whose zero has no sign and whose NaN has the code of -0
         is_signed = is_signed & (code != 0)
     code = calls.where_self(is_signed, code | _SIGN, code)
     return calls.to_dtype(code, uint8, False, False, None)
@@ -97,14 +98,14 @@ _NO_NUMBER = 0xFF
 
 
 def _power_of_two(code: Tensor) -> Tensor:
-    """2 to the power of the code less 127; float32 has the smallest as a subnormal number."""
+    """2 to the power of (code - 127); the smallest one is a subnormal float32."""
     bits = calls.where_self(code == 0, 1 << (_POINT - 1), code << _POINT)
     number = calls.view_dtype(bits, float32)
     return calls.where_self(code == _NO_NUMBER, float("nan"), number)
 
 
 def _exponent(x: Tensor) -> Tensor:
-    """The exponent, and one more from the middle on; the sign is lost, infinity is no number."""
+    """The code of the nearest power of two; the sign is dropped, and infinity becomes NaN."""
     bits = calls.view_dtype(x, int32) & 0x7FFFFFFF
     code, fraction = bits >> _POINT, bits & ((1 << _POINT) - 1)
     half = 1 << (_POINT - 1)
@@ -117,9 +118,9 @@ def _exponent(x: Tensor) -> Tensor:
 
 
 def moved(kernel: Callable[..., Any], key_set: int, *args: Any) -> Tensor:
-    """The result of a kernel that moves elements of float8 and looks at none, on their bytes.
+    """Run a kernel that moves elements unchanged on the bytes of float8 tensors.
 
-    args: tensors of one float8 dtype, indices, and numbers as the kernel moves them.
+    args: tensors of one float8 dtype, indices, and numbers in the kernel's form.
     """
     of = next(x._geometry.dtype for x in _tensors(args) if x._geometry.dtype.is_float8)
     made = kernel(key_set, *[_bytes_of(value, of) for value in args])

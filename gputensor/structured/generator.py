@@ -35,7 +35,7 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         self._lock = threading.Lock()
         self._device = resolve(as_device(device))
-        TENSOR_KEYS[self._device.type]  # raises for a type that no backend stands behind
+        TENSOR_KEYS[self._device.type]  # raises for a type without a backend
         self.seed()
 
     @property
@@ -64,7 +64,7 @@ class Generator:
         return (self._seed, self._position)
 
     def set_state(self, state: tuple[int, int]) -> None:
-        """Go on where `get_state` was called."""
+        """Continue at the position of `get_state`."""
         try:
             seed, position = map(operator.index, state)
             fits = 0 <= seed < _SEEDS and position >= 0
@@ -104,7 +104,7 @@ _generators: dict[Any, Generator] = {}
 
 
 def default_generator(place: Any) -> Generator:
-    """The generator of a device that calls without one draw from."""
+    """The generator of a device for calls without a generator."""
     found = _generators.get(place)
     if found is None:
         made = Generator(place)
@@ -115,7 +115,7 @@ def default_generator(place: Any) -> Generator:
 
 
 def seed_devices(device_type: str, indices: Iterable[int], seed: int) -> None:
-    """Seed the generators that calls without one draw from on these devices."""
+    """Seed the default generators of these devices."""
     for index in indices:
         default_generator(as_device(device_type, index)).manual_seed(seed)
 
@@ -146,7 +146,7 @@ def get_rng_state() -> tuple[int, int]:
 
 
 def set_rng_state(new_state: tuple[int, int]) -> None:
-    """Let the CPU's default generator go on where `get_rng_state` was called."""
+    """Continue the CPU's default generator at the position of `get_rng_state`."""
     default_generator(CPU).set_state(new_state)
 
 

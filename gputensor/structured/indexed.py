@@ -154,7 +154,7 @@ def _launch(family: str, loop: str, places: Places, value: Tensor, *, reads: boo
 
 
 def read(places: Places, made: Tensor) -> Tensor:
-    """The elements at these places into a new tensor of the walk's sizes."""
+    """Copy the elements at these places to a new tensor of the walk's sizes."""
     if made._geometry.numel == 0 or made._device.type == "meta":
         return made
     if made._device is CPU:
@@ -178,7 +178,7 @@ def write(loop: str, places: Places, value: Tensor) -> None:
 
 
 def wide_dtype(of: dtype) -> dtype:
-    """The dtype in which elements of `of` are combined: 32 bits at least, as atomics have them."""
+    """The dtype in which elements of `of` are combined: at least 32 bits, as atomics require."""
     if of is complex32:
         return complex64
     if of.category >= FLOATING:
@@ -187,7 +187,7 @@ def wide_dtype(of: dtype) -> dtype:
 
 
 def index_dtype(op: str, index: Tensor, *allowed: dtype, arg: str = "index") -> None:
-    """Refuse an index of another dtype."""
+    """Raise an error for an index of another dtype."""
     if index._geometry.dtype not in (allowed or (int64, int32)):
         named = " or ".join(d.name for d in allowed or (int64, int32))
         raise errors.wrong_dtype(op, arg, f"be {named}", index)

@@ -115,7 +115,7 @@ def waiting(op: str, function: Compute, *args: Any) -> Results:
 
 
 def check_out(op: str, out: Tensor, wanted: Geometry, **read: Tensor) -> None:
-    """Make `out` one that the result may be written to; raises where it cannot be."""
+    """Prepare `out` for the result; raises if that is not possible."""
     first = next(iter(read.values()))
     if out._device is not first._device:
         raise errors.mixed_devices(op, first, next(iter(read)), out, "out")
@@ -185,7 +185,7 @@ def _on_device(
 
 
 def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
-    """`function` of the arrays only; the other arguments are bound in their places."""
+    """`function` as a function of the arrays only; the other arguments are bound."""
     rest = [None if isinstance(x, Tensor) else (x,) for x in args]
 
     def with_rest(library: Any, *arrays: Any) -> Any:

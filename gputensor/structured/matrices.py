@@ -55,7 +55,7 @@ def check_pivots(op: str, arg: str, namespace: Any, pivots: Any, rows: int) -> N
 
 
 def broadcast_batches(op: str, a: Tensor, arg: str, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the batches that they share."""
+    """Both operands, with their batches broadcast."""
     batch = broadcast_sizes(a._geometry.sizes[:-2], b._geometry.sizes[:-2])
     if batch is None:
         rule = f"have batches that broadcast with {list(a._geometry.sizes[:-2])}"

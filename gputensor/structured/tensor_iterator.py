@@ -50,14 +50,14 @@ class TensorIteratorConfig:
         self._static_shape: tuple[int, ...] | None = None
 
     def add_output(self, output: Tensor | None) -> TensorIteratorConfig:
-        """An output to write, or None for one that `build` allocates."""
+        """Add an output tensor, or None for an output that `build` allocates."""
         if self._inputs:
             raise errors.must(self._op, "output", "be added before all inputs", output)
         self._outputs.append(self._checked("output", output, (Tensor, type(None))))
         return self
 
     def add_input(self, x: Tensor | complex) -> TensorIteratorConfig:
-        """An input: a tensor, or a number, which promotes as numbers do."""
+        """Add an input: a tensor, or a number with the promotion of numbers."""
         self._inputs.append(self._checked("input", x, (Tensor, *NUMBERS)))
         return self
 
@@ -72,15 +72,15 @@ class TensorIteratorConfig:
         return self
 
     def set_check_mem_overlap(self, value: bool) -> TensorIteratorConfig:
-        """Refuse outputs that overlap themselves or a part of an input. On by default."""
+        """Reject outputs that overlap themselves or a part of an input. On by default."""
         return self._set(check_mem_overlap=value)
 
     def check_all_same_dtype(self, value: bool) -> TensorIteratorConfig:
-        """Demand one dtype of inputs and given outputs. On, unless inputs are promoted."""
+        """Require one dtype of inputs and given outputs. On, unless inputs are promoted."""
         return self._set(check_all_same_dtype=value)
 
     def check_all_same_device(self, value: bool) -> TensorIteratorConfig:
-        """Demand one device. On by default."""
+        """Require one device. On by default."""
         return self._set(check_all_same_device=value)
 
     def resize_outputs(self, value: bool) -> TensorIteratorConfig:
@@ -94,7 +94,7 @@ class TensorIteratorConfig:
         return self._set(promote_from=0 if value else None)
 
     def promote_integer_inputs_to_float(self, value: bool) -> TensorIteratorConfig:
-        """Compute in the default dtype where the common one is bool or an integer."""
+        """Compute in the default dtype if the common dtype is bool or an integer."""
         if value and self._flags.get("promote_from") is None:
             rule = "follow promote_inputs_to_common_dtype"
             raise errors.must(self._op, "promote_integer_inputs_to_float", rule, value)
@@ -107,7 +107,7 @@ class TensorIteratorConfig:
         return self._set(cast_common_dtype_to_outputs=value)
 
     def enforce_safe_casting_to_output(self, value: bool) -> TensorIteratorConfig:
-        """Refuse outputs that the common dtype cannot be cast to."""
+        """Reject outputs to which the common dtype cannot be cast."""
         return self._set(enforce_safe_casting_to_output=value)
 
     def allow_cpu_scalars(self, value: bool) -> TensorIteratorConfig:
@@ -181,8 +181,8 @@ def _output(op: str, given: Tensor | None, planned: plan.OutputPlan, device: Any
 class TensorIterator:
     """A walk over operands, outputs first, dimension 0 fastest; TensorIteratorConfig makes it.
 
-    accumulate, is_final_output: of a part that `split` or `with_32bit_indexing` made along a
-    reduced dimension: outputs hold an earlier part's result; they will change again.
+    accumulate, is_final_output: for parts that `split` or `with_32bit_indexing` made along a
+    reduced dimension: outputs contain an earlier part's result; no later part changes them.
     """
 
     __slots__ = (

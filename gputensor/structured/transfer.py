@@ -1,7 +1,7 @@
-"""Moves bytes between storages: within a device, between devices, and to and from the host.
+"""Copies of bytes between storages: within a device, between devices, and to and from the host.
 
-Only ranges of bytes; layouts are the business of `copy.py`. What moves them is the runtime of the
-device's type: CUDA's, or the one that a further device registered (`runtime.of`).
+It copies only ranges of bytes; native/copy.py handles layouts. The runtime of the device's type
+makes the copies: CUDA's, or the one that a further device registered (`runtime.of`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _to_host(to: Tensor, source: Tensor) -> None:
 
 
 def from_host(to: Tensor, source: Tensor) -> None:
-    """The way back of `on_host`: all bytes from the first element to the last."""
+    """The reverse of `on_host`: copies all bytes from the first element to the last."""
     index = to._device.index
     device = runtime.of(to._device.type)
     stream = device.current_stream(index)
@@ -125,8 +125,8 @@ def land_on_host(source: Tensor) -> Tensor:
 
 
 def _pinned(like: Tensor) -> Tensor | None:
-    """A tensor in pinned memory with the geometry of a dense one on a device; None where that is
-    too large, or the device has none."""
+    """A tensor in pinned memory with the geometry of a dense one on a device; None if it is too
+    large, or if the device has no pinned memory."""
     device, nbytes = runtime.of(like._device.type), like._geometry.nbytes
     if nbytes > PINNED_UP_TO_BYTES or not hasattr(device, "pinned_allocate"):
         return None

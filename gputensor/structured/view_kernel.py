@@ -1,8 +1,8 @@
-"""Code shared by the view families: kernels made of rules, and the memo on the geometry.
+"""Code shared by the view families: kernels made from rules, and the cache on the geometry.
 
-A rule maps (geometry, arguments) to the view's geometry. The result is memoised on the geometry, so
-a repeated view costs a lookup; the index of select and the start of slice are no part of the key,
-since they only change the offset.
+A rule maps (geometry, arguments) to the view's geometry. The result is cached on the geometry, so a
+repeated view costs a lookup. The index of select and the start of slice are not in the key, because
+they only change the offset.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MEMO_BOUND = 1 << 12
 
 
 def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> Kernel:
-    """The kernel of a view operator that keeps the offset. overload: its operator, where that has
-    another name."""
+    """The kernel of a view operator that keeps the offset. overload: the operator's name, if it
+    differs."""
     operator: Any = None
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
@@ -32,7 +32,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
         shape = self._geometry
         try:
             seen = shape.views[op, *map(exact, args)] if args else shape.views[(op,)]
-        except (KeyError, TypeError):  # not memoised yet, or an argument is a list
+        except (KeyError, TypeError):  # not cached yet, or an argument is a list
             operator = getattr(operators, overload or op)
             seen = plainly(remember, shape, op, args, lambda *a: Seen(rule(*a)))
         else:
@@ -67,7 +67,7 @@ def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[...
 
 
 def seen(shape: Geometry, key: Any) -> Seen | None:
-    """The memo entry of a composite, which stores only short cuts."""
+    """The cache entry of a composite, which stores only short cuts."""
     found: Seen | None = shape.views.get(key)
     if found is None:
         if len(shape.views) >= MEMO_BOUND:

@@ -90,7 +90,6 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
 
 
 def _bytes_of(storage: Storage) -> Tensor:
-    """The whole storage as a tensor of bytes."""
     shape = contiguous_geometry((storage._nbytes,), uint8)
     return from_storage(storage, 0, shape, keys_now(TENSOR_KEYS[storage.device.type]))
 

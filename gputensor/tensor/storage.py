@@ -266,7 +266,6 @@ def _bounds(storage: Storage, part: slice) -> tuple[int, int]:
 
 
 def _byte(value: Any) -> int:
-    """The lowest byte of an int."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise errors.wrong_type("storage", "value", "be an int", value)
     return value & 0xFF

@@ -1,8 +1,8 @@
-"""The device openreg for gputensor: two pretended devices, at the key PrivateUse1.
+"""The device openreg for gputensor: two simulated devices, at the key PrivateUse1.
 
-`bring_up` is the entry point: installed, the package is found when `gt.device("openreg")`,
-`gt.openreg` or `device="openreg"` is first used. `runtime.py` is the hardware, `kernels.py` what
-runs on it, `operators.py` an operator of its own.
+`bring_up` is the entry point: an installed package is found when `gt.device("openreg")`,
+`gt.openreg` or `device="openreg"` is first used. `runtime.py` simulates the hardware, `kernels.py`
+has the kernels, and `operators.py` has the device's own operator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def bring_up(key: str = "PrivateUse1", cpu_fallback: bool = True) -> Any:
     device.register_stub("copy", kernels.bind_copy)
     device.register_stub("unary", kernels.bind_unary, "abs")
     operators.axpy.register_kernel(device.name, operators.axpy_on_device)
-    if key == "PrivateUse1":  # the one that autocast has a key for
+    if key == "PrivateUse1":  # the PrivateUse key for which autocast has a key
         policies = gt.amp.policies("cuda") | {"abs": "fp32"}
         device.register_autocast((gt.float16, gt.bfloat16), policies)
     return device

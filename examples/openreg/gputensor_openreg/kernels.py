@@ -1,7 +1,8 @@
-"""What runs on the device: kernels that receive the coalesced plan, and never a tensor.
+"""The device's kernels, which get the coalesced plan and never a tensor.
 
-`bind(op, plan)` is called once per layout and returns what a call runs: callable(device index,
-addresses with outputs first, scalars). Any strides come as they are; nothing is made contiguous.
+`bind(op, plan)` is called once per layout and returns the function of a call: callable(device
+index, addresses with outputs first, scalars). Strides are arbitrary; operands are not made
+contiguous.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from . import runtime
 
 
 def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarray:
-    """One operand as the plan walks it, over the device's memory. The plan's index 0 is fastest."""
+    """One operand as an array over the device's memory, in the plan's shape. The plan's index 0 is
+    the fastest."""
     dtype, strides = plan.dtypes[number], plan.stride_bytes[number]
     reaches = [(n - 1) * s for n, s in zip(plan.shape, strides)]
     low = sum(r for r in reaches if r < 0)
@@ -27,7 +29,7 @@ def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarr
 
 
 def elements(x: Any, device_index: int) -> np.ndarray:
-    """A tensor's elements as they lie in the device's memory, for a kernel without a plan."""
+    """A tensor's elements in the device's memory, for a kernel without a plan."""
     strides = [stride * x.itemsize for stride in x.stride()]
     if not x.numel():
         return np.empty(tuple(x.shape), x.dtype.np)
@@ -45,10 +47,11 @@ def _launcher(plan: Any, work: Callable[[np.ndarray, np.ndarray], Any]) -> Calla
 
 
 def bind_copy(op: str, plan: Any) -> Callable[..., None]:
-    """Any layout and dtype to any other. The pretended hardware rounds as gputensor's CPU does."""
+    """Copies between any layouts and dtypes. The simulated hardware rounds like gputensor's CPU
+    loops."""
     return _launcher(plan, cast_and_copy)
 
 
 def bind_unary(op: str, plan: Any) -> Callable[..., None]:
-    """`abs`, the one op that this family was registered for."""
+    """`abs`, the only op for which this family was registered."""
     return _launcher(plan, lambda out, x: np.absolute(x, out=out))

@@ -1,7 +1,8 @@
-"""An operator of the device's own, `gt.ops.openreg.axpy`: a kernel for the CPU, one for the device.
+"""The device's own operator `gt.ops.openreg.axpy`, with a kernel for the CPU and one for the
+device.
 
-It is defined once, when the package is imported; its kernel for the device comes and goes with the
-device (`bring_up`). `gt.library.opcheck` is its test.
+It is defined once, when the package is imported; its kernel for the device is registered and
+removed with the device (`bring_up`). `gt.library.opcheck` tests it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The hardware, pretended: memory that the host cannot touch, streams that run late, events.
+"""Simulated hardware: memory that the host cannot access, streams that run late, events.
 
-The one file that knows the hardware; the names are those of gputensor's runtimes
-(`gputensor.runtime.REQUIRED` and `OPTIONAL`). Work runs when something waits for its stream, so a
-missing wait shows; an address of another device, or past its memory, faults.
+Only this file knows the hardware; its names are those of gputensor's runtimes
+(`gputensor.runtime.REQUIRED` and `OPTIONAL`). Work runs only when something waits for its stream,
+so a missing wait becomes visible. An access outside of the device's memory raises a Fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 
 DEVICES = 2
-OFFSET_BITS = 40  # of an address; above them stands the number of its allocation
+OFFSET_BITS = 40  # bits of an offset; the bits above are the number of the allocation
 _numbers = count(1)
 _memory: WeakValueDictionary[int, Memory] = WeakValueDictionary()
 _streams: WeakSet[Stream] = WeakSet()
@@ -28,7 +28,7 @@ _thread = threading.local()
 
 
 class Fault(RuntimeError):
-    """What the hardware would stop at."""
+    """An access that would stop the hardware."""
 
 
 # --- devices ------------------------------------------------------------------------------------
@@ -60,11 +60,11 @@ def synchronize(device_index: int) -> None:
 
 
 class Memory:
-    """An allocation; it lives as long as a tensor, or submitted work, holds it."""
+    """An allocation. It exists as long as a tensor or submitted work refers to it."""
 
     def __init__(self, nbytes: int, device_index: int) -> None:
         self.nbytes, self.device_index = nbytes, device_index
-        self.bytes = np.full(nbytes, 0xA5, np.uint8)  # so that uninitialised memory shows
+        self.bytes = np.full(nbytes, 0xA5, np.uint8)  # reveals uses of uninitialised memory
         number = next(_numbers)
         self.ptr = number << OFFSET_BITS
         _memory[number] = self
@@ -79,7 +79,7 @@ def memory_allocated(device_index: int = 0) -> int:
 
 
 def reach(address: int, nbytes: int, device_index: int) -> np.ndarray:
-    """The bytes at an address, as a device sees them; -1 is the host."""
+    """The bytes at an address, for a device; -1 is the host."""
     if device_index == -1:
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
     memory, begin = _memory.get(address >> OFFSET_BITS), address & ((1 << OFFSET_BITS) - 1)
@@ -99,7 +99,7 @@ def copy_async(
 
 
 class Stream:
-    """A queue of work, in order; it runs when somebody waits."""
+    """A queue of work; it runs, in order, when something waits for it."""
 
     def __init__(self, device_index: int, priority: int = 0) -> None:
         self.device_index, self.priority = device_index, priority
@@ -127,17 +127,18 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """What is submitted from now on runs after what came before `event`'s record."""
+        """Let work submitted from now on run after the work before `event`."""
         event.wait(self)
 
 
 class Event:
-    """A point in a stream. It raises where it is not recorded, or asked a time it did not take."""
+    """A point in a stream. Uses of an unrecorded event, or of a time that was not measured,
+    raise."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing = enable_timing
         self._stream: Stream | None = None
-        self._times: list[float] = []  # one, once the stream has passed the point
+        self._times: list[float] = []  # has one element when the stream has passed the point
 
     def record(self, stream: Stream | None = None) -> None:
         stream = stream or current_stream()

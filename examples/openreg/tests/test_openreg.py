@@ -1,4 +1,5 @@
-"""The device from outside: memory, streams, events, operators; and it goes without a trace."""
+"""The device from a user's view: memory, streams, events, operators; and its removal leaves no
+trace."""
 
 from __future__ import annotations
 
@@ -155,7 +156,7 @@ def test_autocast_knows_the_device(device):
         pytest.skip("autocast has a key for PrivateUse1 alone")
     x = matrix().requires_grad_()
     with gt.autocast("openreg"):
-        y = x.mm(x.t()).abs()  # in float16, and in float32 by the device's own choice
+        y = x.mm(x.t()).abs()  # mm in float16, and exp in float32 by the device's own choice
         assert x.mm(x.t()).dtype is gt.float16 and y.dtype is gt.float32
         with gt.autocast("openreg", gt.bfloat16):
             assert x.mm(x.t()).dtype is gt.bfloat16

@@ -18,7 +18,7 @@ from ...core.memory_format import contiguous_format
 from ...tensor.tensor import Tensor
 from ..inplace_or_view import bump_version
 
-Grads = list[Tensor | Any]  # None where none arrived
+Grads = list[Tensor | Any]  # None if no gradient arrived
 
 # getrefcount of an object that only one list holds; it depends on the Python version.
 _held = [object()]
@@ -55,7 +55,7 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
         elif (
             create
             or getrefcount(buffer[0]) > _OWNED
-            # another tensor looks at its memory
+            # another tensor shares its memory
             or buffer[0]._storage is not None
             and getrefcount(buffer[0]._storage) > _OWNED
             or buffer[0]._geometry is not shape

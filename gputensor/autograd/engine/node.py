@@ -19,7 +19,7 @@ from ..history import history, own_of
 from ..node import AccumulateGrad, Node
 from ..streams import current_stream, device_of, identity, on_stream
 
-Grads = list[Tensor | Any]  # None where none arrived
+Grads = list[Tensor | Any]  # None if no gradient arrived
 
 
 class Careful:
@@ -40,7 +40,7 @@ class Careful:
         self.own_state: tuple[int, int] = _state.get()
 
     def run_node(self, node: Node, grads: Grads) -> Any:
-        """The gradients of the operands of any node; None if the node is not to run."""
+        """Run any node. Returns the gradients of its operands; None if the node must not run."""
         with on_stream(node):
             return self._run_there(node, grads)
 
@@ -120,7 +120,8 @@ class Careful:
     # --- hooks ------------------------------------------------------------------------------------
 
     def _of_tensors(self, node: Node, grads: Grads) -> None:
-        """Hooks of the tensors that a node made: before their gradients are returned or go on."""
+        """Run the hooks of the tensors that a node made, before their gradients are returned or
+        passed on."""
         hooks = node.hooks
         for output, of_tensor in hooks.tensor.items():
             if grads[output] is not None:
@@ -133,7 +134,7 @@ class Careful:
                 own.grad = g if own.grad is None else calls.add_Tensor(own.grad, g)
 
     def _of_node(self, node: Node, grads: Grads) -> Grads:
-        """Hooks of a node that is about to run."""
+        """Run the hooks of a node before it runs."""
         for hook in list(node.hooks.before.values()):
             grads = list(self._replaced(hook, tuple(grads), tuple(grads)))
         return grads
@@ -185,7 +186,7 @@ class Careful:
                 buffer[:] = self._of_node(node, buffer)
             if history(x) is not None:
                 raise errors.leaf_in_graph()
-            # frozen since the forward call: its hooks have run, and that is all
+            # frozen since the forward call: only its hooks run
             if own.requires_grad:
                 accumulate(own, x._geometry, self.create, buffer)
             if own.after_accumulate and own.requires_grad:

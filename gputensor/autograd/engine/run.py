@@ -43,8 +43,8 @@ def running() -> Run | None:
 class Run(Careful):
     """One walk through a graph.
 
-    buffers: node -> the sum of the gradients that have arrived, by output. missing: leaf -> how
-    many are still to arrive. order: the nodes to run, leaves aside.
+    buffers: node -> the sum of the gradients that have arrived, by output. missing: leaf -> the
+    number of gradients still missing. order: the nodes to run, without leaves.
     """
 
     __slots__ = ("buffers", "missing", "order", "__weakref__")
@@ -101,13 +101,14 @@ class Run(Careful):
         return self.found
 
     def reaches(self, node: Node) -> bool:
-        """Whether a gradient arrives at the node in this run."""
+        """True if a gradient arrives at the node in this run."""
         if type(node) is AccumulateGrad:
             return node in self.missing and (self.needed is None or node in self.needed)
         return node in self.order
 
     def _walk(self, order: list[Node]) -> None:
-        """Run the nodes. Written out: this is every node of every backward."""
+        """Run the nodes. It contains no calls where possible, because every node of every backward
+        runs here."""
         buffers, missing, needed, keep = self.buffers, self.missing, self.needed, self.keep
         is_plain_run = not self.captures and needed is None and not anomaly.is_on
         complete: list[Node] = []  # leaves with complete gradients

@@ -75,7 +75,7 @@ def put_self_backward(grad: Tensor, index: Tensor, source: Tensor, accumulate: b
 
 
 def index_fill_value_backward(grad: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The sum of the gradient over all that was filled, once each."""
+    """The sum of the gradient over all filled elements; each counts once."""
     mask = functions.zeros_like(grad, dtype=_bool()).index_fill(dim, index, True)
     return functions.where(mask, grad, 0).sum()
 
@@ -164,7 +164,7 @@ def _counts(at: _Along, grad: Tensor, source: Tensor, include_self: bool) -> Ten
 
 
 def _shared(at: _Along, grad: Tensor, self: Tensor, source: Tensor, result: Tensor) -> Tensor:
-    """The gradient, shared out evenly among equal extremes."""
+    """The gradient, divided evenly among equal extremes."""
     is_extreme = _as(source == at.read(result), self)
     return grad / at.add(_as(self == result, self), is_extreme)
 
@@ -231,7 +231,7 @@ def embedding_double_backward(
 
 
 def _frequencies(grad: Tensor, indices: Tensor) -> Tensor:
-    """The number of occurrences of each index, at its place."""
+    """For each index, the number of its occurrences."""
     flat = indices.reshape(-1)
     ones = functions.ones_like(flat, dtype=grad.dtype)
     counts = calls.index_add(_zeros_around(grad, grad._geometry.sizes[:1]), 0, flat, ones, 1)

@@ -36,7 +36,6 @@ def _diagonal(x: Tensor) -> Tensor:
 
 
 def _on_diagonal(x: Tensor) -> Tensor:
-    """diag_embed."""
     size = x._geometry.sizes[-1]
     places = calls.arange(size, None, None, x._device, None)
     return calls.where_self(calls.eq_Tensor(_column(places), places), _column(x), 0)
@@ -47,7 +46,6 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _as(x: Tensor, like: Tensor) -> Tensor:
-    """Cast real numbers to complex if `like` is complex."""
     return calls.to_dtype(x, like._geometry.dtype, False, False, None)
 
 
@@ -351,10 +349,11 @@ def _as_matrices(A: Tensor, B: Tensor, solution: Tensor, to_x: Any) -> tuple[Ten
 
 
 def _has_residuals(grad: Any) -> bool:
-    """They are no elements where the driver or a rank leaves them out."""
+    """True if there are residuals; for some drivers and ranks there are none."""
     return grad is not None and grad._geometry.numel > 0
 
 
 def _of_residuals(grad: Tensor, A: Tensor, B: Tensor, X: Tensor) -> Tensor:
-    """With respect to A X; at the least-squares X the residual does not change with X."""
+    """The gradient of residuals with respect to A X. At the least-squares solution, residuals do
+    not depend on X."""
     return 2 * (_mm(A, X) - B) * _row(_as(grad, B))

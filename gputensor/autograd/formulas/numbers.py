@@ -58,7 +58,7 @@ def pow_backward_self(grad: Tensor, self: Any, exponent: Any) -> Any:
 
 
 def pow_backward_exponent(grad: Tensor, self: Any, exponent: Tensor, result: Tensor) -> Any:
-    """The derivative is 0 where a power of 0 is 0 or 1. `self` may be a number."""
+    """The derivative is 0 where the base is 0 and the power is 0 or 1. `self` may be a number."""
     if type(self) in NUMBERS:
         self = functions.full_like(result, self)
     real = functions.real(exponent) if exponent._geometry.dtype.is_complex else exponent
@@ -89,7 +89,8 @@ def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def as_held(number: Any, x: Tensor) -> float:
-    """The number as an element of x holds it: a result that was limited by it is equal to that."""
+    """The number rounded to x's dtype; a result that was clamped to it equals the rounded
+    number."""
     return float(x._geometry.dtype.np.type(number))
 
 

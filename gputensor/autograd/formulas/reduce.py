@@ -43,7 +43,7 @@ def mean_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor
 def extremum_backward(
     grad: Tensor, self: Tensor, result: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
-    """The gradient, shared out evenly among equal extremes."""
+    """The gradient, divided evenly among equal extremes."""
     ndim = self._geometry.ndim
     is_extreme = _with_dims(result, ndim, dim, keepdim) == self
     count = calls.sum_dim_IntList(is_extreme, None if dim in ((), []) else dim, True)
@@ -165,7 +165,8 @@ def trace_backward(grad: Tensor, shape: Sizes) -> Tensor:
 def norm_backward(
     grad: Tensor, self: Tensor, p: float, result: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
-    """Zero where the norm is; of the largest elements, shared out evenly."""
+    """The gradient of a norm; zero where the norm is zero. For the maximum norm it is divided
+    evenly among the largest elements."""
     ndim = self._geometry.ndim
     dims = tuple(range(ndim)) if dim is None or dim in ((), []) else dim
     grad, size = _with_dims(grad, ndim, dims, keepdim), _with_dims(result, ndim, dims, keepdim)
@@ -187,7 +188,6 @@ def _or_nan(x: Tensor, extreme: Tensor) -> Tensor:
 
 
 def _share(x: Tensor, whole: Tensor) -> Tensor:
-    """x / whole, zeros where whole is zero."""
     is_zero = whole == 0
     return functions.where(is_zero, 0.0, x / functions.where(is_zero, 1.0, whole))
 

@@ -87,7 +87,8 @@ def _extent(sizes: Sizes, strides: Sizes) -> int:
 
 
 def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
-    """False if surely no two indices reach one element: each stride steps over all within."""
+    """False if certainly no two indices reach one element, because each stride exceeds the extent
+    of the smaller dimensions."""
     reach = 0
     for stride, n in sorted(zip(strides, sizes)):
         if n > 1:
@@ -100,7 +101,7 @@ def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
 def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> None:
     """Add `grad` to the elements of `memory`, 1-d or contiguous, that this layout reaches.
 
-    Layouts that reach an element twice are taken apart along their shortest dimension.
+    Layouts that reach an element twice are split along their shortest dimension.
     """
     expanded = tuple([d for d, (n, s) in enumerate(zip(sizes, strides)) if s == 0 and n > 1])
     if expanded:
@@ -121,7 +122,7 @@ def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset:
 def cat_backward(grad: Tensor, sizes: list[Sizes], dim: int) -> list[Tensor]:
     begin, found = 0, []
     for shape in sizes:
-        if shape == (0,):  # joins anything, and takes no part
+        if shape == (0,):  # it can be joined with any tensor and has no elements
             found.append(_zeros_around(grad, shape))
             continue
         found.append(calls.slice_Tensor(grad, dim, begin, begin + shape[dim], 1))
@@ -202,7 +203,7 @@ def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -
 
 
 def sort_backward(grad: Tensor, dim: int, indices: Tensor, shape: Sizes) -> Tensor:
-    """The gradient where each element came from, zeros where none did."""
+    """The gradient at the sources of the sorted elements, zeros elsewhere."""
     if not shape:
         return grad
     return calls.scatter_src(_zeros_around(grad, shape), dim, indices, grad)

@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     progress = Progress()
     outcomes: list[check.Outcome] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # each operator that falls back would warn
+        warnings.simplefilter("ignore", UserWarning)  # each fallback would warn
         for outcome in check.check(rows, place, every=arguments.all):
             progress(f"{outcome.name} ({len(outcomes) + 1} of {len(rows)})")
             outcomes.append(outcome)

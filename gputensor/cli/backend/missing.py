@@ -33,7 +33,8 @@ _COPIES = ("aten::copy_", "aten::flip")
 
 
 class Need:
-    """An operator that the script reached: how often, and the bytes it read and wrote."""
+    """An operator that the script called: the number of calls, and the bytes that it read and
+    wrote."""
 
     __slots__ = ("name", "calls", "nbytes")
     name: str
@@ -96,7 +97,7 @@ def run(script: str, arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def record() -> Iterator[dict[str, Need]]:
-    """Count the CPU's kernels of the block, in every thread."""
+    """Count the CPU kernels that run in the block, in all threads."""
     needs: dict[str, Need] = {}
     lock = threading.Lock()
     cpu = keys.runtime_key("CPU")

@@ -1,4 +1,4 @@
-"""The way of a call: operators as boxes, within them the keys that it went down, in their order."""
+"""The path of a call: operators as boxes that contain the visited keys in order."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def forest(hops: list[dict[str, Any]]) -> list[Node]:
 
 
 def reached(hop: dict[str, Any]) -> dict[str, str]:
-    """The slot that the hop took."""
+    """The slot that the hop reached."""
     found = [slot for slot in hop["slots"] if slot["key"] == hop["key"]]
     return found[0] if found else {"kernel": "", "label": "no key has a kernel"}
 
 
 def passed(hop: dict[str, Any]) -> list[str]:
-    """The keys above it that fell through."""
+    """The keys above the slot that fell through."""
     keys = [slot["key"] for slot in hop["slots"]]
     return keys[: keys.index(hop["key"])] if hop["key"] in keys else []
 
@@ -83,7 +83,7 @@ def _step(hop: dict[str, Any]) -> str:
 
 
 def _box(picture: Picture, node: Node, left: float, top: float, right: float) -> float:
-    """An operator's box with all that happens within it; returns its lower end."""
+    """Draw an operator's box with the hops inside it; returns its lower end."""
     at, hop = len(picture.parts), node.hop
     end = picture.text(left + 12, top + 21, hop["kind"], "dim mono", 12)
     picture.text(end + 6, top + 21, hop["op"], "ink mono bold", 13, right - end - 18)
@@ -93,7 +93,7 @@ def _box(picture: Picture, node: Node, left: float, top: float, right: float) ->
 
 
 def _row(picture: Picture, node: Node, left: float, top: float, right: float) -> float:
-    """A key and its kernel, with the calls of the kernel below."""
+    """Draw a key and its kernel, with the kernel's calls below."""
     hop, slot, steps = node.hop, reached(node.hop), (node.number,)
     pill = width(hop["key"], 12, "mono") + 18
     is_last = not node.below

@@ -38,7 +38,7 @@ def steps(found: dict[str, Any]) -> list[str]:
 
 
 def _chain(picture: Picture, y: float, number: int, chain: dict[str, Any], scale: float) -> float:
-    """Both sides of one chain from y on; returns the lower end."""
+    """Draw both columns of one chain from y on; returns the lower end."""
     sizes = " × ".join(map(str, chain["sizes"])) or "one element"
     words = f"chain {number}: {sizes} on {chain['device']}; it ran as {chain['why']}"
     picture.text(MARGIN, y, words, "ink bold", 13, WIDTH - 2 * MARGIN)
@@ -87,7 +87,7 @@ def _row(
 
 
 def _box(picture: Picture, y: float, names: list[str], step: int) -> float:
-    """One kernel, with its operators in it; returns the lower end."""
+    """Draw one kernel with its operators; returns the lower end."""
     at, top = len(picture.parts), y
     x, y = _RIGHT + _PAD, y + 20
     for n, name in enumerate(names):

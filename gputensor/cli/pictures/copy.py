@@ -34,7 +34,7 @@ def draw(picture: Picture, y: float, found: dict[str, Any]) -> tuple[float, list
 
 
 def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float) -> float:
-    """One operand's cells; returns their lower end."""
+    """Draw the cells of one operand; returns their lower end."""
     name = {"src": "source", "dst": "destination"}[side.name]
     end = picture.text(left, top, name, "ink bold", 13)
     apart = side.strides[side.along]
@@ -76,7 +76,7 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
 
 
 def _places(indices: list[int], start: float, pitch: float) -> tuple[dict[int, float], list[float]]:
-    """The position of each shown index, and the middles of the gaps for omitted ones."""
+    """The positions of the shown indices, and the middles of the gaps between them."""
     places: dict[int, float] = {}
     gaps = []
     for before, index in zip([indices[0], *indices], indices):

@@ -9,16 +9,16 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-_CHARACTERS, _CELLS, _SHOWN = 45, 11, 8  # of a line; of a dimension that is too long
+_CHARACTERS, _CELLS, _SHOWN = 45, 11, 8  # cells of a line; cells of a shortened dimension
 # Kernels that load all elements before they store; the others store each element directly.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
-Place = tuple[int, int]  # indices along x and y; of a side, column and row
+Place = tuple[int, int]  # indices along x and y; column and row on a side
 
 
 class Cell:
-    """number: of its (first) element in dst's order. count: of its elements that are shown. tint: 0
-    moves first, 1 next. steps: that touch it."""
+    """number: its (first) element's number in dst's order. count: the number of its shown elements.
+    tint: 0 if it moves in the first step, 1 in the next. steps: the steps that touch it."""
 
     number: int
     offset_bytes: int
@@ -62,13 +62,13 @@ class Side:
         )
 
     def at(self, place: Place) -> Place:
-        """Column and row of an element; a repeated element is in one cell."""
+        """The column and row of an element; a repeated element has one cell."""
         i, j = (index * moves for index, moves in zip(place, self.moves))
         return (i, j) if self.along < self.across else (j, i)
 
 
 class Plane:
-    """found: the result of `gt.layout.explain` for a non-empty copy."""
+    """The shown part of a copy. found: the result of `gt.layout.explain` for a non-empty copy."""
 
     x: int
     y: int
@@ -98,7 +98,7 @@ class Plane:
         return place[0] + place[1] * prod(self.sizes[: self.y])
 
     def _walk(self) -> None:
-        """The steps, and with them the tints: box after box, in dst's order."""
+        """Set the steps and the tints, box by box in dst's order."""
         width, height = self.box[self.x], self.box[self.y]
         boxes: dict[Place, list[Place]] = {}
         for i, j in self.places:
@@ -124,7 +124,7 @@ class Plane:
     def _touch(
         self, who: str, places: list[Place], sides: tuple[Side, ...], is_whole: bool, tint: int
     ) -> None:
-        """A step: the parts of a box, or of one line of it, on each side."""
+        """Add a step: the cells of a box, or of one of its lines, on each side."""
         words = []
         for side in sides:
             for cell in (side.cells[side.at(place)] for place in places):

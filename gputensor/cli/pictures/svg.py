@@ -11,7 +11,7 @@ from xml.sax import saxutils
 
 WIDTH, MARGIN = 900, 24
 
-# Class: its property, in the light, in the dark.
+# class -> (property, value in light mode, value in dark mode)
 _COLOURS = {
     "ground": ("fill", "#ffffff", "#0d1117"), "ink": ("fill", "#1f2328", "#e6edf3"),
     "dim": ("fill", "#59636e", "#9198a1"), "blue": ("fill", "#0969da", "#58a6ff"),
@@ -28,7 +28,8 @@ STYLE = (
     f"@media(prefers-color-scheme:dark){{{_DARK}}}"
 )
 
-# Widths in thousandths of the size, of the widest of the fonts above; unlisted characters are 700.
+# Character widths in thousandths of the font size, for the widest of the fonts above; other
+# characters have 700.
 _WIDTHS = {
     character: width
     for width, characters in {
@@ -41,14 +42,14 @@ _MONO, _BOLD = 620, 1.08
 
 
 def width(text: str, size: float, kind: str = "") -> float:
-    """At most so wide is a text of that size; kind: its classes."""
+    """An upper bound of a text's width at this font size. kind: its classes."""
     mono = "mono" in kind
     units = sum(_MONO if mono else _WIDTHS.get(character, 700) for character in text)
     return units * size / 1000 * (_BOLD if "bold" in kind and not mono else 1)
 
 
 def cut(text: str, room: float, size: float, kind: str = "") -> str:
-    """The text, or as much of it as there is room for, and dots."""
+    """The text, or the part of it that fits, followed by dots."""
     if width(text, size, kind) <= room:
         return text
     while text and width(text + "…", size, kind) > room:
@@ -63,7 +64,7 @@ def escape(text: str) -> str:
 
 
 class Picture:
-    """A picture being drawn. steps: of a shape, the numbers of its steps."""
+    """A picture being drawn. steps: the numbers of the steps that a shape belongs to."""
 
     title: str
     about: str
@@ -73,7 +74,7 @@ class Picture:
         self.parts: list[str] = []
 
     def head(self, lines: Sequence[str]) -> float:
-        """The title, and lines below it; returns where they end."""
+        """Draw the title and the lines below it; returns their lower end."""
         self.text(MARGIN, 36, self.title, "ink mono bold", 15, WIDTH - 2 * MARGIN)
         for number, line in enumerate(lines):
             self.text(MARGIN, 60 + 18 * number, line, "dim mono", 12, WIDTH - 2 * MARGIN)
@@ -83,7 +84,7 @@ class Picture:
         self, x: float, y: float, text: str, kind: str = "ink", size: float = 12,
         room: float = WIDTH, anchor: str = "start", steps: Sequence[int] = (),
     ) -> float:  # fmt: skip
-        """Write a text with its baseline at y, cut to `room`; returns where it ends at most."""
+        """Write a text with its baseline at y, cut to `room`; returns an upper bound of its end."""
         if not text:
             return x
         shown = cut(text, room, size, kind)
@@ -100,7 +101,7 @@ class Picture:
         self, x: float, y: float, w: float, h: float, kind: str, radius: float = 4,
         steps: Sequence[int] = (), at: int | None = None,
     ) -> None:  # fmt: skip
-        """at: the index among the parts, for shapes below others."""
+        """Draw a rectangle. at: its index among the parts, to draw it below other shapes."""
         self.parts.insert(
             len(self.parts) if at is None else at,
             f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{radius:g}" '
@@ -108,7 +109,7 @@ class Picture:
         )
 
     def path(self, d: str, kind: str) -> None:
-        """A line; a `way` ends in an arrow."""
+        """Draw a line; a `way` ends in an arrow."""
         end = ' marker-end="url(#end)"' if kind == "way" else ""
         self.parts.append(f'<path d="{d}" class="{kind}"{end}/>')
 

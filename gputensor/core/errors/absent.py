@@ -1,7 +1,7 @@
-"""What PyTorch has and gputensor leaves out, with the reason: the one table of such names.
+"""The table of PyTorch's names that gputensor leaves out, with the reason.
 
-A module of ours, Tensor and the modules of as_torch refuse a name by the sentence found here. A
-name that is neither there nor here is one that nobody has written yet.
+Public modules, Tensor and the modules of as_torch use these sentences in errors for missing names.
+A name that gputensor lacks and that is not in this table is not written yet.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 
 class _Family(NamedTuple):
-    """why: what is said. names: patterns of names by the module that has them. modules: those of
-    which every name is left out, also below."""
+    """why: the reason. names: patterns of names, by module. modules: modules that are left out
+    completely, with their submodules."""
 
     why: str
     names: dict[str, str]
@@ -28,6 +28,7 @@ _FAMILIES = (
             "*_indices_copy indices_copy values_copy",
             "torch.Tensor": "to_sparse* sparse_* coalesce is_coalesced indices values col_indices "
             "crow_indices ccol_indices row_indices dense_dim resize_as_sparse_ smm sspaddmm",
+            "torch.ops.aten": "_sparse_* sparse_*",
             "torch.cuda": "sparse",
         },
         "torch.sparse torch.cuda.sparse torch.backends.cusparselt",
@@ -165,14 +166,19 @@ _FAMILIES = (
     _Family(
         "one process for each device trains with DistributedDataParallel",
         {"torch.nn.parallel": "gather parallel_apply replicate scatter DistributedDataParallelCPU"},
+        "torch.nn.parallel.scatter_gather torch.nn.parallel.replicate "
+        "torch.nn.parallel.parallel_apply",
     ),
     _Family("einops has rearrange; it takes gputensor's tensors", {"torch.func": "rearrange"}),
+    _Family(
+        "it is not an operator here; call the method of the tensor",
+        {"torch.ops.aten": "_pin_memory pin_memory is_pinned _convolution"},
+    ),
     _Family("it is removed from PyTorch; use assert_close", {"torch.testing": "assert_allclose"}),
     _Family(
         "files name tensors and containers alone, and none of their code runs; store plain values",
         {
-            "torch.serialization": "add_safe_globals clear_safe_globals get_safe_globals "
-            "safe_globals get_unsafe_globals_in_checkpoint register_package skip_data "
+            "torch.serialization": "get_unsafe_globals_in_checkpoint register_package skip_data "
             "LoadEndianness SourceChangeWarning StorageType check_module_version* "
             "default_restore_location *_options *_default_load_endianness location_tag mkdtemp "
             "normalize_storage_type storage_to_tensor_type validate_*_device",
@@ -185,6 +191,7 @@ _FAMILIES = (
             "ProcessRaisedException SpawnContext *sharing_strateg* init_reductions spawn "
             "start_processes",
         },
+        "torch.multiprocessing.spawn torch.distributed.run torch.distributed.launcher",
     ),
     _Family(
         "ranks meet by MPI, whose launcher knows them; collectives are all_reduce, broadcast and "
@@ -278,7 +285,8 @@ _FAMILIES = (
         "torch.distributed.tensor torch.distributed.fsdp torch.distributed._composable "
         "torch.distributed.algorithms torch.distributed._functional_collectives "
         "torch.distributed.device_mesh torch.distributed.checkpoint torch.distributed.pipelining "
-        "torch.distributed.elastic torch.distributed._tensor torch.distributed.nn",
+        "torch.distributed.elastic torch.distributed._tensor torch.distributed.nn "
+        "torch.distributed.optim torch.distributed.rpc",
     ),
     _Family("models are not written as ONNX", {}, "torch.onnx"),
     _Family(
@@ -311,16 +319,16 @@ def modules() -> list[str]:
 
 
 def patterns() -> list[tuple[str, str]]:
-    """Each pattern of names, behind its module."""
+    """(module, pattern) for each pattern of names."""
     return [(module, form) for family in _FAMILIES
             for module, forms in family.names.items() for form in forms.split()]  # fmt: skip
 
 
 @cache
 def why(module: str, name: str = "") -> str:
-    """Why PyTorch's module, or a name in it, is left out; "" where it is not.
+    """The reason why PyTorch's module, or a name in it, is left out; "" if it is not.
 
-    module: by PyTorch's name, `torch.Tensor` for its class.
+    module: PyTorch's name of it; `torch.Tensor` for the class.
     """
     parts = f"{module}.{name}".rstrip(".").split(".")
     for n in range(len(parts), 1, -1):

@@ -1,4 +1,4 @@
-"""Autocast and the scaling of gradients."""
+"""Errors of autocast and of gradient scaling."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ class AutocastWarning(UserWarning):
 
 
 class AutocastError(GpuTensorError, RuntimeError):
-    """An operator that autocast refuses on a device."""
+    """An operator that autocast rejects on a device."""
 
 
 class ScalerError(GpuTensorError, RuntimeError):
-    """A step of GradScaler out of its order."""
+    """GradScaler's methods were called in a wrong order."""
 
 
 _Says: TypeAlias = Callable[[], ScalerError]
 
 
 def _says(sentence: str) -> _Says:
-    """A message without parts."""
     return lambda: ScalerError(sentence)
 
 

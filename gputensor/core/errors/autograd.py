@@ -1,4 +1,4 @@
-"""Differentiation."""
+"""Errors of differentiation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from .base import ArgumentTypeError, GpuTensorError, describe
 
 
-# These follow PyTorch's wording where its users match on it.
+# These messages contain PyTorch's wording if its users match on it.
 
 
 class AutogradError(GpuTensorError, RuntimeError):

@@ -1,4 +1,4 @@
-"""The exception classes, and the sentence that nearly every message is."""
+"""The exception classes, and the sentence form of nearly all messages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ R = TypeVar("R")
 
 
 class GpuTensorError(Exception):
-    """Base of all exceptions of gputensor; each subclass is also the builtin type of PyTorch's."""
+    """Base of all exceptions of gputensor. Each subclass also has the builtin type that PyTorch
+    raises."""
 
 
 class ArgumentError(GpuTensorError, RuntimeError):
-    """A value that the operator cannot take."""
+    """A value that the operator does not accept."""
 
 
 class ArgumentTypeError(GpuTensorError, TypeError):
@@ -38,11 +39,11 @@ class IndexRangeError(GpuTensorError, IndexError):
 
 
 class BroadcastError(ArgumentError, ValueError):
-    """Sizes that do not broadcast; PyTorch raises the first, NumPy the second."""
+    """Sizes that do not broadcast. PyTorch raises the first builtin base, NumPy the second."""
 
 
 class DtypeError(GpuTensorError, RuntimeError):
-    """A dtype that the operator cannot take or produce."""
+    """A dtype that the operator does not accept or produce."""
 
 
 class NotComputedError(DtypeError, TypeError):
@@ -54,7 +55,7 @@ class DeviceError(GpuTensorError, RuntimeError):
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
-    """A device allocator that cannot serve a request; the message carries the figures."""
+    """A device has too little free memory for a request; the message contains the figures."""
 
 
 class DispatchError(GpuTensorError, NotImplementedError):
@@ -62,7 +63,7 @@ class DispatchError(GpuTensorError, NotImplementedError):
 
 
 class AbsentError(GpuTensorError, NotImplementedError):
-    """A method that exists for other classes of its kind only."""
+    """A method that only related classes have."""
 
 
 class RegistrationError(GpuTensorError, RuntimeError):
@@ -86,7 +87,7 @@ _READABLE = 200
 
 
 def describe(value: Any) -> str:
-    """Spell a value for a message: `f32[3,4] cuda:0` for a tensor, repr and type for other
+    """Describe a value for a message: `f32[3,4] cuda:0` for a tensor, repr and type for other
     values."""
     geometry = getattr(value, "_geometry", None)
     if geometry is not None:
@@ -101,12 +102,12 @@ def describe(value: Any) -> str:
 
 
 def _repr(value: Any) -> str:
-    """The repr of a number, a string or a sequence, where that is short enough to be read."""
+    """The repr of a number, string or sequence, if it is short."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     try:
         text = repr(value)
-    except Exception:  # over 4300 digits inside, or a class that does not describe itself
+    except Exception:  # an int with over 4300 digits, or a faulty __repr__
         return type(value).__name__
     return text if len(text) <= _READABLE else f"{text[: _READABLE - 3]}..."
 
@@ -130,7 +131,7 @@ def must(
     return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
 
 
-# `must` of one kind each.
+# `must` for one exception class each
 wrong_type: partial[GpuTensorError] = partial(must, kind=ArgumentTypeError)
 wrong_value: partial[GpuTensorError] = partial(must, kind=ArgumentValueError)
 wrong_dtype: partial[GpuTensorError] = partial(must, kind=DtypeError)
@@ -139,7 +140,8 @@ wrong_index: partial[GpuTensorError] = partial(must, kind=IndexRangeError)
 
 
 def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
-    """For operators that neither move elements nor, of complex32, compute them one by one.
+    """The error for operators that kernels do not compute in this dtype. Operators that move
+    elements, and for complex32 elementwise operators, do not raise it.
 
     of: the dtype.
     """
@@ -149,7 +151,8 @@ def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
 
 
 def plainly(function: Callable[..., R], *args: Any) -> R:
-    """`function(*args)` in an `except`: an error of ours shows no look-up that failed before it."""
+    """Call `function(*args)` in an `except` block, so that its error does not show the earlier
+    failed look-up as context."""
     try:
         return function(*args)
     except GpuTensorError as error:

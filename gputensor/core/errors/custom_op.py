@@ -85,7 +85,7 @@ def result_is_not_argument(
 
 
 class MissingFake(DispatchError):
-    """No kernel for Meta, and no way to do without."""
+    """A kernel for Meta is needed and missing."""
 
 
 def no_fake(operator: Any) -> MissingFake:

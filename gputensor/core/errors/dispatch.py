@@ -1,4 +1,4 @@
-"""Schemas, registrations, tables, fallbacks, modes and further devices."""
+"""Errors of schemas, registrations, tables, fallbacks, modes and further devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .shapes import MissingAttribute
 
 
 def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
-    """A schema that does not parse: where it stops, in columns from 1, and the whole text."""
+    """A schema that does not parse. The message gives the position (columns count from 1) and the
+    whole text."""
     return SchemaError(f"schema: column {position + 1} must {rule} (got {got!r}) in {text!r}")
 
 
@@ -47,7 +48,7 @@ def fallback_twice(key: Any, first: str, second: str) -> RegistrationError:
 
 
 def unknown_key(name: Any, known: Any) -> GpuTensorError:
-    """A dispatch key that does not exist, with the nearest one that does."""
+    """An unknown dispatch key, with the nearest existing one."""
     import difflib
 
     near = difflib.get_close_matches(name if isinstance(name, str) else "", known, 1)
@@ -61,7 +62,8 @@ def alias_key(name: str) -> GpuTensorError:
 
 
 def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
-    """Names the operator, the key, the keys with kernels; a remedy; then the computed table."""
+    """The message names the operator, the key, the keys with kernels and a remedy, and prints the
+    computed table."""
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key} (kernels are registered at: "
         f"{_registered_at(operator)}){'; ' if remedy else ''}{remedy}{_table_of(operator, table)}"
@@ -69,7 +71,7 @@ def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> Dispatch
 
 
 def masked_by_fallthrough(operator: Any, skipped: Any, table: str) -> DispatchError:
-    """The operator has no kernel below the keys that were told to fall through."""
+    """The operator has no kernel below the keys that fall through."""
     names = ", ".join(f"{key} (registered at {kernel.site})" for key, kernel in skipped)
     return DispatchError(
         f"{operator.short_name}: no kernel is left, as a fallthrough masks the key {names}"
@@ -115,7 +117,7 @@ def _schema_of(operator: Any) -> Any:
 
 
 def wrong_stack(operator: Any, rule: str, expected: int, got: int) -> DispatchError:
-    """rule: the number of values that must be left on, or found on, the stack."""
+    """rule: the number of values that must be on the stack before or after the call."""
     stack = f"{rule} {expected} values on the stack (got {got})"
     return DispatchError(f"{operator.qualified_name}: a boxed {stack}")
 
@@ -134,7 +136,8 @@ def _misfit(operator: Any, what: str) -> ArgumentTypeError:
 
 
 def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
-    """A value that the declared type does not take: type found, position, value, declaration."""
+    """A value that its declared type does not accept. The message gives its type, position, value
+    and declaration."""
     got = f"(got {type(value).__name__} {describe(value)} at position {position})"
     return _misfit(operator, f"'{argument.name}' must be {argument.type} {got}")
 
@@ -156,7 +159,7 @@ def argument_unknown(operator: Any, name: str) -> ArgumentTypeError:
 
 
 def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
-    """One line an overload, in the order in which they were tried."""
+    """One line for each overload, in the order in which they were tried."""
     return ArgumentTypeError(f"{name}: no overload takes these arguments\n" + "\n".join(reasons))
 
 
@@ -164,7 +167,7 @@ def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
 
 
 class OverrideWarning(UserWarning):
-    """A kernel took the place of another one."""
+    """A kernel replaced another kernel."""
 
 
 def kernel_overridden(operator: Any, key: Any, before: str, after: str) -> OverrideWarning:
@@ -212,7 +215,7 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """A function's annotations do not make a schema; `got` is the annotation or its text."""
+    """A function's annotations give no schema; `got` is the annotation or its text."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)

@@ -66,7 +66,7 @@ def another_device(op: str, group: str, first: int, index: int) -> GpuTensorErro
 
 
 def ranks_differ(op: str, said: dict[int, str], differing: Sequence[int]) -> GpuTensorError:
-    """said: each rank's call, by rank."""
+    """said: the call of each rank."""
     usual = next(text for rank, text in said.items() if rank not in differing)
     others = "; ".join(f"rank {rank}: {said[rank]}" for rank in differing)
     return DistributedError(f"{op}: all ranks must make one call ({usual}) (got {others})")

@@ -1,4 +1,4 @@
-"""Tensors as other libraries and files see them."""
+"""Errors of exchange with other libraries and files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from .base import (
 
 
 class ExchangeError(GpuTensorError, BufferError):
-    """Memory that another library cannot be shown, or cannot show us."""
+    """Memory that cannot be shared with another library."""
 
 
 class NoScalarError(ArgumentError, TypeError):
-    """A tensor that is not one number. PyTorch's is a RuntimeError, Python's and NumPy's this."""
+    """A tensor that is not one number. PyTorch raises a RuntimeError, Python and NumPy raise this
+    type."""
 
 
 def not_one_element(op: str, tensor: Any) -> GpuTensorError:
@@ -52,7 +53,7 @@ def cannot_assign(value: Any) -> ArgumentTypeError:
 def not_in_memory(
     op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError
 ) -> GpuTensorError:
-    """Something outside is to read memory that does not hold the elements."""
+    """Outside code would read memory that does not contain the elements."""
     rule = "not be a lazy conjugate, negative or zero"
     return must(op, "self", rule, tensor, kind=kind, remedy="use .clone() first")
 

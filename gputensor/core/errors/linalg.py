@@ -1,4 +1,4 @@
-"""Matrices that cannot be factorised."""
+"""Errors of matrix factorisations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REASONS = {
 
 
 def not_solvable(api_name: str, info: int, number: int | None) -> LinAlgError:
-    """number: which of a batch. Source: _linalg_check_errors."""
+    """number: the matrix's index in a batch. Source: _linalg_check_errors."""
     op = api_name.removeprefix("torch.")
     found = [text for part, text in _REASONS.items() if part in op]
     reason = (found or ["is singular (the diagonal element {} is zero)"])[0].format(info)

@@ -16,9 +16,10 @@ _TENSORS = ("torch.Tensor", "numpy.ndarray")
 
 
 def no_name(module: str, missing: str) -> str:
-    """Near names that the module has, and which library has this one."""
+    """Similar names in the module, and the libraries that have this name."""
     place = module.removeprefix(_PACKAGE)
-    # gt.profiler is profiling/profiler.py; other libraries have modules of that name too.
+    # The public module gt.profiler is profiling/profiler.py; other libraries' modules have the
+    # public name.
     exported = {home: name for name, home in index.EXPORTS.items()}.get(f"{place[1:]}.")
     place = f".{exported}" if exported else place
     places = [f"{library}{place}" for library in _LIBRARIES]
@@ -29,7 +30,8 @@ def no_name(module: str, missing: str) -> str:
 
 
 def no_attribute(missing: str, known: list[str]) -> str:
-    """Error for an attribute that other libraries' tensors have. known: attributes of our class."""
+    """The error for an attribute that only other libraries' tensors have. known: attributes of our
+    class."""
     text = f"'Tensor' object has no attribute {missing!r}"
     if why := _why("torch.Tensor", missing):
         return f"{text}: {why}"
@@ -37,7 +39,7 @@ def no_attribute(missing: str, known: list[str]) -> str:
 
 
 def _why(place: str, missing: str) -> str:
-    """Why PyTorch's name is left out; "" for a name that PyTorch does not have either."""
+    """The reason why PyTorch's name is left out; "" for a name that PyTorch lacks too."""
     why = absent.why(place, missing)
     return why if why and (absent.why(f"{place}.{missing}") or theirs([place], missing)) else ""
 
@@ -51,7 +53,7 @@ def _more(missing: str, known: list[str], places: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Up to three names that one may have meant: 'abs' or 'absolute'."""
+    """Up to three similar names: 'abs' or 'absolute'."""
     import difflib
 
     public = [n for n in known if not n.startswith("_")]

@@ -1,4 +1,4 @@
-"""Devices, memory, and kernels that do not compile, load or run."""
+"""Errors of devices, of memory, and of kernels that do not compile, load or run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kernel_failed(entry: str, what: str) -> KernelError:
 
 
 def kernel_finding(sentence: str) -> KernelError:
-    """A fault found by the emulator; its text contains the place already."""
+    """A fault found by the emulator; its text already contains the place."""
     return KernelError(sentence)
 
 
@@ -57,7 +57,7 @@ def library_failed(op: str, error: Exception) -> GpuTensorError:
 
 
 def is_of_a_kernel(found: Any) -> bool:
-    """For `__tracebackhide__`: pytest then shows a kernel's fault at its launch."""
+    """For `__tracebackhide__`: pytest then shows a kernel's fault at the line of its launch."""
     return isinstance(found.value, KernelError)
 
 
@@ -68,17 +68,18 @@ def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> Ker
 
 
 def capture_refused(op: str, why: str) -> DeviceError:
-    """While a CUDA graph is captured, or as one begins or ends. why: a clause."""
+    """A call that fails during the capture of a CUDA graph, or at its begin or end. why: a
+    clause."""
     return DeviceError(f"{op}: cannot be captured into a CUDA graph: {why}")
 
 
 def unjoined_capture() -> DeviceError:
-    """A stream that took part was not waited for."""
+    """A stream took part in a capture, but the capturing stream did not wait for it."""
     return capture_refused("capture_end", "the capture's stream has not waited for all that joined")
 
 
 def no_graph(op: str, rule: str) -> DeviceError:
-    """A CUDAGraph that is not in the state that a call needs. rule: a clause."""
+    """A CUDAGraph is in another state than a call needs. rule: a clause."""
     return DeviceError(f"{op}: the graph {rule}")
 
 
@@ -89,7 +90,7 @@ def no_device_for_kernel(entry: str, reason: str) -> DeviceError:
 
 
 def no_nvrtc(reason: str) -> DeviceError:
-    """NVRTC, the compiler for GPU kernels, is absent or does not load."""
+    """NVRTC, the compiler of GPU kernels, is absent or does not load."""
     return DeviceError(
         f"NVRTC is not usable ({reason}); pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
     )
@@ -100,7 +101,7 @@ def cannot_launch(entry: str, arg: str, rule: str, got: object) -> KernelError:
 
 
 def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
-    """An environment variable with a value that means nothing."""
+    """An environment variable with an unknown value."""
     return ArgumentValueError(f"{name}: must {rule} (got {got!r})")
 
 
@@ -134,7 +135,7 @@ def wrong_pointer(op: str, arg: str, rule: str, got: str) -> DeviceError:
 
 
 class DivisionByZeroError(GpuTensorError, ZeroDivisionError):
-    """An integer divided by zero on a device that can tell."""
+    """An integer was divided by zero on a device that detects it."""
 
 
 def division_by_zero(op: str) -> DivisionByZeroError:
@@ -161,26 +162,26 @@ def cannot_load_to(place: Any, error: Exception) -> DeviceError:
 
 
 def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
-    """PyTorch: expected sequence of length 2 at dim 1 (got 3)."""
+    """PyTorch's wording: expected sequence of length 2 at dim 1 (got 3)."""
     return ArgumentValueError(
         f"tensor: 'data' must have length {expected} at dim {dim} (got {got})"
     )
 
 
 def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> GpuTensorError:
-    """PyTorch: value cannot be converted to type X without overflow."""
+    """PyTorch's wording: value cannot be converted to type X without overflow."""
     needs_real = isinstance(number, complex) and not element.is_complex and number.imag != 0
     rule = f"be real for {element.short}" if needs_real else f"be in the range of {element.name}"
     return must(op, arg, rule, Got(_number(number)), kind=NumberRangeError)
 
 
 def number_too_wide(op: str, arg: str, number: Any) -> GpuTensorError:
-    """PyTorch: int too big to convert."""
+    """PyTorch's wording: int too big to convert."""
     return must(op, arg, "have at most 64 bits", Got(_number(number)), kind=NumberRangeError)
 
 
 def _number(number: Any) -> str:
-    """A number as text; Python refuses to write out the longest integers."""
+    """A number as text. Python refuses to print very long integers."""
     if isinstance(number, int) and number.bit_length() > 128:
         return f"an integer of {number.bit_length()} bits"
     return str(number)

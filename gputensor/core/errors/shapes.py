@@ -1,4 +1,4 @@
-"""Shapes, dimensions, dtypes, devices and other arguments of operators."""
+"""Errors of shapes, dimensions, dtypes, devices and other arguments of operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRan
 
 
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
-    """PyTorch's sentence about the size of tensor a and b, in the house's frame."""
+    """PyTorch's sentence about the sizes of tensors a and b, in the form of `must`."""
     where = "" if dim is None else f"; they differ at dimension {dim}"
     got = f"(got self={describe(a)}, other={describe(b)})"
     return ShapeError(f"{op}: 'other' must broadcast with 'self' {got}{where}")
@@ -35,7 +35,7 @@ def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
 
 
 def too_large(sizes: Any) -> GpuTensorError:
-    """Sizes that no tensor has, whichever operator came to them."""
+    """Sizes that exceed the limit of every tensor."""
     rule = "have at most 64 dimensions" if len(sizes) > 64 else "hold fewer than 2**63 elements"
     return must("tensor", "size", rule, tuple(sizes), kind=ShapeError)
 
@@ -53,7 +53,8 @@ def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
 
 
 def no_device(kind: str, reason: str) -> DeviceError:
-    """No device of this type on this machine, and why; for CUDA, refer to `gputensor doctor`."""
+    """No device of this type on this machine, with the reason; for CUDA, the message refers to
+    `gputensor doctor`."""
     more = " (gputensor doctor says what is missing)" if kind == "cuda" else ""
     return DeviceError(f"{kind}: no device ({reason}); use device='cpu'{more}")
 
@@ -100,7 +101,7 @@ _WORDS = {
 
 
 def unfit(op: str, arg: str, types: list[Any], got: Any) -> GpuTensorError:
-    """An argument that none of its declared types takes."""
+    """An argument that fits none of its declared types."""
     bases = list(dict.fromkeys(t.base for t in types))
     if bases == ["ScalarType"]:
         return not_a_dtype(op, got, arg)
@@ -127,7 +128,7 @@ def _is_long(got: Any) -> bool:
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
     what = got.__name__ if isinstance(got, type) else describe(got)
-    what = str(got) if what.endswith("DType") else what  # NumPy's
+    what = str(got) if what.endswith("DType") else what  # NumPy's type
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what})")
 
 
@@ -184,7 +185,7 @@ def refused_in_file(op: str, name: Any, what: str) -> FileFormatError:
     which = "" if name is None else f" {str(name)!r}"
     return FileFormatError(
         f"{op}: 'f' must hold tensors, numbers, strings and containers alone (got{which}: it names "
-        f"{what}); save its state_dict()"
+        f"{what}); save its state_dict(), or allow it by gt.serialization.add_safe_globals"
     )
 
 
@@ -205,7 +206,7 @@ def no_operands(op: str) -> ArgumentValueError:
 
 
 class Layout:
-    """A geometry on a device, where a message must describe an operand that is no tensor object."""
+    """A geometry on a device, for messages about an operand that is no Tensor object."""
 
     __slots__ = ("_geometry", "_device")
 
@@ -249,7 +250,7 @@ def dtypes_differ(op: str, arg: str, operand: Any, expected: Any) -> DtypeError:
 
 
 def cannot_cast_result(op: str, arg: str, result: Any, output: Any) -> DtypeError:
-    """PyTorch: result type X can't be cast to the desired output type Y."""
+    """PyTorch's wording: result type X can't be cast to the desired output type Y."""
     return DtypeError(
         f"{op}: '{arg}' must be of a dtype that the result type {result.name} can be cast to "
         f"(got {describe(Layout(output))})"

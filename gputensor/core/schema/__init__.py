@@ -1,13 +1,14 @@
-"""The one parser of operator schemas: PyTorch's grammar to values, and back to the same text.
+"""The only parser of operator schemas, in PyTorch's grammar; printing a schema gives the parsed
+text.
 
-It knows no operator and no Tensor, and imports only the standard library and the error messages
-beside it, so that codegen can load it by path while the package is broken. `parse` reads whatever
-PyTorch's own registry prints; `FunctionSchema.check_kind` adds the rules for our YAML.
+It depends only on the standard library and on the error messages, so that codegen can load it by
+path while the package is broken. `parse` reads all schemas that PyTorch's registry prints;
+`FunctionSchema.check_kind` adds the rules for our YAML.
 
 Source: torch/csrc/jit/frontend/function_schema_parser.cpp, torchgen/model.py.
 """
 
-from .. import errors  # codegen has it from here: it loads this package by path
+from .. import errors  # exported for codegen, which loads this package by path
 from .parser import MAX_ARGUMENTS, parse, parse_type
 from .values import Alias, Argument, FunctionSchema, Name, OperatorName, Return, Type, fits
 

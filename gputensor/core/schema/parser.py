@@ -18,7 +18,7 @@ MAX_ARGUMENTS = 64
 
 @functools.cache
 def _token() -> re.Pattern[str]:
-    # Compiled when first needed: every import would pay half a millisecond for it.
+    # Compiled at first use: it would add half a millisecond to each import.
     return re.compile(
         r"""\s*(?: (?P<string>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
               | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?)
@@ -28,8 +28,9 @@ def _token() -> re.Pattern[str]:
     )
 
 
-# Types without parts; those with parts are _FORMS. What begins with a small letter beside these is
-# a variable, as in `f(t x) -> t`. Source: torch/csrc/jit/frontend/schema_type_parser.cpp.
+# Types without parts; types with parts are in _FORMS. Other names that begin with a lower-case
+# letter are type variables, as in `f(t x) -> t`. Source:
+# torch/csrc/jit/frontend/schema_type_parser.cpp.
 _TYPES = frozenset((
     "Tensor", "int", "SymInt", "float", "complex", "bool", "SymBool", "number", "Scalar", "str",
     "Device", "DeviceIndex", "Stream", "ScalarType", "Layout", "MemoryFormat", "Storage",
@@ -41,21 +42,21 @@ _CLASSES = "__torch__."
 
 
 def parse(text: str) -> FunctionSchema:
-    """The schema that `text` spells.
+    """Parse a schema.
 
-    Raises: SchemaError naming the column and the text; among others for two arguments of one
-    name and for a default that its type cannot take, which PyTorch lets through.
+    Raises: SchemaError with the column and the text. Unlike PyTorch, it also rejects two arguments
+    with one name, and a default that does not fit its type.
     """
     return _Reader(text).schema()
 
 
 def parse_type(text: str) -> Type:
-    """The type that `text` spells, as `Tensor?[]`."""
+    """Parse a type such as `Tensor?[]`."""
     return _Reader(text).type()
 
 
 class _Reader:
-    """Tokens of one text and a position in them."""
+    """The tokens of one text, and the current position."""
 
     __slots__ = ("text", "tokens", "next")
 
@@ -181,7 +182,7 @@ class _Reader:
                 self.expect(",")
             found.append(self.returned())
         self.expect(")")
-        if self.peek("?", "[", "("):  # a form over a tuple: `(int, Tensor)[]`
+        if self.peek("?", "[", "("):  # a list of tuples: `(int, Tensor)[]`
             self.next = start
             return (self.returned(),), False, False
         return tuple(found), False, len(found) == 1
@@ -252,7 +253,7 @@ class _Reader:
     # -- defaults -------------------------------------------------------------------------------
 
     def value(self) -> Any:
-        """A default's value: Python's for literals and lists, `Name` for a bare identifier."""
+        """Parse a default: a Python value for literals and lists, a `Name` for an identifier."""
         if self.accept("["):
             items: list[Any] = []
             while not self.peek("]"):
@@ -276,7 +277,7 @@ class _Reader:
 
 
 def _known_type(name: str) -> str:
-    """The rule that a misspelt type breaks, with the type that is nearest."""
+    """The error text for an unknown type, with the nearest known type."""
     from difflib import get_close_matches
 
     known = sorted((*_TYPES, *_FORMS))

@@ -1,4 +1,4 @@
-"""The parts of a schema: values that compare by content, and print as PyTorch's text."""
+"""The parts of a schema: values that are compared by content and print as in PyTorch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 
 
 class Frozen:
-    """A value: its slots are set once by `__init__`, compared by content, hashed by its text."""
+    """An immutable value: it is compared by its slots and hashed by its text."""
 
-    # Why not a frozen dataclass: dataclasses cost import time that the package does not have.
+    # No dataclass, because the import of dataclasses takes too long.
     __slots__: tuple[str, ...] = ()
 
     def _set(self, *values: Any) -> None:
@@ -48,7 +48,7 @@ class Frozen:
 
 
 class OperatorName(Frozen):
-    """`aten::add.Tensor`: namespace may be empty, overload too."""
+    """`aten::add.Tensor`; the namespace and the overload may be empty."""
 
     __slots__ = ("namespace", "base", "overload")
     namespace: str
@@ -64,9 +64,11 @@ class OperatorName(Frozen):
 
 
 class Alias(Frozen):
-    """`(a)` aliases, `(a!)` is written, `(a -> *)` ends up anywhere, `(a! -> a|b)`, `(*)`.
+    """An alias annotation: `(a)` is an alias, `(a!)` is written to, `(a -> *)` may alias anything
+    later; also `(a! -> a|b)` and `(*)`.
 
-    before, after: names of the sets on entry and exit. after is empty where it equals before.
+    before, after: names of the alias sets before and after the call. after is empty if it equals
+    before.
     """
 
     __slots__ = ("before", "is_write", "after")
@@ -86,7 +88,8 @@ class Type(Frozen):
     """A type: a name, or a form over other types.
 
     name: the base type's name, or one of "list", "optional", "tuple", "Dict", "Future" and their
-    like. parts: the types inside a form. size: N of `int[N]`. alias: where it was written here.
+    like. parts: the types inside a form. size: N of `int[N]`. alias: the annotation of this type,
+    if any.
     """
 
     __slots__ = ("name", "parts", "size", "alias")
@@ -144,9 +147,11 @@ class Type(Frozen):
 
 
 class Argument(Frozen):
-    """One argument. default_text is None where there is no default, so that `=None` is a default.
+    """One argument. default_text is None if there is no default, which differs from the default
+    `=None`.
 
-    default: as parsed, a bare identifier as a `Name`; `default_value` is what a kernel gets.
+    default: the parsed value; an identifier is a `Name`. default_value: the value that a kernel
+    gets.
     """
 
     __slots__ = ("type", "name", "default_text", "default", "is_keyword_only")
@@ -172,7 +177,7 @@ class Argument(Frozen):
 
     @property
     def default_value(self) -> Any:
-        """The default as a kernel gets it: names resolved, `int[2] x=1` spread to (1, 1)."""
+        """The default that a kernel gets: names are resolved, and `int[2] x=1` becomes (1, 1)."""
         if isinstance(self.default, Name):
             return _resolve(self.type.required.name, self.default)
         form = self.type.required
@@ -262,14 +267,15 @@ class FunctionSchema(Frozen):
 
     @property
     def is_view(self) -> bool:
-        """True if a return value aliases an argument that is not written."""
+        """True if a return value aliases an argument that is not written to."""
         aliases = [x for a in self.arguments for x in a.type.aliases if x.is_write]
         written = {name for x in aliases for name in x.before}
         shared = {name for r in self.returns for x in r.type.aliases for name in x.before}
         return bool(shared - written)
 
     def check_kind(self) -> str | None:
-        """The broken rule for operators of our YAML, or None. Source: torchgen/model.py."""
+        """The rule for operators of our YAML that this schema breaks, or None. Source:
+        torchgen/model.py."""
         kind, outs = self.kind, self.out_arguments
         writes = [value.is_write for value in self.returns]
         if any(writes) and not all(writes):
@@ -294,7 +300,7 @@ class Name(str):
 
 
 def _resolve(type_name: str, name: str) -> Any:
-    """The object that an identifier names. Imports are local because parsing needs none of them."""
+    """The object that an identifier names. Imports are local, because parsing needs none."""
     if type_name == "MemoryFormat":
         from .. import memory_format
 
@@ -308,7 +314,7 @@ def _resolve(type_name: str, name: str) -> Any:
 
 
 def fits(type: Type, value: Any) -> bool:
-    """True if `value`, as `parse` reads it, can be a default of `type`."""
+    """True if the parsed `value` can be a default of `type`."""
     if type.is_optional:
         return value is None or fits(type.parts[0], value)
     if type.is_list:

@@ -175,7 +175,6 @@ def coalesced(op: str, group: ProcessGroup) -> Iterator[None]:
 
 
 def _dense(x: Tensor) -> Tensor:
-    """Return x, or a contiguous copy of it."""
     if x._geometry.is_contiguous:
         return x
     made: Tensor = calls.clone(x, memory_format=formats.contiguous_format)

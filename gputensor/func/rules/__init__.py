@@ -1,1 +1,1 @@
-"""Batch rules: how operators work on whole batches, by family. table.py says which has which."""
+"""Batch rules: how operators work on whole batches, by family. table.py maps operators to rules."""

@@ -1,9 +1,9 @@
 """Batch rules: how an operator works on a whole batch, whose dimension is the first.
 
-A rule takes (level, entry, args, argument): the vmap's level, the operator, its arguments with
-those of the level still wrapped, and the word behind the rule's name in native_functions.yaml. It
-returns the wrapped result, or NotImplemented: then the operator runs for one entry after another.
-Source of what is meant: aten/src/ATen/functorch/BatchRules*.cpp.
+A rule takes (level, entry, args, argument): the vmap's level, the operator, its arguments (still
+wrapped), and the word after the rule's name in native_functions.yaml. It returns the wrapped
+result, or NotImplemented; then the operator runs for one entry after another. Source of the
+semantics: aten/src/ATen/functorch/BatchRules*.cpp.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Args = Sequence[Any]
 
 
 def check_written(level: Any, entry: Entry, args: Args) -> None:
-    """Raise where a result with a batch is to be written into a tensor without one."""
+    """Raise an error if an in-place operator would write a batch to a tensor without a batch."""
     if not level.owns(args[0]):
         rule = "have the batch that its other operands have, as it is written to"
         raise errors.must(entry.operator.short_name, "self", rule, args[0])
@@ -36,7 +36,8 @@ def check_written(level: Any, entry: Entry, args: Args) -> None:
 
 
 def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Operands broadcast: those with fewer dimensions get sizes of 1 behind their batch."""
+    """The rule for operands that broadcast: entries with fewer dimensions get dimensions of size 1
+    behind the batch."""
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     rank = max(x._geometry.ndim for x in tensors)
     written = entry.kind == "inplace"
@@ -54,8 +55,9 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def _promoted(x: Any, tensors: list[Any]) -> Tensor:
-    """What x holds. An entry without dimensions does not decide the dtype of a result; its batch,
-    which has one, would: so it is cast to the dtype that the entries have together."""
+    """The content of x, cast for type promotion. A 0-d entry does not determine the dtype of a
+    result, but its batch, which has a dimension, would. So it is cast to the common dtype of the
+    entries."""
     value: Tensor = x.value
     if x._geometry.ndim == 0 and any(t._geometry.dtype is not x.dtype for t in tensors):
         specs = tuple([(t._geometry, t._device) for t in tensors])
@@ -68,7 +70,8 @@ def _promoted(x: Any, tensors: list[Any]) -> Tensor:
 
 
 def _formats(entry: Entry, given: list[Any]) -> list[Any]:
-    """The arguments without a memory format, which is one of the entries and not of the batch."""
+    """The arguments without a channels-last memory format, because it describes the entries, not
+    the batch."""
     n = entry.names.get("memory_format")
     if n is not None and given[n] is not None and "channels" in str(given[n]):
         given[n] = None
@@ -81,17 +84,18 @@ _DIMS = {"dim", "dims", "dim0", "dim1", "dim2", "dimension"}
 
 
 def shifted(entry: Entry, dim: int, ndim: int) -> int:
-    """The dimension of a batch that is `dim` of its entries."""
+    """The dimension of the batch that corresponds to `dim` of its entries."""
     if not -ndim <= dim < ndim:
         raise errors.dim_out_of_range(entry.operator.short_name, dim, ndim)
     return dim % ndim + 1
 
 
 def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Arguments that name dimensions move by one; without any, the operator takes all.
+    """The rule for arguments that are dimensions: they are increased by one; without them, the
+    operator uses all.
 
-    argument: "insert" where they are those of a result with one dimension more; "free" where the
-    index operand has one dimension and is not batched; "apart" where an operand has fewer.
+    argument: "insert" if they are dimensions of a result with one more dimension; "free" if the
+    index operand has one dimension and no batch; "apart" if an operand has fewer dimensions.
     """
     if argument == "free" and any(level.owns(_named(entry, args, x)) for x in _FREE):
         return NotImplemented
@@ -116,7 +120,9 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
         elif value is None or is_list and not value and not _none_means_none(entry, name):
             given[n] = tuple(range(1, count + 1))
         elif is_list:
-            if not value and "shifts" in entry.names:  # what lies in a row
+            if (
+                not value and "shifts" in entry.names
+            ):  # roll without dims rolls the flattened elements
                 x = args[0]
                 return x.reshape(-1).roll(args[entry.names["shifts"]], 0).reshape(x.shape)
             given[n] = tuple([shifted(entry, d, count) for d in value])
@@ -131,7 +137,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-# Operands of one dimension, or none, that serve all entries alike.
+# Operands with at most one dimension that are shared by all entries.
 _FREE = ("index", "value")
 
 
@@ -140,16 +146,17 @@ def _named(entry: Entry, args: Args, name: str) -> Any:
 
 
 def _none_means_none(entry: Entry, name: str) -> bool:
-    """Whether an empty list of dimensions is none of them, and not all."""
+    """True if an empty list of dimensions means none of them; otherwise it means all."""
     if "dims" in (name, entry.operator.overload):
         return True
     return families.family_of(entry.operator.qualified_name) == "fft"
 
 
 def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
-    """The operand as a batch, expanded where it has none, and the entries' dimensions.
+    """The operand as a batch (expanded if it has none), and the number of its entries'
+    dimensions.
 
-    is_filled: entries without dimensions get one.
+    is_filled: 0-d entries get one dimension.
     """
     if isinstance(x, (list, tuple)):
         ndim = max(item._geometry.ndim for item in x)
@@ -162,9 +169,10 @@ def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
 
 
 def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """A reduction of everything: of each entry's elements in a row, by the form that takes `dim`.
+    """The rule for a reduction of all elements: it flattens each entry and calls the overload with
+    `dim`.
 
-    argument: that form; of several results the first one is meant.
+    argument: that overload; if it has several results, the first one is used.
     """
     by_dim = find(f"aten::{argument}")
     x = args[0]
@@ -185,7 +193,7 @@ def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def unfold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """A number alone is its only window."""
+    """The rule of unfold: a 0-d entry has one window."""
     x = args[0]
     made = dims(level, entry, args, "")
     return made if x._geometry.ndim else made.squeeze(0)
@@ -216,7 +224,7 @@ _SIZES = {"size", "sizes", "repeats"}
 
 
 def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Arguments that are the sizes of a result get the batch in front."""
+    """The rule for arguments that are a result's sizes: the batch is put in front."""
     given = list(args)
     x = args[0]
     given[0] = x.value
@@ -231,7 +239,7 @@ def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     if "stride" in entry.names:
         strides = args[entry.names["stride"]]
         front = x.value._geometry.strides[0]
-        if not entry.schema.is_view:  # the entries of a new tensor follow each other
+        if not entry.schema.is_view:  # entries of a new tensor are stored one after another
             extent = sum((n - 1) * s for n, s in zip(args[entry.names["size"]], strides))
             front = max(extent + 1, 1)
         given[entry.names["stride"]] = (front, *strides)
@@ -250,8 +258,8 @@ def expand(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def resized(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Each entry keeps its elements, as far as the new sizes reach. PyTorch resizes the whole
-    batch, where a smaller entry gets elements of others."""
+    """The rule of resize_: each entry keeps its elements, as far as they fit the new sizes. PyTorch
+    resizes the whole batch, so a smaller entry gets elements of other entries."""
     x, wanted = args[0], tuple(args[1])
     check_resize("resize_", x)
     count, kept = prod(wanted), x._geometry.numel
@@ -269,9 +277,10 @@ def resized(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Operators on matrices take any number of dimensions before them; the batch is one more.
+    """The rule for operators on matrices with any number of leading dimensions: the batch is one
+    more.
 
-    argument: how many dimensions at the end are its own, 2 unless given.
+    argument: the number of the operator's own dimensions at the end; 2 by default.
     """
     own = int(argument or 2)
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
@@ -289,9 +298,10 @@ def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Images: the batch joins their first dimension, or is it where they come without.
+    """The rule for images: the batch is merged with their first dimension; without such a dimension
+    it becomes the first one.
 
-    argument: how many dimensions an image has with its channels, 3 unless given.
+    argument: the number of an image's dimensions with channels; 3 by default.
     """
     own = int(argument or 3)
     tensors = [n for n in entry.places if isinstance(args[n], Tensor)]
@@ -312,7 +322,7 @@ def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The same strides in every entry, from where it begins."""
+    """The rule of as_strided: the strides apply to each entry, from its begin on."""
     x, wanted, strides, offset = args
     value = x.value
     offset = value._offset if offset is None else offset
@@ -323,19 +333,19 @@ def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def first(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch stands in front of the first operand's dimensions; others have none."""
+    """The rule for operators of which only the first operand may have the batch."""
     if any(level.owns(args[n]) for n in entry.places[1:]):
         return NotImplemented
     return wrapped(level, call(entry.operator, args[0].value, *args[1:]))
 
 
 def together(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch stands in front of what batches the operands have.
+    """The batch is put in front of the operands' own leading dimensions.
 
-    argument: how many dimensions of its own each of them has.
+    argument: the number of other dimensions of each operand.
     """
     if not all(args[n] for name, n in entry.names.items() if name.startswith("unpack")):
-        return NotImplemented  # a result is empty
+        return NotImplemented  # an empty result
     given, owns = list(args), [int(n) for n in argument.split()]
     extra = max(args[n]._geometry.ndim - own for n, own in zip(entry.places, owns))
     for n, own in zip(entry.places, owns):
@@ -344,15 +354,16 @@ def together(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def check(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Whether LAPACK's numbers say that all went well: of all entries at once."""
+    """The rule that checks LAPACK's `info` of all entries at once."""
     return call(entry.operator, args[0].value, args[1], False)
 
 
 def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """What looks at elements, or whose results have sizes that depend on them."""
+    """The rule that rejects operators that read elements, or whose results' sizes depend on
+    elements."""
     raise errors.vmap_data_dependent(entry.operator.short_name)
 
 
 def loop(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """One entry after the other: for a row whose family has a rule that does not hold for it."""
+    """One call for each entry: for operators to which their family's rule does not apply."""
     return NotImplemented

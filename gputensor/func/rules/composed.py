@@ -1,8 +1,8 @@
-"""Batch rules of operators that are made of others here, which have rules of their own.
+"""Batch rules of operators that are composed of other operators, which have rules.
 
-`batch: composed` in a row names the function below of the operator's name. Each takes what the
-operator takes; where the arguments are bad it returns NotImplemented, and the operator itself says
-so for the first entry.
+With `batch: composed` in an operator's row, the function below with the operator's name is the
+rule. It takes the operator's arguments. For invalid arguments it returns NotImplemented; the
+operator then raises the error for the first entry.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._generated import calls, functions
+from ...structured.layers import recurrent
 from ..operators import Entry
 
 
 def composed(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """By other operators, on the tensors of the level."""
+    """The rule that calls a function below with the tensors of the level."""
     if entry.kind == "inplace":
         return NotImplemented
     return _FORMS[entry.operator.short_name](*args)
@@ -23,7 +24,7 @@ def composed(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> An
 
 def _plus(self: Any, made: Any, beta: Any, alpha: Any) -> Any:
     made = made if alpha == 1 else made * alpha
-    if beta == 0:  # whatever self holds, NaN too
+    if beta == 0:  # also for NaN in self
         return made
     return made + (self if beta == 1 else self * beta)
 
@@ -86,6 +87,20 @@ def channel_shuffle(self: Any, groups: int) -> Any:
     return parts.transpose(1, 2).reshape(sizes)
 
 
-_FORMS = {
-    f.__name__: f for f in (addbmm, addr, trace, take, put, dist, renorm, rot90, channel_shuffle)
-}
+def _rnn_layer(*args: Any) -> Any:
+    *given, mode, reverse, batch_sizes, train = args
+    operands = recurrent.Operands(*given)
+    how = recurrent.how_of(operands.input, mode, reverse, batch_sizes)
+    return recurrent.forward(operands, how, train)
+
+
+def _rnn_layer_backward(*args: Any) -> Any:
+    operands, saved = recurrent.Operands(*args[3:11]), recurrent.Saved(*args[11:14])
+    *which, wanted = args[14:]
+    how = recurrent.how_of(operands.input, *which)
+    return recurrent.backward(operands, how, saved, args[:3], wanted)
+
+
+_OF_ALL = (addbmm, addr, trace, take, put, dist, renorm, rot90, channel_shuffle, _rnn_layer,
+           _rnn_layer_backward)  # fmt: skip
+_FORMS = {f.__name__: f for f in _OF_ALL}

@@ -10,7 +10,8 @@ from ..operators import Entry, call
 
 
 def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """An input with a batch is one of more samples; a weight with one has more groups."""
+    """If the input has a batch, it becomes more samples; if the weight has one, it becomes more
+    groups."""
     x, weight, bias, *rest, groups = args
     if level.owns(bias):
         plain = call(entry.operator, x, weight, None, *rest, groups)
@@ -28,7 +29,8 @@ def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
 
 
 def weight_gradient(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The filters of each entry are a group, as in the convolution that they are of."""
+    """The gradient of weights: the filters of each entry are a group, as in the forward
+    convolution."""
     x, grad, *rest, groups = args
     given = _as_channels(level, x), _as_channels(level, grad)
     made = call(entry.operator, *given, *rest, groups * level.size)
@@ -36,5 +38,5 @@ def weight_gradient(level: Any, entry: Entry, args: Sequence[Any], argument: str
 
 
 def _as_channels(level: Any, x: Any) -> Any:
-    """Samples of as many channels as all entries have."""
+    """Samples that contain the channels of all entries."""
     return physical(level, x).transpose(0, 1).flatten(1, 2)

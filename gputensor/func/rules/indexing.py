@@ -1,4 +1,4 @@
-"""Batch rules of indexing: the batch's own index stands in front of the others."""
+"""Batch rules of indexing: an index for the batch is put in front of the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .batches import dims, pointwise, shifted
 
 
 def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """`x[indices]` and `index_put`. A mask with a batch picks as many elements as it happens to."""
+    """`x[indices]` and `index_put`. A mask with a batch is rejected: its number of elements depends
+    on values."""
     x, indices, *rest = args
     masks = [i for i in indices if i is not None and is_mask(i)]
     if any(level.owns(i) for i in masks):
@@ -30,17 +31,19 @@ def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     first = _first_of_neighbours(indices)
     if not any(level.owns(i) for i in indices):
         made = call(entry.operator, x.value, (None, *indices))
-        # The dimensions of indices that stand apart come first, before the batch.
+        # The dimensions of non-adjacent indices come first, before the batch.
         return batched(level, made.movedim(rank, 0) if first is None else made)
     of_batch = [None if i is None else _aligned(level, i, rank) for i in indices]
     made = call(entry.operator, physical(level, x), (_own(level, x, rank), *of_batch))
-    if first and rank:  # the indexed dimensions, which follow the batch, go to their place
+    if (
+        first and rank
+    ):  # the indexed dimensions, which follow the batch, are moved to their position
         made = made.movedim(tuple(range(1, rank + 1)), tuple(range(first + 1, first + 1 + rank)))
     return batched(level, made)
 
 
 def _numbers(index: Any) -> Sequence[Any]:
-    """An index alone; where it is a mask, an index for each of its dimensions."""
+    """An index as a list; a mask becomes one index for each of its dimensions."""
     if index is None or not is_mask(index):
         return (index,)
     found: tuple[Any, ...] = index.nonzero().unbind(1)
@@ -48,24 +51,25 @@ def _numbers(index: Any) -> Sequence[Any]:
 
 
 def _aligned(level: Any, i: Any, rank: int) -> Any:
-    """An index as the batch of itself, its entries made up to `rank` dimensions."""
+    """An index with its batch; its entries are extended to `rank` dimensions."""
     return aligned(physical(level, i), i._geometry.ndim, rank)
 
 
 def _own(level: Any, like: Any, rank: int, dtype: Any = None) -> Any:
-    """The batch's own index: each entry's number, with `rank` dimensions of 1 behind it."""
+    """The index of the batch dimension: each entry's number, followed by `rank` dimensions of size
+    1."""
     numbers = functions.arange(level.size, device=like.device, dtype=dtype)
     return numbers.reshape(level.size, *(1,) * rank)
 
 
 def _first_of_neighbours(indices: Sequence[Any]) -> int | None:
-    """The first dimension that is indexed; None unless those that are stand side by side."""
+    """The first indexed dimension; None if the indexed dimensions are not adjacent."""
     at = [n for n, i in enumerate(indices) if i is not None]
     return at[0] if at[-1] - at[0] + 1 == len(at) else None
 
 
 def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[Any]) -> Any:
-    """Values put where the indices are neighbours and in front."""
+    """index_put, if the indexed dimensions are adjacent and come first."""
     at = [n for n, i in enumerate(indices) if i is not None]
     if at != list(range(len(at))) or not rest:
         return NotImplemented
@@ -84,7 +88,8 @@ def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[An
 
 
 def masked_select(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """By a mask without a batch: every entry has as many elements there."""
+    """masked_select by a mask without a batch: the same number of elements is selected in all
+    entries."""
     x, mask = args
     if level.owns(mask):
         raise errors.vmap_data_dependent(entry.operator.short_name)
@@ -114,7 +119,7 @@ def fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """`index_select`, `index_add` and their like: where the index has a batch, as `gather` and
+    """`index_select`, `index_add` and similar. If the index has a batch, they run as `gather` and
     `scatter`, which have an index for each element."""
     n = entry.names["index"]
     index, x, dim = args[n], args[0], args[1]
@@ -125,7 +130,7 @@ def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
         return NotImplemented
     source: Any = args[entry.names["source"]] if "source" in entry.names else None
     if not x._geometry.ndim or (source is not None and not source._geometry.ndim):
-        given = list(args)  # a tensor without dimensions is as one of one element
+        given = list(args)  # a 0-d tensor counts as 1-d with one element
         given[0] = x.reshape(-1) if not x._geometry.ndim else x
         if source is not None:
             given[entry.names["source"]] = source.reshape(-1)
@@ -155,7 +160,7 @@ def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def searchsorted(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """A row of numbers for all, or each entry's own rows."""
+    """The rule of searchsorted: one sorted sequence for all entries, or rows of each entry."""
     rows, x, *rest = args
     if not isinstance(x, Tensor):
         return NotImplemented
@@ -180,7 +185,7 @@ def bucketize(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> A
 
 
 def isin(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Elements beside each entry's own ones."""
+    """The rule of isin, if entries have their own test elements."""
     elements, wanted, unique, invert = args
     if not level.owns(wanted):
         return batched(level, call(entry.operator, elements.value, wanted, unique, invert))
@@ -192,7 +197,7 @@ def isin(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The sizes are those of the input, and so is the dimension."""
+    """The rule of unfold_backward: sizes and dimension are those of the input."""
     grad, sizes, dim, *rest = args
     if not sizes:
         return grad.sum()
@@ -201,7 +206,8 @@ def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str
 
 
 def embedding(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Rows of one table, or each entry's own rows of the tables behind one another."""
+    """The rule of embedding: rows of one table, or, if tables have a batch, rows of the
+    concatenated tables."""
     weight, indices, padding, *rest = args
     if not level.owns(weight):
         return batched(level, call(entry.operator, weight, indices.value, padding, *rest))
@@ -211,7 +217,7 @@ def embedding(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> A
 
 
 def embedding_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The gradients of all tables behind one another."""
+    """The gradients of all tables, concatenated."""
     grad, indices, count, padding, scale = args
     if padding >= 0:
         grad = functions.where((indices == padding).unsqueeze(-1), 0, grad)
@@ -221,5 +227,5 @@ def embedding_backward(level: Any, entry: Entry, args: Sequence[Any], argument: 
 
 
 def _offsets(level: Any, indices: Any, count: int) -> Any:
-    """How far each entry's rows stand from the first entry's."""
+    """The offset of each entry's rows in the concatenated tables."""
     return _own(level, indices, indices._geometry.ndim, indices.dtype) * count

@@ -1,4 +1,4 @@
-"""Batch rules of losses: of elements first, then each entry's together."""
+"""Batch rules of losses: first the unreduced losses, then a reduction for each entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NONE, _MEAN = 0, 1
 
 
 def loss(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """A loss of elements: none of them reduced, and then each entry's together."""
+    """An elementwise loss: the unreduced loss, then a reduction for each entry."""
     n = entry.names["reduction"]
     given = list(args)
     given[n] = _NONE
@@ -26,7 +26,8 @@ def loss(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The batch joins the samples; then each entry's losses, and its weights, are added up."""
+    """The rule of nll_loss: the batch is merged with the samples; then losses and weights are added
+    up for each entry."""
     x, target, weight, reduction, ignored = args
     if level.owns(weight):
         return NotImplemented
@@ -51,7 +52,7 @@ def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Each target's part, at its place among zeros."""
+    """The gradient: each target's part at its class, and zeros elsewhere."""
     grad, x, target, weight, reduction, ignored, total = args
     kept = target != ignored
     classes = functions.where(kept, target, 0).long()
@@ -66,7 +67,7 @@ def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -
 
 
 def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Of `nll_loss`, then of `log_softmax`."""
+    """The gradient of `nll_loss`, then of `log_softmax`."""
     logs = args[1]
     made = nll_backward(level, entry, args, "")
     dim = 0 if logs._geometry.ndim == 1 else 1
@@ -83,7 +84,7 @@ def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The gradient of elements' losses, from each entry's part in what was made of them."""
+    """The gradient of unreduced losses, from the gradient of each entry's reduced loss."""
     n = entry.names["reduction"]
     given = list(args)
     if args[n] == _MEAN:
@@ -94,7 +95,7 @@ def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def solve(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Systems with matrices on both sides; a vector is a matrix of one column."""
+    """The rule of linear systems; a vector becomes a matrix with one column."""
     a, b, *rest = args
     if b._geometry.ndim == 1 or b._geometry.sizes == a._geometry.sizes[:-1]:
         if not rest[0]:

@@ -1,4 +1,4 @@
-"""Random numbers within vmap: refused, the same in every entry, or each entry's own."""
+"""Random numbers within vmap: an error, equal numbers in all entries, or different numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..operators import Entry, call, draws
 
 
 def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """An operator that draws, with operands of the level."""
+    """The rule of an operator that draws, with operands of the level."""
     if not draws(entry.operator):
         return NotImplemented
     _check(level, entry.operator)
@@ -29,7 +29,9 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
             rule = "not draw the same numbers for operands that differ: use randomness='different'"
             raise errors.must("vmap", name, rule, errors.Got("a batch"))
         return call(entry.operator, args[0].value.select(0, 0), *args[1:])
-    if "num_samples" in entry.names and args[0]._geometry.ndim == 2:  # rows, as the batch is
+    if (
+        "num_samples" in entry.names and args[0]._geometry.ndim == 2
+    ):  # draws by rows, and the batch has rows
         made = call(entry.operator, args[0].value.flatten(0, 1), *args[1:])
         return unfolded(level, made, args[0]._geometry.sizes[0])
     if "size" in entry.names:
@@ -40,7 +42,8 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def drawn_plainly(level: Any, entry: Entry, args: Sequence[Any]) -> Any:
-    """An operator that draws random numbers, called within a vmap without an operand of it."""
+    """Call an operator that draws random numbers within a vmap, if no operand belongs to the
+    level."""
     _check(level, entry.operator)
     if level.randomness == "same":
         return call(entry.operator, *args)

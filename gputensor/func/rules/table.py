@@ -1,4 +1,4 @@
-"""Which batch rule an operator has: its row's field `batch`, else its family's."""
+"""The batch rule of an operator: the field `batch` of its row, otherwise its family's rule."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from . import batches, composed, convolution, indexing, losses, norms, products,
 Rule = Callable[[Any, Entry, Sequence[Any], str], Any]
 
 _MODULES = (batches, composed, convolution, indexing, losses, norms, products, random)
-# By their names, which rows use.
+# rules by the names that rows use
 RULES: dict[str, Rule] = {
     name: found
     for module in _MODULES
     for name, found in vars(module).items()
     if getattr(found, "__module__", None) == module.__name__
 }
-# Families whose rows follow one rule, but for those with a field `batch`.
+# The rule of each family, for rows without a field `batch`.
 FAMILIES = {
     **dict.fromkeys(
         "activation binary bits comparison complex_view conversion copy fill masked special "
@@ -41,15 +41,16 @@ FAMILIES = {
 
 
 def is_explicit(operator: Operator) -> bool:
-    """Whether the operator's row names a rule."""
+    """True if the operator's row names a rule."""
     return operator.qualified_name in OWN_RULES
 
 
 @functools.cache
 def rule_of(operator: Operator) -> tuple[Callable[..., Any] | None, str]:
-    """The batch rule of an operator and what its row tells the rule.
+    """The batch rule of an operator and its argument.
 
-    In-place forms and copies of views have the rule of what they are forms of.
+    In-place forms, and operators that copy views, have the rule of the operator that they are a
+    form of.
     """
     base, dot, overload = operator.qualified_name.partition(".")
     of_view = f"{base.removesuffix('_copy')}{dot}{overload}"

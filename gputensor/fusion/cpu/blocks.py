@@ -35,7 +35,7 @@ _EVEN = 1 << 12
 # Unused temporaries by size: the number kept of each, and the largest size kept.
 _free: dict[int, list[Array]] = {}
 _KEPT, _LONGEST = 8, 1 << 22
-# Bytes below which memory that a loop is given has no new pages.
+# Below this number of bytes, a loop's new array has no new pages.
 _LONG = 1 << 15
 
 
@@ -63,8 +63,9 @@ class Pool(list[Array]):
 
 
 class _Step:
-    """A bound instruction. out: the index among the outputs, or ~index among the temporaries. row:
-    for a value that each row has once, its sizes, with 1 along the rows; it has no temporary."""
+    """An instruction with its loop and the places of its arrays. out: the index of the result among
+    the outputs, or ~index among the temporaries. row: the sizes of a result with one element per
+    row, with 1 along the rows; such a result has no temporary."""
 
     __slots__ = ("loop", "operands", "params", "element", "out", "row")
 
@@ -77,8 +78,8 @@ class _Step:
 
 
 class _Inline:
-    """A reduction that later instructions read, of a part that has whole rows. out: the place among
-    the outputs, -1 where it is none."""
+    """A reduction whose result later instructions read. Its block has whole rows. out: the index
+    among the outputs, or -1 if the result is not stored."""
 
     __slots__ = ("loop", "source", "axes", "element", "out")
 
@@ -119,7 +120,7 @@ class _Rows:
         self, first: Array, values: list[Array], outputs: list[Array], scalars: list[Any],
         sizes: tuple[int, ...],
     ) -> list[Array]:  # fmt: skip
-        """All results."""
+        """Arrays of all results of the operator."""
         outs = [first]
         for place, (row, element) in zip(self.further, self.kinds):
             outs.append(
@@ -131,7 +132,7 @@ class _Rows:
 
 
 class _Further:
-    """A further result of an operator of rows.py."""
+    """The second or a later result of an operator of rows.py."""
 
     __slots__ = ("of", "part", "element")
 
@@ -141,7 +142,7 @@ class _Further:
 
 
 def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes of a value that each row has once, for a block of these sizes."""
+    """Sizes of a value with one element per row, for a block of these sizes."""
     return tuple([1 if m == 1 else n for n, m in zip(sizes, row)])
 
 
@@ -218,7 +219,7 @@ class Body:
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
         sizes: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
-        """Everything, over arrays of one shape: `sizes`, or that of the first output."""
+        """Run all steps over arrays of one shape: `sizes`, or the first output's shape."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
         self.take(0, len(self.steps), values, outputs, scalars, pool, sizes, {})
@@ -233,7 +234,8 @@ class Body:
         self, first: int, last: int, values: list[Array], outputs: list[Array], scalars: list[Any],
         pool: Any, sizes: tuple[int, ...], results: dict[int, list[Array]],
     ) -> None:  # fmt: skip
-        """Run some steps. results: steps with several results, by the number of the first."""
+        """Run some of the steps. results: the steps with several results, by the number of the
+        first result."""
         for step in self.steps[first:last]:
             kind = type(step)
             if kind is not _Step and kind is not _Rows:
@@ -260,8 +262,8 @@ class Body:
     def serial(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any, axis: int
     ) -> None:
-        """`go` in blocks of this thread only; axis: the dimension that is cut, counted from the
-        end, unless all operands are runs of memory."""
+        """Run `go` block by block in this thread. axis: the dimension that is cut into blocks,
+        counted from the end; unused if all operands are contiguous."""
         if not outputs:
             return
         numel, rows = outputs[0].size, outputs[0].shape[axis] if outputs[0].ndim else 1
@@ -277,7 +279,7 @@ class Body:
             self.go(parts, into, scalars, pool)
 
     def flat(self, arrays: list[Array]) -> list[Array]:
-        """Operands as runs of memory; operands with one element unchanged."""
+        """Operands as 1-d arrays; an operand with one element stays as it is."""
         return [
             x.reshape(1) if x.size == 1
             else x if x.ndim == 1
@@ -287,14 +289,14 @@ class Body:
 
 
 def along(shape: Geometry) -> int:
-    """The dimension of the smallest stride."""
+    """The dimension with the smallest stride."""
     strides = [s if n > 1 and s else shape.extent for n, s in zip(shape.sizes, shape.strides)]
     return strides.index(min(strides))
 
 
 def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
-    """The instructions with their places to write to, None for a reduction, and how many
-    temporaries there are: one is used again after the last that reads it, or by that."""
+    """The instructions with the places of their results (None for a reduction), and the number of
+    temporaries. A temporary is reused from the last instruction that reads it on."""
     count = len(chain.inputs)
     last_read = {
         x: n for n, step in enumerate(chain.instructions) for x in step.operands if x >= count

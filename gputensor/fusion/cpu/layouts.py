@@ -36,7 +36,7 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 _SLAB_NBYTES = 1 << 21
 # Operands with at least this many contiguous elements are read in their own layout.
 _ALIKE = 256
-# Bytes between elements that a cache line still has several of.
+# Largest distance of elements in bytes at which a cache line still contains several of them.
 _NEAR = 16
 
 
@@ -50,8 +50,9 @@ def prepare(chain: Chain) -> Run | None:
 
 
 def is_near(chain: Chain) -> bool:
-    """True if a program reads operands of other layouts as fast as the copy loop moves them: long
-    runs of the results are elements that lie a few bytes apart, as a channel of packed pixels."""
+    """True if a program reads operands of other layouts as fast as the copy loop moves them. Then
+    neighbours in the result are a few bytes apart in the operand, as in a channel of packed pixels.
+    """
     stored = {chain.geometry(x).strides for x in chain.stores}
     if len(stored) != 1:
         return False
@@ -62,8 +63,7 @@ def is_near(chain: Chain) -> bool:
 
 
 def copies_alone(chain: Chain) -> Run | None:
-    """A function that runs a chain of one copy or cast as the operator alone; None for other
-    chains."""
+    """A function that runs a chain of one copy or cast by the copy loop; None for other chains."""
     if len(chain.stores) != 1 or len(chain.inputs) != 1:
         return None
     split = _Split(chain)
@@ -76,8 +76,8 @@ def copies_alone(chain: Chain) -> Run | None:
 
 
 class _Split:
-    """A chain without its moves. steps: the other instructions, with the value's number. roots: for
-    each store, the number of the value that is no move."""
+    """A chain without its layout copies. steps: the other instructions, with the numbers of their
+    values. roots: for each store, the number of the value that is copied to it."""
 
     __slots__ = ("chain", "steps", "roots", "taken")
 
@@ -181,7 +181,7 @@ class _Slabs:
     def run(self, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
         begins = {cpu.address_of(x) for x in arrays}
-        # An operand that is written to: nothing may read it any more.
+        # The output may be an operand too: from here on, no step may read it.
         last = [n for n, x in enumerate(results) if cpu.address_of(x) in begins]
         count, walk = len(arrays), self.walk
         row = walk.numel // self.rows

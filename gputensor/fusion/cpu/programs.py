@@ -22,15 +22,17 @@ from . import blocks
 from ..chain import Chain, Instruction, Recorded
 
 Array = Any
-# Steps of a program: casts between them count too, and there is room for 64.
+# The maximum number of steps in a program; with the casts between them there may be 64.
 _LONGEST = 40
 
 
 class Part:
-    """Steps `first` to `last` of a chain. inputs: the values that they read; stores: the values
-    read elsewhere; made: sizes and NumPy dtypes of the stores. run: `(*stores, *inputs, scalars,
-    may_share)`, which returns True if done; if False, nothing is written, and the steps must run
-    one by one."""
+    """Steps `first` to `last` of a chain.
+
+    inputs: the values that they read. stores: the values that are read elsewhere. made: sizes and
+    NumPy dtypes of the stores. run: a function `(*stores, *inputs, scalars, may_share)`. If it
+    returns False, it has written nothing, and the steps must run one by one.
+    """
 
     __slots__ = ("first", "last", "inputs", "stores", "made", "run")
 
@@ -57,8 +59,9 @@ class Part:
         )  # fmt: skip
 
     def _moves(self, chain: Chain, own: range) -> dict[int, int]:
-        """Copies of computed values to another layout, with the value: the store is all that
-        there is to do. Not where both are stored."""
+        """The layout copies of computed values, each with its operand. The program stores the
+        operand directly in the copy's layout, so no step is needed. A copy is left out if its
+        operand is stored too."""
         found: dict[int, int] = {}
         count, taken = len(chain.inputs), {*self.stores}
         for x in own:
@@ -76,14 +79,14 @@ class Part:
 
 
 def _said(chain: Chain, step: Instruction, numbers: dict[int, int]) -> tuple[Any, ...]:
-    """A step as the library reads it."""
+    """A step in the form that the library reads."""
     what = step.what
     operands = tuple([numbers.get(x, x) for x in step.operands])
     return what.family, what.loop, what.compute.code, what.result.code, operands, step.params
 
 
 def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
-    """Programs, and the numbers of the instructions between them."""
+    """Split a chain into programs and the numbers of instructions that no program can run."""
     found: list[Part | int] = []
     steps, first = chain.instructions, 0
     are_known = [is_known(chain, step) for step in steps]
@@ -113,7 +116,7 @@ def _built(chain: Chain, stores: tuple[int, ...], first: int, last: int) -> list
 
 
 def is_known(chain: Chain, step: Instruction) -> bool:
-    """True if the library has the loop for these operands."""
+    """True if the library has this loop for these operands."""
     kinds = tuple([
         chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands
     ])  # fmt: skip
@@ -145,7 +148,7 @@ def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
 
 
 def whole(chain: Chain) -> Part | None:
-    """The one program that a chain is; None where it is not one."""
+    """The program of the whole chain; None if one program cannot run it."""
     found = parts(chain, chain.stores)
     return found[0] if len(found) == 1 and isinstance(found[0], Part) else None
 
@@ -175,7 +178,8 @@ class Body(blocks.Body):
         self.widest = max([self.widest, *[chain.geometry(x).dtype.itemsize for x in self.places]])
 
     def _placed(self, chain: Chain, stores: tuple[int, ...]) -> dict[int, int | None]:
-        """A temporary is used again after the last part that reads its value."""
+        """Assign temporaries to values; a temporary is reused after the last part that reads its
+        value."""
         count = len(chain.inputs)
         reads = [
             part.inputs if isinstance(part, Part) else chain.instructions[part].operands
@@ -211,7 +215,7 @@ class Body(blocks.Body):
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
         begins = {cpu.address_of(x) for x in values}
-        # An operand that is written to is still read if it has to be done again.
+        # If a program declines, its operands are read again, so they must not be overwritten.
         into = [
             x if cpu.address_of(x) not in begins else self.temporary(x.shape, None, x.dtype)
             for x in outputs

@@ -35,10 +35,10 @@ Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 class _Reduction:
     """One reduction of a chain.
 
-    source, place: its operand's value, and its output. loop: the operator's own loop. stays: it
-    keeps the walk's slowest dimension, `axis`. is_exact: any order gives the same bits; then
-    `combine` combines the partial results, of dtype `part`. is_by_rows: a row's result does not
-    depend on the number of other rows.
+    source: the number of the operand's value. place: the index of its output. loop: the operator's
+    own loop. stays: True if it keeps the walk's slowest dimension, `axis`. is_exact: True if each
+    order gives the same bits; then `combine` merges the partial results, whose dtype is `part`.
+    is_by_rows: True if a row's result does not depend on the number of rows.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class _Reduction:
             self.part, self.combine = compute.np, bind(ends, compute, compute, result)
 
     def into(self, out: Array, first: int, last: int) -> Array:
-        """The part of the result for these rows of the operand."""
+        """The part of the result that these rows of the operand are reduced to."""
         at = self.axis
         if not self.keepdim and self.axes is not None:
             at -= sum([d < self.axis for d in self.axes])
@@ -79,8 +79,8 @@ class _Reduction:
 def _cut(
     body: blocks.Body, reductions: list[_Reduction], axis: int
 ) -> tuple[list[tuple[int, int]], list[_Reduction]]:
-    """Pieces of the walk, [first, last) of its slowest dimension; and the reductions that take a
-    piece at a time."""
+    """Cut the walk's slowest dimension into parts [first, last). Returns the parts, and the
+    reductions that reduce one part at a time."""
     walk = body.walk
     numel, rows = walk.numel, walk.sizes[axis] if walk.ndim else 1
     if numel <= blocks.BLOCK:

@@ -28,12 +28,13 @@ from ..chain import Chain, Instruction
 Array = Any
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 
-# Elements of a row: below, calls cost more than a row's work; above, rows leave the cache.
+# Limits of a row's length: calls cost more than the work on a shorter row, and a longer row does
+# not fit the cache.
 _SHORTEST, _LONGEST = 256, 1 << 14
-# Elements that a function adds up before it merges: of its own dtype, and of one that is cast.
+# Elements that a function adds up before it merges sums: without a cast, and with one.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# Arrays of a function are numbers: operands by their place, its result, or a result that is
-# dropped.
+# Arrays of a function are given as numbers: an operand's index, or one of these for the result and
+# for a result that is dropped.
 _RESULT = -1
 
 
@@ -42,12 +43,12 @@ def _unread(code: int) -> int:
 
 
 class _Not(Exception):
-    """The chain is no program of rows."""
+    """Raised if the chain cannot be a program of rows."""
 
 
 class _Whole(NamedTuple):
-    """A reduction of everything. store: its place among the outputs; merge: the function that
-    merges the results of runs, whose dtype is `part`; over: what a mean is divided by."""
+    """A reduction to one element. store: its index among the outputs. merge: the function that
+    merges the results of runs, whose dtype is `part`. over: the divisor of a mean."""
 
     store: int
     merge: Any
@@ -56,8 +57,9 @@ class _Whole(NamedTuple):
 
 
 class _Rows:
-    """A chain as a program. shape: rows and elements of a row, or all elements; width: of a row at
-    most; views: each operand's shape there; wholes: reductions of everything, by store."""
+    """A chain as a program of rows. shape: the number of rows and their length, or the number of
+    elements. width: the longest row. views: the shape of each operand in the program. wholes:
+    reductions to one element, by store."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain, walk = chain, chain.walk
@@ -96,7 +98,7 @@ class _Rows:
             raise _Not
 
     def _cut(self) -> None:
-        """Find the length of a run, and how the results of the runs are merged."""
+        """Find the length of a run, and the function that merges the results of runs."""
         chain = self.chain
         widths = set()
         for value, step in enumerate(chain.instructions, len(chain.inputs)):
@@ -138,7 +140,7 @@ class _Rows:
         return lead, tail
 
     def _said(self, value: int, step: Instruction) -> tuple[Any, ...]:
-        """A step, whose result has this number, as the library reads it. Raises: _Not."""
+        """The step with this result, in the form that the library reads. Raises: _Not."""
         what, is_row = step.what, value in self.rows
         if what.part:
             raise _Not
@@ -184,7 +186,7 @@ _SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"
 
 
 def _name_of(step: Instruction) -> str:
-    """What the library calls a reduction. Raises: _Not where the operator's own loop is another."""
+    """The library's name of a reduction. Raises: _Not if the operator uses another loop."""
     what = step.what
     name = names.name_of(what.loop, what.kinds[0], what.compute)
     is_own = what.whole is None and stub.is_compiled(what.entry.run)
@@ -243,7 +245,7 @@ def _runner(chain: Chain, made: _Rows) -> Run:
 
 
 def _finish(whole: _Whole, parts: Array, out: Array) -> None:
-    """Merge the results of runs, pairwise, and store the last one."""
+    """Merge the results of runs in pairs and store the total."""
     while len(parts) > 1:
         half, rest = divmod(len(parts), 2)
         made = np.empty(half + rest, parts.dtype)

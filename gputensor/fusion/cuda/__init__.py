@@ -42,8 +42,7 @@ def draws(chain: Chain) -> bool:
 
 
 def source(chain: Chain) -> str | None:
-    """The functors of a chain as they are compiled; None where `prepare` leaves it to the
-    operators."""
+    """The source of a chain's functors; None if the operators run one by one."""
     if not chain.is_reduced:
         body = Written(chain).body
         return None if body is None else functor(body)

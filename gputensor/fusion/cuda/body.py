@@ -1,4 +1,4 @@
-"""A chain on CUDA as one kernel writes it: its functors, and the walk of its operands."""
+"""The parts of a chain's CUDA kernel: its functors, and the strides of its operands."""
 
 from __future__ import annotations
 
@@ -42,19 +42,21 @@ def launched(chain: Chain) -> Run | None:
 
 
 def body_of(chain: Chain, packing: list[chain_launch.Packer]) -> Body | None:
-    """A chain's body, None where an operator has no functor. packing: of the numbers of bodies
-    before it, which gets its own."""
+    """The source of a chain's body; None if an operator has no functor. packing: collects the
+    scalars of all bodies of a kernel; this body's are appended."""
     return Written(chain, packing).body
 
 
 def written(chain: Chain) -> tuple[Body | None, list[chain_launch.Packer]]:
-    """A chain's body, None where an operator has no functor; and the packing of its numbers."""
+    """The source of a chain's body (None if an operator has no functor), and the packing of its
+    scalars."""
     made = Written(chain)
     return made.body, made.packing
 
 
 class Written:
-    """A chain as chain_source.py takes it: body, None where it cannot; packing, of its numbers."""
+    """A chain in the form that chain_source.py takes. body: None if it cannot be written. packing:
+    of its scalars."""
 
     __slots__ = ("chain", "body", "packing", "place")
     chain: Chain
@@ -83,7 +85,7 @@ class Written:
             return True
         if what.family not in FAMILIES or stub.registered(what.family, loop, "cuda") is not None:
             return False
-        if what.entry.plan.scalar_operands:  # the CPU's, which have no address here
+        if what.entry.plan.scalar_operands:  # operands on the CPU, which have no address here
             return False
         if what.family != "copy" and what.family != "where":
             name = "add_alpha" if loop == "sub_alpha" else loop
@@ -115,12 +117,12 @@ class Written:
 def _plan(chain: Chain) -> Plan:
     """One walk of all operands."""
     outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
-    # Places in a stream are counted as the elements of a tensor in row-major order.
+    # Positions in a stream are counted in row-major order.
     places = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]
     return plan_of(outputs, [(x, chain.device) for x in (*chain.inputs, *places)])
 
 
 def plan_of(outputs: list[tuple[Geometry, Any]], inputs: list[tuple[Geometry, Any]]) -> Plan:
-    """The plan of operands that are all there."""
+    """The plan of operands that are all in memory."""
     default = defaults.get_default_dtype()
     return build("fuse", _CONFIG, tuple(outputs), tuple(inputs), default_dtype=default)

@@ -24,7 +24,7 @@ def prepared(whole: Chain, head: Chain, tails: list[Tail], rows: Run | None) -> 
     if run_head is None:
         return None
     apart = [(x, running.prepared(x.chain)) for x in tails if x not in within.values()]
-    # A result is in memory unless only a tail within its kernel takes it.
+    # A result is stored unless only a tail within its kernel reads it.
     read = [n for x, _ in apart for n in x.takes]
     read += [n for x in within.values() for n in x.takes[1:]]
     kept = [n for n in head.stores if n not in within or n in read]

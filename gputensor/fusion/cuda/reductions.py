@@ -147,7 +147,7 @@ class Reduced:
         """tails: the attribute has those that run in a reduction's kernel, by its result. stored:
         all values to store."""
         self.chain, count, self.tails = chain, len(chain.inputs), {}
-        # Inputs of a second tail are stored, too.
+        # Inputs of a second tail are stored as well.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
         steps = dict(enumerate(chain.instructions, count))
         self.ends = [(n, x) for n, x in steps.items() if is_end(x)]
@@ -216,14 +216,14 @@ class Reduced:
         return run
 
     def _of_like_sizes(self) -> list[list[int]]:
-        """The stored values, split by whether each row has them once if no row's result is read."""
+        """The stored values, grouped by their sizes."""
         found: dict[Any, list[int]] = {}
         for n in self.wanted:
             found.setdefault(self.chain.geometry(n).sizes, []).append(n)
         return [*found.values()]
 
     def _of_tail(self, n: int, values: Any) -> list[Any]:
-        """The operands of a tail, as `_Fused` has them: inputs, and outputs."""
+        """The inputs and outputs of a tail, in the form that `_Fused` takes."""
         tail = self.tails[n]
         outputs = [n] * (n in self.stored) + tail.stores
         return [values[x] for x in (*tail.takes[1:], *outputs)]
@@ -238,7 +238,7 @@ class Reduced:
 
 
 def is_end(step: Instruction) -> bool:
-    """True if it takes rows."""
+    """True if the reduction takes rows."""
     return not step.what.part and step.what.takes_rows
 
 
@@ -257,7 +257,7 @@ def _results(chain: Chain, value: int, outputs: Sequence[Any]) -> list[Any]:
 
 
 def _run_alone(step: Instruction, outs: list[Any], values: Any, scalars: Sequence[Any]) -> None:
-    """Run one operator over rows as the operator alone."""
+    """Launch one operator over rows."""
     given = [values[x] for x in step.operands]
     if step.what.whole is None:
         step.what.entry.write(outs[0], given[0])
@@ -269,6 +269,6 @@ def run_alone(
     chain: Chain, ends: Sequence[tuple[int, Instruction]], values: Any, outputs: Sequence[Any],
     scalars: Sequence[Any],
 ) -> None:  # fmt: skip
-    """Run each operator over rows as the operator alone."""
+    """Run each operator over rows in `ends` as a launch of its own, outside the chain's kernel."""
     for n, step in ends:
         _run_alone(step, _results(chain, n, outputs), values, scalars)

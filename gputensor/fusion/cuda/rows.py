@@ -19,8 +19,8 @@ from .body import body_of
 from .reductions import coalesced, is_end, memory_of, run_alone
 from ..members.reductions import SHORT
 
-# A result of a pass for a row: its value; -1 if it is that value, otherwise which of a softmax's
-# two results; and the dtype.
+# A result that a pass computes for each row: the number of its value; -1, or the index of one of a
+# softmax's two results; and the dtype.
 Found = tuple[int, int, dtype]
 
 
@@ -53,8 +53,9 @@ def _read(chain: Chain) -> set[int]:
 
 
 class Rows:
-    """Such a chain as a program. full, once: the values that it stores, with the elements of the
-    rows and with one for each. launch: None where it has none."""
+    """A chain that reads results of its reductions, as a program. full: stored values with all
+    elements of the rows. once: stored values with one element per row. launch: None if no kernel
+    can be written."""
 
     __slots__ = ("chain", "full", "once", "late", "launch", "program")
     chain: Chain
@@ -182,7 +183,6 @@ def _key(step: Instruction) -> Any:
 
 
 def _dims(step: Instruction) -> tuple[int, ...]:
-    """The dimensions of rows."""
     return step.what.whole or step.what.reduces or ()
 
 
@@ -194,7 +194,7 @@ def _numel(sizes: Any) -> int:
 
 
 def _row_strides(chain: Chain, sizes: Any, itemsize: int) -> tuple[int, ...]:
-    """Row-major strides of a value that each row has once; 0 for one element."""
+    """Row-major strides of a value with one element per row; 0 if it has one element in total."""
     strides, step = [], itemsize
     for n in reversed(sizes):
         strides.append(step if n > 1 else 0)

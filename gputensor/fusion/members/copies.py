@@ -31,7 +31,7 @@ from ..chain import Recorded
 from ..record.pending import Pending
 from ..record.recorder import Recorder, current
 
-# The operators that every copy to a new tensor ends in, and that of all others.
+# The operators that make copies: two for new tensors, one for existing memory.
 NAMES = ("aten::_to_copy", "aten::clone", "aten::copy_")
 _RULE = Rule("copy", "copy", COPY)
 _BOUND = 1 << 11
@@ -99,7 +99,7 @@ class _Copies:
         self._ours: dict[Any, bool] = {}
 
     def made(self, x: Any, element: Any, form: Any) -> Tensor | None:
-        """The copy, recorded; None where it has to run now."""
+        """Record a copy to a new tensor. Returns None if the copy must run now."""
         recorder, shape, place = current.get(), x._geometry, x._device
         if (
             recorder is None or type(x) is not Tensor or x._keys & LAZY or shape.numel == 0
@@ -111,7 +111,7 @@ class _Copies:
         if strides is None:
             return None
         if element is not shape.dtype and shape.is_non_overlapping_and_dense:
-            # in its operand's layout, as later steps; the new layout is another step
+            # later steps read it in its operand's layout; the new layout is another step
             cast = self._recorded(recorder, x, geometry(shape.sizes, shape.strides, element))
             if cast is None or strides == shape.strides:
                 return cast
@@ -119,8 +119,7 @@ class _Copies:
         return self._recorded(recorder, x, geometry(shape.sizes, strides, element))
 
     def written(self, out: Any, x: Any) -> bool:
-        """True if a copy to `out` is recorded, or was the last step of its chain; if False, it must
-        run now."""
+        """Record a copy to `out`. Returns False if the copy must run now."""
         recorder, place = current.get(), out._device
         if (
             recorder is None or out is x or type(out) is not Tensor or type(x) is not Tensor
@@ -135,7 +134,7 @@ class _Copies:
         if storage is out._get_storage() or is_pending and shape.sizes != to.sizes:
             return False
         walk, turned = self._step(recorder, out), None
-        if walk is None:  # memory that is there
+        if walk is None:  # existing memory
             walk = self._step(recorder, x)
             if walk is None:
                 return False
@@ -151,8 +150,8 @@ class _Copies:
         return recorder.record_into(what, out, (x,), ())
 
     def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
-        """The result of an open recording's step, with the walk's dimensions; None for computed
-        tensors and parts of results."""
+        """The result of an open recording's step, with the walk's dimensions. None for tensors with
+        bytes and for views of a part of a result."""
         storage = x._storage
         if type(storage) is not Pending or x._offset:
             return None
@@ -207,7 +206,8 @@ def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:
 
 
 def _order(shape: Geometry, base: Geometry) -> tuple[int, ...] | None:
-    """Which dimension of `shape` each of `base` is; None where it is no permutation of it."""
+    """For each dimension of `base`, its index in `shape`; None if one is no permutation of the
+    other."""
     if shape.ndim != base.ndim or shape.dtype is not base.dtype:
         return None
     left = list(zip(shape.sizes, shape.strides))

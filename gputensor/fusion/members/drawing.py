@@ -60,7 +60,6 @@ class _Fill:
         self.loop = lambda stream, out: draw(out, *stream)
 
     def write(self, out: Tensor, stream: Stream) -> None:
-        """Run the fill alone."""
         random.draw(self.name, out, *stream)
 
 
@@ -71,7 +70,8 @@ _state = tls.state
 def recording(
     operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """The kernel of one that fills, at Fuse. is_own: whether calls for a device come to ours."""
+    """The kernel of a fill operator for the key Fuse. It lets `later` record the call's numbers.
+    is_own: returns True if calls for a device reach our kernel."""
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
         recorder = current.get()
@@ -87,8 +87,8 @@ def recording(
 
 
 def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) -> bool:
-    """Record a fill of `out`; called by `random._fill`. If it returns False, the recordings that
-    read `out` and that it depends on have run."""
+    """Record a fill of `out` with random numbers; called by `random._fill`. Returns False if the
+    fill must run now; then the recordings that `out` depends on, or that read `out`, have run."""
     recorder = current.get()
     if recorder is None:
         return False
@@ -113,7 +113,7 @@ def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
 
 
 def install() -> None:
-    """Let filled tensors wait, once."""
+    """Set the hook of native/random.py, so that fills are recorded."""
     random.later = later
 
 
@@ -121,7 +121,7 @@ def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -
     shape, place = out._geometry, out._device
     with lock:
         storage = out._get_storage()
-        # Held by this variable, by the tensor, and for the count.
+        # References: this variable, the tensor, and the argument of the count.
         is_alone = type(storage) is Storage and sys.getrefcount(storage) <= 3
         is_whole = not out._offset and storage._nbytes == shape.nbytes and (
             out._keys == TENSOR_KEYS[place.type]

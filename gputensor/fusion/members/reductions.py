@@ -32,9 +32,9 @@ from ..chain import Recorded
 from ..record.pending import Pending
 from ..record.recorder import current
 
-# Elements from which on reading an operand once more costs more than recording.
+# From this number of elements on, reading an operand again costs more than recording.
 LARGE = 1 << 16
-# Elements of a row that is short.
+# The longest short row, in elements.
 SHORT = 1 << 14
 _BOUND = 1 << 11
 
@@ -49,7 +49,7 @@ def is_one(operator: Operator) -> bool:
 
 
 def slowest_dim(shape: Geometry) -> int:
-    """The dimension of the largest stride, which the CPU's blocks are cut from."""
+    """The dimension with the largest stride, which the CPU cuts into blocks."""
     strides, sizes = shape.strides, shape.sizes
     return max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
 
@@ -90,7 +90,7 @@ def recording(
 
 
 class _Now(Exception):
-    """It has to run at once."""
+    """Raised if the reduction must run now."""
 
 
 def lies_alike(what: Any, walk: Geometry, keepdim: bool) -> bool:

@@ -40,9 +40,9 @@ Arrays = list[Any]
 
 
 class Entry:
-    """An operator over rows. block: the CPU function (inputs, results, numbers) over arrays with
-    whole rows; real: the operator's own kernel on other devices, with tensors; run: its launch
-    there."""
+    """An operator over rows. block: the CPU function `(inputs, results, numbers)` over arrays with
+    whole rows. real: the operator's own kernel on other devices, which takes tensors. run: its
+    launch there."""
 
     __slots__ = ("rule", "name", "plan", "kinds", "block", "real", "run")
 
@@ -78,8 +78,8 @@ def recording(
     in_parts: Callable[..., Any],
 ) -> Callable[..., Any]:  # fmt: skip
     """The kernel of an operator over rows at key Fuse. is_own: True if calls on a device reach our
-    kernel. Calls that are not recorded, or are invalid, continue below; in_parts: as the operators
-    that it is composed of."""
+    kernel. Calls that are invalid or not recorded go to the kernel below, or, if in_parts, to the
+    operators that this one is composed of."""
     make = MAKERS[operator.qualified_name]
     is_made_of_others = make is _layer_norm  # on devices
 
@@ -194,7 +194,7 @@ def _recorded(
 
 
 def _logsumexp(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
-    """On the CPU; on devices it is made of others."""
+    """logsumexp on the CPU; on devices it is composed of other operators."""
     shape, place = x._geometry, x._device
     dims = (dim,) if type(dim) is int else dim
     if (

@@ -115,7 +115,7 @@ def _below(table: Table) -> Callable[..., Any]:
     is_empty = operator.qualified_name in _EMPTY
     is_seen = not is_composite and not (is_empty and is_ours)
 
-    # Bits above that fell through are kept: clone goes on to copy_ with them.
+    # Keys above Fuse that fell through stay in the set, because clone passes it on to copy_.
     def pass_on(key_set: int, *args: Any) -> Any:
         key_set &= ~FUSE
         recorder = current.get()
@@ -159,7 +159,7 @@ def _below(table: Table) -> Callable[..., Any]:
             trace.end(operator, args, made)
         return made
 
-    # Made of operators, as a rule; called as a whole where the call may come again.
+    # Usually composed of operators; called as a whole if the call may be replayed.
     def pass_on_parts(key_set: int, *args: Any) -> Any:
         recorder = current.get()
         if not is_ours and recorder is not None:
@@ -203,7 +203,7 @@ class _Entry:
     __slots__ = (
         "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
     )  # fmt: skip
-    # So that kernels store no short cut and call only `fresh` and `write`.
+    # With these, kernels store no short cut and call only `fresh` and `write`.
     is_fresh, numpy_allocates, block = False, False, 1
 
     def __init__(self, operator: Operator, real: Any) -> None:
@@ -246,7 +246,7 @@ class _Entry:
             self._now(inputs, out).write(out, inputs, params)
 
     def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:
-        """The entry to run now, found as in eager calls, on devices by addresses."""
+        """The entry to run now, found as in eager calls; on devices, addresses select it."""
         real = self.real
         if real.plan.device.type == "cpu":
             return real

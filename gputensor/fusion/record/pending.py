@@ -21,7 +21,7 @@ class Pending(Storage):
     _array: Any
     _data = None
 
-    # Another thread may settle it meanwhile: then these are the slots.
+    # Another thread may compute it meanwhile; then these slots are filled.
 
     @property
     def device(self) -> Any:  # type: ignore[override]

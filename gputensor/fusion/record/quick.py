@@ -277,7 +277,7 @@ def _of_one(kernel: Kernel, keys: int) -> Kernel:
 
 
 def _made(recording: Recording, step: int, what: Any, keys: int) -> Tensor | None:
-    """The result of a step; None where the recording was closed meanwhile."""
+    """The result of a step; None if the recording was closed meanwhile."""
     storage = _pending()
     storage._array, storage.version = (recording, step), 0
     recording.of[3 * step + 1] = storage
@@ -318,7 +318,7 @@ def _told(
 ) -> Any:  # fmt: skip
     """Call the kernel, and remember the recorded step if the kernel did nothing else."""
     recorder = current.get()
-    # The type of a subclass such as Parameter determines nothing.
+    # For a subclass such as Parameter, the type does not determine the result.
     if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
         return kernel(key_set, *args)
     told = recorder.told = []

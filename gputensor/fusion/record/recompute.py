@@ -52,32 +52,31 @@ _CHEAP: dict[str, frozenset[str]] = {
 
 
 class _Operand(SavedTensor):
-    """An operand that is saved, and may wait."""
+    """An operand saved for backward, whose elements may be pending."""
 
     __slots__ = ("__weakref__",)
 
     def unpack(self, node: Node) -> Any:
-        """The saved tensor, or its recomputation. Raises: AutogradError if it was written to."""
+        """Return the saved tensor, or recompute it. Raises: AutogradError if it was written to."""
         x = super().unpack(node)
         again = _recorded_again(x)
         return x if again is None else seen_from(again, gradient_edge(x))
 
 
 class _Result(SavedResult):
-    """A saved output."""
+    """An operator's own output, saved for backward."""
 
     __slots__ = ("__weakref__",)
 
     def unpack(self, node: Node) -> Any:
-        """As for an operand."""
         x = super().unpack(node)
         again = _recorded_again(self.tensor)
         return x if again is None else seen_from(again, (node.whole or node, self.number))
 
 
 def keep(x: Tensor, number: int | None) -> SavedTensor | None:
-    """A keeper of autograd/saved.py; None for tensors that are not pending, or if Python may not
-    run again."""
+    """A keeper for autograd/saved.py; None if the tensor is not pending or must not be
+    recomputed."""
     now, storage = recorder.current.get(), x._storage
     if now is None or now.trace is not None or type(x) is not Tensor:
         return None
@@ -161,7 +160,7 @@ def _recorded_again(x: Tensor) -> Tensor | None:
         target = now.open.get(what.at)
         if target is not None and len(target.steps) + len(steps) >= recorder.LONGEST:
             target.run(f"it has {recorder.LONGEST} operators")
-            return _recorded_again(x)  # it may have run the operands of this one
+            return _recorded_again(x)  # this may run the operands of this tensor
         if target is None:
             target = now.opened(what)
         made: Tensor = now.made(what, (target, _copied(held, steps, {}, target)))
@@ -172,7 +171,7 @@ def _recorded_again(x: Tensor) -> Tensor | None:
 
 
 def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int] | None:
-    """The steps from memory to a value; None where to compute it again is not the cheaper way."""
+    """The steps that compute a value from memory; None if a store and a load are cheaper."""
     at = held.steps[number][0].at
     found: set[int] = set()
     read: dict[Any, int] = {}
@@ -212,7 +211,7 @@ def _is_cheap(what: Any) -> bool:
 def _copied(
     held: Recording, steps: list[int], stored: Mapping[int, Storage], target: Recording
 ) -> int:
-    """Record steps in another recording; the number of the last one there."""
+    """Record steps in another recording. Returns the number of the last one."""
     codes: dict[int, int] = {}
     for number in steps:
         what, operands, params = held.steps[number]

@@ -1,4 +1,4 @@
-"""Who records the operators of a block: which recording takes each, or whether it has to run now.
+"""The recorder of a block: it chooses the recording for each operator, or lets it run now.
 
 See Note [When a recording ends].
 """
@@ -48,7 +48,7 @@ class Recorder:
     def record(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> Tensor | None:
-        """A pending tensor; None if the operator must run now."""
+        """Record an operator. Returns its pending result, or None if the operator must run now."""
         if not what.can_wait:
             return None
         with lock:
@@ -64,7 +64,7 @@ class Recorder:
     def record_results(
         self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> list[Tensor] | None:
-        """`record` of an operator with several results: of the first, and of its further ones."""
+        """Record an operator with several results. Returns all results."""
         if not whats[0].can_wait:
             return None
         with lock:
@@ -145,7 +145,7 @@ class Recorder:
             step.takes_rows for step, _, _ in recording.steps
         ]):  # fmt: skip
             return None  # operators over rows read them later
-        # An existing step may be wanted elsewhere and has its own place.
+        # An earlier equal step cannot be reused: its result may have its own memory.
         count = len(recording.steps)
         placed = self._placed(what, inputs, params)
         if placed is None or placed[0] is not recording or placed[1] != count:
@@ -239,7 +239,7 @@ class Recorder:
                     recording.run(reason, is_last=True)
 
     def leave(self, reason: str) -> None:
-        """Run recordings that read shared memory, before foreign code runs."""
+        """Run the recordings that read shared memory, before other code runs."""
         if self.is_alone:
             with lock:
                 for recording in [*self.pending]:
@@ -281,7 +281,7 @@ class Recorder:
         return None
 
 
-# Loops of all dtypes accept integers in this range.
+# Integers in this range fit the loops of all dtypes.
 SMALL = 1 << 24
 
 

@@ -106,7 +106,7 @@ class Recording:
         self.is_open, self.is_run = True, False
         # The error raised when its block was left: its operands may have changed since.
         self.error: Exception | None = None
-        # Further places where it is open: of copies to other layouts, and of rows' results.
+        # Further places at which it is open, for copies to other layouts and for rows' results.
         self.others: list[Any] = []
         # Weak references to keepers of values needed only by backward; see recompute.py.
         self.saved: list[Any] = []
@@ -123,7 +123,7 @@ class Recording:
         return code
 
     def add(self, what: Recorded, operands: tuple[int, ...], params: tuple[int, ...]) -> int:
-        """The number of the step that does this: a new one, or that which did it before."""
+        """Record a step, unless an equal one exists. Returns the step's number."""
         key = (what, *operands, None, *params) if params else (what, *operands)
         known = self.state.then.get(key)
         if known is None:
@@ -135,7 +135,7 @@ class Recording:
         return number
 
     def new_state(self, key: Any, step: _Step) -> tuple[State, int, _Step]:
-        """The new node for a step never recorded after these."""
+        """A new node for a step that was never recorded after these steps."""
         global _root, _count
         number = self.steps.index(step) if step in self.steps else len(self.steps)
         known = (State(), number, step)
@@ -146,7 +146,7 @@ class Recording:
         return known
 
     def input(self, key: Any, storage: Storage, x: Any) -> int:
-        """The code of an operand that has its bytes, or has them from another recording."""
+        """The code of an operand that is in memory or comes from another recording."""
         code = self.found[key] = 3 * len(self.inputs)
         if not x._offset:
             self.of[code] = storage

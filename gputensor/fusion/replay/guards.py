@@ -31,9 +31,10 @@ def is_unrecorded(x: Tensor) -> bool:
 
 
 class Call:
-    """A traced call, as functions that return its result, or None if the Python must run.
+    """A traced call as two functions. Each returns the call's result, or None if the Python must
+    run.
 
-    run(values): for values whose plan key was found equal. quick(args): for a call's arguments;
+    run(values): takes values whose plan key is equal. quick(args): takes a call's arguments and
     checks everything itself.
     """
 
@@ -95,7 +96,8 @@ class Call:
 
 
 def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
-    """A condition: the thread, the dispatcher and the function's outside values are unchanged."""
+    """A condition: true if the thread, the dispatcher and the function's outside values are
+    unchanged."""
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers", f"len(values) != {count}"]
     for n, (found, name, value) in enumerate(outside.attributes):
@@ -109,7 +111,7 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 
 def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
-    """A condition: the tensor is of another kind, or autograd records for it."""
+    """A condition: true if the tensor is of another kind, or autograd records for it."""
     names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
     return (
         f"x{n}._keys is not k{n} and x{n}._keys != k{n} or x{n}._device is not p{n}"
@@ -118,7 +120,7 @@ def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
 
 
 def _tensor(n: int, trace: Trace, names: dict[str, Any]) -> list[str]:
-    """`from_array`, of a thread that is in no block."""
+    """`from_array` for a thread outside of every block."""
     names[f"r{n}"] = trace.geometries[n]
     lines = [
         f"t{n} = blank()", f"t{n}._geometry = r{n}", f"t{n}._keys = keys",

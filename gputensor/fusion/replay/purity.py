@@ -54,7 +54,7 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _LAYOUT = frozenset(
     """T device dim dtype element_size is_complex is_contiguous is_cpu is_cuda is_floating_point
     itemsize mT nbytes ndim ndimension nelement numel shape size stride to type_as""".split()
-    + ["values", "indices"]  # of an operator's results
+    + ["values", "indices"]  # names of an operator's results
 ) | {name for name in vars(Conversions) if not name.startswith("_")}
 _CALLED: tuple[Any, ...] = (
     abs, bool, enumerate, float, int, isinstance, len, list, max, min, range, reversed, sum, tuple,
@@ -62,7 +62,7 @@ _CALLED: tuple[Any, ...] = (
 )  # fmt: skip
 CONSTANTS = (
     bool, int, float, str, type(None), dtype, device, memory_format, Size, type(Ellipsis),
-    Generator,  # only operators draw from it, and these are traced
+    Generator,  # Only operators draw from it, and these are traced.
 )  # fmt: skip
 # Functions whose code runs after the call.
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -75,9 +75,9 @@ class Impure(Exception):
 
 
 class Outside:
-    """Values that a function reads from outside. code, defaults, named: its own; is_closed: there
-    are no others. tensors: (where, name) of each; where is a dict or a cell. items, attributes:
-    (where, name, value), of dicts and of objects."""
+    """Values that a function reads from outside. code, defaults, named: the function's own.
+    is_closed: True if all of them are known. tensors: (where, name) of each; where is a dict or a
+    cell. items, attributes: (where, name, value), of dicts and of objects."""
 
     __slots__ = (
         "code", "defaults", "named", "is_closed", "tensors", "items", "attributes", "formats",
@@ -151,7 +151,7 @@ class Outside:
                 if name == "PUSH_NULL":
                     continue
                 if name in _ATTRIBUTES:
-                    getattr(module, step.argval, None)  # some are loaded then
+                    getattr(module, step.argval, None)  # some are loaded only then
                 if name not in _ATTRIBUTES or step.argval not in vars(module):
                     raise Impure(f"{_at(code, line)} reads {called}")
                 called = f"{called}.{step.argval}"
@@ -187,8 +187,8 @@ class Outside:
     def _take(
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
     ) -> ModuleType | None:
-        """Record a read value and its place. Return it if it is a module, whose attribute is read
-        next."""
+        """Record the place and value of a read. Return the value if it is a module: its attribute
+        is read next."""
         if type(found) is Tensor:
             if not any([x is where and said == name for x, said in self.tensors]):
                 self.tensors.append((where, name))
@@ -214,10 +214,10 @@ class Outside:
 
 
 def attribute(found: Any, name: str) -> Any:
-    """MISSING where there is none."""
+    """An attribute; MISSING if there is none."""
     try:
         return getattr(found, name, MISSING)
-    except ValueError:  # of a variable that a function shares, and that was deleted
+    except ValueError:  # the cell of a deleted variable
         return MISSING
 
 

@@ -29,7 +29,7 @@ from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
 from ..record.recorder import current
 from .trace import Step, Taken, Trace, Unlike
 
-# Plans of a function, for as many numbers and geometries; all are dropped then.
+# The maximum number of plans of a function; when it is reached, all are dropped.
 _BOUND = 1 << 7
 # Consecutive calls without a replay after which a function is no longer traced.
 _TRIES = 1 << 5
@@ -76,7 +76,7 @@ class Plan:
         # A kernel of a graph gets a place in a stream from the capture.
         on_devices = any([generator.device.type != CPU.type for _, generator, _ in draws])
         steps, needed = [], set(_all_numbers(made))
-        for step in reversed(trace.steps):  # drop values after their last use
+        for step in reversed(trace.steps):  # Values are dropped after their last use.
             last = [n for n in {*step.takes, *step.makes} if n not in needed]
             needed.update(step.takes)
             run = _of_chain(step, trace) if step.operator is None else _of_operator(step)
@@ -165,7 +165,6 @@ def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
 
 
 def _all_numbers(made: Any) -> set[int]:
-    """Numbers of a result's tensors."""
     if type(made) is int:
         return {made}
     parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
@@ -220,7 +219,7 @@ class Replays:
         return fused
 
     def found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call by the plan that is found for it, or by the Python."""
+        """Run a call by its plan, or by the function's Python if there is no plan."""
         if self.generation == _generation[0] and _state.get() is _PLAIN and not _watchers:
             outside, function = self.outside, self.function
             if (
@@ -241,7 +240,7 @@ class Replays:
         return self.run(args, kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the Python, and keep a plan where the next call like this one needs none of it."""
+        """Run the function's Python, and make a plan if the next call of this kind can skip it."""
         found = self._watch(args, kwargs)
         if found is None:
             with Fusing():
@@ -277,7 +276,7 @@ class Replays:
             self.why = "is called within a block that changes what operators do"
             return None
         if self.generation != _generation[0]:
-            # Its code is read anew: a method of Tensor may have been replaced.
+            # Read its code again, because a method of Tensor may have been replaced.
             self.generation, self._tries, self.outside = _generation[0], 0, None
             self.plans.clear()
         if dispatcher.is_wrapped():
@@ -302,7 +301,7 @@ class Replays:
         return (key, *kwargs) if kwargs else key, trace, values, outside
 
     def _look_outside(self) -> Outside | None:
-        """The function's outside values; None, and `why` is set, if they are unknown."""
+        """The function's outside values. If they are unknown, returns None and sets `why`."""
         self.why = None
         if self.outside is not None and self.outside.is_as_it_was():
             return self.outside
@@ -327,7 +326,7 @@ def _key(value: Any) -> Any:
     """The key of a non-tensor value: equal for equal values. Mutable values have no key."""
     kind = type(value)
     if kind is float and not value:
-        return str(value)  # of either sign
+        return str(value)  # distinguishes 0.0 from -0.0, which are equal
     if kind is tuple:
         return (kind, *[_key(x) for x in value])
     return (kind, value) if kind in CONSTANTS else _NEVER

@@ -46,7 +46,7 @@ def compiled(trace: Trace, wanted: list[int]) -> Arrays | None:
     made = ", ".join([f"v{n}" for n in wanted])
     lines = [f"def call({given}):", *lines, f"return {made}" if wanted else "return ()"]
     source = "\n    ".join(lines)
-    exec(source, names)  # made of the names above, and numbers
+    exec(source, names)  # the source consists of the names above, and numbers
     found: Arrays = names["call"]
     return found
 
@@ -70,11 +70,11 @@ class _Writer:
     ) -> None:
         self.chain, self.step, self.prefix, self.names = chain, step, prefix, names
         self.drawn = drawn
-        self.values = [f"v{n}" for n in step.takes]  # each value's array
+        self.values = [f"v{n}" for n in step.takes]  # the name of each value's array
         # The last reader of each value, and the names of free arrays by their geometry.
         self.last = {x: n for n, one in enumerate(chain.instructions) for x in one.operands}
         self.free: dict[Geometry, list[str]] = {}
-        self.own: set[int] = set()  # values with memory allocated here for them alone
+        self.own: set[int] = set()  # values whose memory this code allocates
 
     def lines(self) -> list[str]:
         chain, step = self.chain, self.step
@@ -124,7 +124,7 @@ class _Writer:
             values[x] if x >= 0 else self._number(x, instruction) for x in instruction.operands
         ]
         given += [self._number(x, instruction) for x in instruction.params]
-        if is_ufunc and what.geometry.numel > 1:  # for a single one, NumPy uses another loop
+        if is_ufunc and what.geometry.numel > 1:  # for a single operand, NumPy uses another loop
             for x in {*instruction.operands}:
                 if x in self.own and self.last[x] == n:
                     self.free.setdefault(self.chain.geometry(x), []).append(values[x])
@@ -134,7 +134,7 @@ class _Writer:
         if _allocates(what):
             return [f"{name} = {loop}({', '.join(given if is_ufunc else [*given, 'None'])})"]
         lines = [f"{name} = {self._empty(what.geometry)}"]
-        if what.turned is not None:  # in the order of its own dimensions
+        if what.turned is not None:  # in the order of the result's dimensions
             order = f"o{name}"
             self.names[order] = what.turned
             lines.append(f"w{name} = {name}.transpose({order})")
@@ -151,7 +151,7 @@ class _Writer:
         return f"empty({sizes}, {of})"
 
     def _number(self, x: int, instruction: Instruction) -> str:
-        """The name of a scalar: as an array where that is the same to a ufunc."""
+        """The name of a scalar; of an array made from it if a ufunc gives the same result."""
         if ~x in self.drawn:
             return f"stream{self.drawn[~x]}"
         value, kind = self.step.scalars[~x], None

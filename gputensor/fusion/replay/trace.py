@@ -77,16 +77,16 @@ class Trace:
         self.why = None
         self.draws: list[tuple[Stream, Generator, int]] = []
         self._found: dict[Any, int] = {}
-        self._held: list[Any] = []  # storages, so that nothing takes the place of one
+        self._held: list[Any] = []  # keeps storages alive, so that no other object gets their ids
         self._called: list[Tensor] = []
         self._views: dict[int, Tensor] = {}  # the first result of each operator
-        self._again: list[Tensor] = []  # views that are like what is there: another x.t() of an x
-        self._read: list[Any] = []  # storages of operands that may have no number
-        self._within = 0  # how many operators that are no part of a chain are running
+        self._again: list[Tensor] = []  # views equal to an earlier view
+        self._read: list[Any] = []  # storages of operands that may be unnumbered
+        self._within = 0  # the number of running operators that are no part of a chain
         for number, x in enumerate(tensors):
             self._held.append(x._get_storage())
             self._found[_place(x)] = number
-        # For each tensor that a chain makes.
+        # for each tensor that a chain makes
         self.geometries: dict[int, Geometry] = {}
         self.versions: dict[int, int] = {}
         if len(self._found) < len(tensors):
@@ -95,7 +95,7 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            self._let_go()  # so that this reference causes no computation
+            self._let_go()  # this reference must not cause a computation
 
     def _let_go(self) -> None:
         self._found, self._held, self._called, self._read = {}, [], [], []
@@ -122,7 +122,7 @@ class Trace:
                 shape = recorded[value][0].geometry
                 place = (id(storage), 0, shape)
                 again = self._found.get(place)
-                if again is not None:  # a view of it that is like it was noted before it ran
+                if again is not None:  # an equal view of it was noted before it ran
                     self._forget(again)
                 makes.append(self._new(storage, place))
                 self.geometries[makes[-1]] = shape
@@ -148,14 +148,15 @@ class Trace:
     def drew(
         self, operator: Operator, stream: Stream, source: tuple[Generator, int], waits: bool
     ) -> None:
-        """Told of each part of a generator's stream that is taken. waits: a chain draws it."""
+        """Called when part of a generator's stream is taken. waits: True if a chain draws the
+        numbers."""
         if waits and not self._within:
             self.draws.append((stream, *source))
         else:
             self.why = self.why or f"runs {operator.short_name} at once"
 
     def begin(self, operator: Operator) -> None:
-        """Told of each operator that is called and not recorded, before it runs; `end` after it."""
+        """Called before each operator that is not recorded; `end` is called after it."""
         if not self._within and self.why is None:
             self.why = _why_not(operator)
         self._within += 1

@@ -1,5 +1,5 @@
-"""Convolutions by the compiled loops: see loops/conv.cpp. Others are products, composed by
-native/conv.py.
+"""Convolutions by the compiled loops: see loops/conv.cpp. native/conv.py composes other
+convolutions of matrix products.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from . import library
 from .pool_windows import in_volumes, of_volumes
 
 Sizes = tuple[int, ...]
-# A larger step or dilation means the same: there is one window, or the kernel has one element.
+# A larger stride or dilation has no further effect: there is one window, or the kernel has one
+# element.
 _MOST = 1 << 62
 
 
@@ -20,8 +21,7 @@ def conv(
     x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, out: np.ndarray, steps: Sizes,
     pads: Sizes, gaps: Sizes, groups: int, transposed: bool,
 ) -> bool:  # fmt: skip
-    """Write the convolution of x (N, C, *sizes) with weight to `out`. Returns: whether it is
-    done."""
+    """Write the convolution of x (N, C, *sizes) with weight to `out`. Returns True if done."""
     loop = _loop("conv", x, weight, *(() if bias is None else (bias,)))
     if loop is None:
         return False
@@ -34,8 +34,7 @@ def weight_gradient(
     x: np.ndarray, grad: np.ndarray, out: np.ndarray, steps: Sizes, pads: Sizes, gaps: Sizes,
     groups: int,
 ) -> bool:  # fmt: skip
-    """Write the gradient of the weights of a plain convolution of x to `out`. Returns: whether it
-    is done."""
+    """Write the weight gradient of a plain convolution of x to `out`. Returns True if done."""
     loop = _loop("weight_gradient", x, grad)
     if loop is None:
         return False

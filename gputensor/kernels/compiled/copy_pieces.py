@@ -1,6 +1,6 @@
-"""dst made of pieces of others: pad, roll, cat.                                    family: pieces
+"""dst composed of pieces of other arrays: pad, roll, cat. family: pieces
 
-`loops/copy_pieces.cpp` does it in one pass; NumPy's loops take what it hands back.
+`loops/copy_pieces.cpp` writes dst in one pass; if it declines, NumPy's loops run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import library
 
 _place = library.function("copy_pieces", "place")
 _join = library.function("copy_pieces", "join")
-# What a function of the library takes.
+# The limits of the library's functions.
 _MOST_NUMBERS, _MOST_SOURCES = 64, 31
 # Bytes below which NumPy's call costs less.
 _SMALL = 1 << 14
@@ -30,13 +30,13 @@ def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -
 
 @lru_cache(maxsize=256)
 def _numbers(pieces: Pieces) -> tuple[int, ...]:
-    """How many pieces a dimension has, and what they are."""
+    """The number of pieces of a dimension, followed by the fields of each."""
     return tuple([n for of in pieces for n in (len(of), *[x for piece in of for x in piece])])
 
 
 def join(dst: np.ndarray, sources: list[np.ndarray], dim: int) -> bool:
-    """Write arrays one behind the other along `dim` into `dst`. Returns: False where a copy of each
-    is faster; nothing is written then."""
+    """Concatenate arrays along `dim` into `dst`. Returns False, with nothing written, if separate
+    copies are faster."""
     if dst.nbytes < _SMALL or len(sources) > _MOST_SOURCES or _join(dst, *sources, dim):
         return numpys.join(dst, sources, dim)
     return True

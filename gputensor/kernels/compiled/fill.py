@@ -11,14 +11,15 @@ from ...runtime import cpu
 from ..cpu import fill as numpys
 from . import library
 
-# Bytes below which NumPy's loop costs less than a copy from an array of one element.
+# Below this number of bytes, NumPy's loop is faster than a copy of one element.
 _SMALL = 1 << 18
 
 _copy = library.function("copy", "copy")
 
 
 def fill(dst: np.ndarray, number: complex) -> None:
-    """Set every element of `dst`. Silences itself: call it without `quiet`."""
+    """Set every element of `dst`. It suppresses NumPy's warnings itself: call it without
+    `quiet`."""
     if dst.nbytes >= _SMALL and dst.flags.writeable:
         one = np.empty((), dst.dtype)
         numpys.fill(one, number)

@@ -1,4 +1,4 @@
-"""Elements that indices name, read by the compiled loops: see kernels/cpu/gather.py."""
+"""Reads of indexed elements by the compiled loops: see kernels/cpu/gather.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOPS = {n: f"gather {n}" for n in (1, 2, 4, 8, 16)}
 
 
 def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
-    """np.take_along_axis, of an index in range that has the sizes of x but along the axis."""
+    """np.take_along_axis for indices in range; `index` has the sizes of x except along the axis."""
     if index.dtype != np.int64:
         return numpys.taken(x, index, axis)
     found = np.empty(index.shape, x.dtype)

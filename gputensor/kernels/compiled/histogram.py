@@ -1,4 +1,4 @@
-"""How often values occur, by the compiled loops: see kernels/cpu/histogram.py."""
+"""Counts of values by the compiled loops: see kernels/cpu/histogram.py."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Factorisations of batches by the compiled library, which calls SciPy's LAPACK for each matrix.
 
-Each function is named as its generic one in kernels/lapack.py and returns the same arrays. It
-raises `Absent` where it does not serve: without the library, and where SciPy's LAPACK takes wider
-integers.
+Each function has the name of the generic function in kernels/lapack.py and returns equal arrays. It
+raises `Absent` if the library is missing or SciPy's LAPACK takes 64-bit integers.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from . import library
 
 # dtype -> the letter of LAPACK's functions, and our name.
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
-# Rows of real matrices, and columns of right-hand sides, up to which loops of our own are several
-# times as fast as LAPACK; see loops/tiny.h.
+# Up to this number of rows of real matrices, and of columns of right-hand sides, the library's own
+# loops are several times as fast as LAPACK; see loops/tiny.h.
 _TINY, _TINY_COLUMNS = 8, 16
 
 Bound = Callable[..., int]
 
 
 class Absent(Exception):
-    """The library lacks a function, or SciPy the one that it calls."""
+    """Raised if the library lacks a function, or SciPy lacks the LAPACK function that it calls."""
 
 
 @cache
 def address(routine: str) -> int | None:
-    """Of a function of BLAS or LAPACK that takes C's ints: what SciPy exports to Cython."""
+    """The address of a BLAS or LAPACK function that takes C ints, which SciPy exports to Cython."""
     part = "cython_blas" if routine.endswith("trsm") else "cython_lapack"
     capsule = import_module(f"scipy.linalg.{part}").__pyx_capi__.get(routine)
     if capsule is None:
@@ -50,7 +49,8 @@ def address(routine: str) -> int | None:
 
 @cache
 def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
-    """The library's function, with the addresses of `routines`; "" for loops of our own."""
+    """The library's function, bound to the addresses of `routines`; "" for the library's own
+    loops."""
     letter, dtype = _TYPES[char]
     function = library.function(family, f"{op} {dtype}")
     addresses = [address(letter + routine) if routine else 0 for routine in routines]
@@ -60,7 +60,7 @@ def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
 
 
 def _columns(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A new batch of matrices, column by column."""
+    """A new batch of column-major matrices."""
     *batch, m, n = shape
     return np.empty((*batch, n, m), dtype).swapaxes(-1, -2)
 
@@ -70,7 +70,8 @@ def _is_tiny(x: np.ndarray) -> bool:
 
 
 def _check(answer: int, failure: str = "") -> None:
-    """Raises: MemoryError where the library had no room to work in; NumPy's error for `failure`."""
+    """Raises: MemoryError if the library could not allocate its workspace; NumPy's error for
+    `failure`."""
     if answer < 0:
         raise MemoryError
     if answer and failure:

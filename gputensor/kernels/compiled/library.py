@@ -1,8 +1,8 @@
 """Loads the compiled library, for the best capability that this CPU has.
 
-The capability is chosen when a loop is first asked for, and stays: bound loops are kept in plans.
-Where there is no library, or `GPUTENSOR_CPU_CAPABILITY=default` asks for none, NumPy's loops run.
-Source of the design: ATen/native/DispatchStub.cpp.
+The capability is chosen at the first use of a loop and never changes, because plans contain bound
+loops. Without a library, or with `GPUTENSOR_CPU_CAPABILITY=default`, NumPy's loops run. Source of
+the design: ATen/native/DispatchStub.cpp.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ DEFAULT = "default"
 CAPABILITIES = (DEFAULT, "avx2", "avx512", "neon")
 
 Loop = Callable[..., Any]
-# What a number beside arrays is called where operands are told by their codes.
+# The code of a Python number among the codes of operands.
 _NUMBER = -1
 
 
 class Choice(NamedTuple):
-    """capability: whose loops run. reason: why no better ones do; "" where these are the best.
-    remedy: what to do about it; "" where nothing can be done."""
+    """capability: the one whose loops run. reason: why no better one runs; "" if this is the best.
+    remedy: what the user can do; "" if nothing."""
 
     capability: str
     reason: str
@@ -38,8 +38,8 @@ class Choice(NamedTuple):
 
 @cache
 def choice() -> Choice:
-    """The capability that runs, chosen once. Raises: ArgumentError where the variable names one
-    that does not exist, or that this CPU or this build does not have."""
+    """The capability in use, chosen once. Raises: ArgumentError if the variable names an unknown
+    capability, or one that this CPU or this build lacks."""
     wanted = os.environ.get(VARIABLE, "").lower()
     if wanted and wanted not in CAPABILITIES:
         raise errors.wrong_setting(VARIABLE, f"be one of {', '.join(CAPABILITIES)}", wanted)
@@ -76,10 +76,11 @@ def _absent(name: str) -> Any:
 
 
 def get_cpu_capability() -> str:
-    """Whose loops the CPU runs: "default" (NumPy's), "avx2", "avx512" or "neon".
+    """Return the capability whose loops the CPU runs: "default" (NumPy's), "avx2", "avx512" or
+    "neon".
 
-    Chosen at the first use by what the CPU has; `GPUTENSOR_CPU_CAPABILITY` lowers it. PyTorch's
-    function of this name answers in capitals.
+    It is chosen at the first use from the CPU's features; `GPUTENSOR_CPU_CAPABILITY` lowers it.
+    PyTorch's function of this name returns capitals.
     """
     return choice().capability
 
@@ -89,9 +90,9 @@ def bind(
 ) -> Loop | None:
     """The compiled loop `(*inputs, *scalars, out=None)` of a pointwise operator, or None.
 
-    inputs: the dtype of each array, or the type of a Python number. otherwise: the loop that takes
-    the calls which the compiled one does not: arrays that are not aligned or that overlap in part,
-    and numbers of another kind.
+    inputs: the dtype of each array, or the type of a Python number. otherwise: the loop for calls
+    that the compiled loop declines: arrays that are unaligned or partly overlap, and numbers of
+    another kind.
     """
     library = choice().library
     if library is None:
@@ -105,15 +106,16 @@ def program(
     dtypes: tuple[int, ...], stored: tuple[int, ...], steps: tuple[tuple[Any, ...], ...],
     row: int = 0,
 ) -> Loop | None:  # fmt: skip
-    """Operators as one program, or None. Values are numbered: the inputs, of these codes, then what
-    each step gives; an operand below 0 is a number, -1 the first.
+    """Operators as one program, or None. Values are numbered: first the inputs, whose dtypes have
+    these codes, then the result of each step. An operand below 0 is a number; -1 is the first.
 
     steps: (family, op, code of the dtype computed in, code of the result's, operands, params);
-    family "copy" is a cast. Returns: `(*stored, *inputs, numbers, may_share)`, which answers
-    whether it is done. If not, nothing is written: see `bind`.
+    family "copy" is a cast. Returns: a function `(*stored, *inputs, numbers, may_share)`, which
+    returns True if done. Otherwise it has written nothing: see `bind`.
 
-    row: a block is a row of at most so many elements, and steps may be functions of rows, see
-    `read_step` of engine/chain.cpp. Arrays are (rows, elements), or one run that is cut into rows.
+    row: if given, a block is a row of at most this length, and steps may be functions of rows, see
+    `read_step` in engine/chain.cpp. Arrays are then (rows, elements), or one run that is cut into
+    rows.
     """
     library = choice().library
     found: Loop | None = library.program(dtypes, stored, steps, row) if library else None
@@ -122,8 +124,8 @@ def program(
 
 @cache
 def faces() -> frozenset[str]:
-    """The families with a module here, `<family>.py`, whose functions prepare arguments for the
-    library. Without one, functions of the library with NumPy's names are used as they are."""
+    """The families with a module `<family>.py` here, whose functions prepare arguments for the
+    library. For other families, the library's functions with NumPy's names are called directly."""
     found = [os.path.splitext(name) for name in os.listdir(os.path.dirname(__file__))]
     return frozenset([name for name, of in found if of == ".py"]) - {"__init__", "library"}
 
@@ -132,8 +134,8 @@ def reduction(
     family: str, name: str, given: dtype, out: dtype, otherwise: Loop, number: float = 0.0
 ) -> Loop | None:
     """A compiled reduction `(array, axes, None, out, keepdims)` by its operator and dtypes, or
-    None. given, out: dtypes of the arrays; otherwise: as in `bind`; number: which some operators
-    take."""
+    None. given, out: dtypes of the arrays. otherwise: as in `bind`. number: a parameter of some
+    operators."""
     library = choice().library
     if library is None:
         return None
@@ -147,8 +149,8 @@ def reduction(
 def function(family: str, name: str) -> Any:
     """A compiled function of a family, by its operator and dtypes ("sum f32 f32"), or None.
 
-    It takes arrays (or None), ints and floats in any order and returns 0, or the place of a bad
-    value plus one; see `abi.h`.
+    It takes arrays (or None), ints and floats in any order and returns 0, or 1 + the position of a
+    bad value; see `abi.h`.
     """
     library = choice().library
     found: Any = library.function(family, name) if library else None
@@ -158,8 +160,8 @@ def function(family: str, name: str) -> Any:
 def served(family: str, name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled function of a family with the name and the arguments of NumPy's `otherwise`.
 
-    It returns True; a call that it does not take, it hands to `otherwise`, and returns the result.
-    Without such a function: `otherwise`.
+    It returns True. If it declines a call, it calls `otherwise` and returns the result. Without a
+    compiled function, `served` returns `otherwise` itself.
     """
     library = choice().library
     found = library.serve(family, name, otherwise) if library else None

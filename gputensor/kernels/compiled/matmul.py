@@ -1,7 +1,7 @@
-"""Products of batches of matrices by the compiled library, a product a thread; and products of few
-rows, which BLAS makes by columns.
+"""Products by the compiled library: batches of matrices, and matrices with few rows.
 
-The contract is that of `kernels/cpu/matmul.py`, which serves all others.
+A batch runs one product per thread. BLAS computes the transposed product of few rows. The functions
+take and return what `kernels/cpu/matmul.py` does, which computes all other products.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from ..cpu import matmul as numpys
 from . import copy, library
 
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
-# Products to a matrix up to which loops of our own are faster than BLAS.
+# Up to this number of multiplications per matrix, the library's own loops are faster than BLAS.
 _SMALL = 1 << 15
-# Products to a matrix of one row or column from which on NumPy calls BLAS's function for vectors.
+# From this number of multiplications on, NumPy calls BLAS's vector function for a matrix with one
+# row or column.
 _LONG = 1 << 12
-# Rows of a product up to which, and multiplications from which on, the transposed product is faster
-# if the second operand is column-major, as weights of a linear layer are: BLAS packs the smaller
-# operand. 16 x 256 by 256 x 1024 took 112 us in place of 207, by OpenBLAS with AVX-512, one thread.
+# Up to this number of rows, and from this number of multiplications on, the transposed product is
+# faster if the second operand is column-major, as the weights of a linear layer are: BLAS then
+# packs the smaller operand. 16 x 256 by 256 x 1024 took 112 us in place of 207, by OpenBLAS with
+# AVX-512, one thread.
 _FEW_ROWS, _MANY_PRODUCTS = 64, 1 << 18
 
 
 def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
-    """Whether a product (m, k) by (k, n) of f32 is made transposed. is_column_major: (k, n)."""
+    """True if a product of f32 matrices (m, k) and (k, n) is computed transposed. is_column_major:
+    the layout of the (k, n) matrix."""
     return is_column_major and 1 < m <= _FEW_ROWS and m * n * k >= _MANY_PRODUCTS and n > _FEW_ROWS
 
 
@@ -64,14 +67,14 @@ def _is_half(x: np.ndarray) -> bool:
 
 
 def _widened(x: np.ndarray) -> np.ndarray:
-    """f16 or bf16 as f32."""
+    """Cast f16 or bf16 to f32."""
     made = np.empty(x.shape, np.float32)
     copy.copy(made, x)
     return made
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
-    """Whether the library serves: then `out` is written."""
+    """Write the product to `out`. Returns False if the library declines."""
     if out.strides[2] != out.itemsize and out.shape[2] != 1:
         if out.strides[1] != out.itemsize:
             return False

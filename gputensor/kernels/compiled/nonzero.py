@@ -1,4 +1,4 @@
-"""Where elements are not zero, by the compiled loops: see kernels/cpu/nonzero.py."""
+"""Indices of nonzero elements by the compiled loops: see kernels/cpu/nonzero.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..cpu import nonzero as numpys
 from .library import function
 
 _PER_BLOCK = 4096  # as in loops/nonzero.cpp
-_FEW = 512  # elements up to which NumPy's one call costs less than several
+_FEW = 512  # up to this number of elements, one NumPy call is faster
 
 
 def nonzero(x: np.ndarray) -> np.ndarray:
@@ -55,7 +55,7 @@ def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
 
 
 def _counts(dense: np.ndarray, short: str) -> np.ndarray:
-    """How many marks there are before each block of elements, and last how many in all."""
+    """The number of marked elements before each block, and as the last entry their total."""
     counts = np.empty(-(-dense.size // _PER_BLOCK) + 1, np.int64)
     count = function("nonzero", f"count {short}")
     assert count is not None

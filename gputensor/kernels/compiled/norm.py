@@ -1,7 +1,7 @@
 """Normalisations of rows by the compiled loops: see kernels/cpu/norm.py.
 
-What lies in a way that the loops do not take is copied; parameters of rows that are not there are
-ones and zeros.
+Arrays with strides that the loops do not take are copied. Missing parameters of rows are replaced
+by ones and zeros.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def normalized(
     of = _computed(x)
     by = np.ones((1,) * x.ndim, of) if scale is None else _dense(scale, of)
     more = np.zeros((1,) * x.ndim, of) if shift is None else _dense(shift, of)
-    if by.shape[-1] != more.shape[-1]:  # a loop takes one for each element, or none
+    if by.shape[-1] != more.shape[-1]:  # a loop takes both parameters or none
         by, more = map(_dense, np.broadcast_arrays(by, more))
     to = mean, rstd
     if mean.dtype != of:

@@ -1,4 +1,4 @@
-"""Elements of rows in their order by the compiled loops: see kernels/cpu/order.py."""
+"""Sorting of rows by the compiled loops: see kernels/cpu/order.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..cpu import order as numpys
 from .library import function
 
 _MOST = 1 << 32  # elements of a row
-_LONG = 512  # elements of a row from which on digits sort faster than NumPy
+_LONG = 512  # from this row length on, the radix sort is faster than NumPy
 
 
 def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:

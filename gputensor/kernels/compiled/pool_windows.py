@@ -1,4 +1,4 @@
-"""Windows of images by the compiled loops: see loops/pool_windows.cpp."""
+"""Pooling over windows of images by the compiled loops: see loops/pool_windows.cpp."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _line = library.function("pool_windows", "line")
 
 
 def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Sizes) -> bool:
-    """Write the maxima of windows and their places. windows: kernel, steps, pads and gaps. Returns:
-    whether it is done."""
+    """Write the maxima of windows and their places. windows: kernel, steps, pads and gaps. Returns
+    True if done."""
     count = len(windows[0])
     arrays = [of_volumes(array, count) for array in (x, values, places)]
     return x.flags.aligned and _max_pool(*arrays, *in_volumes(windows, _ONES)) == 0
@@ -29,21 +29,21 @@ def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Si
 def avg_pool(
     x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
 ) -> bool:
-    """Write the means of windows; divisor: 0 where it is how many elements count."""
+    """Write the means of windows. divisor: 0 for the number of counted elements."""
     arrays = [of_volumes(array, len(windows[0])) for array in (x, out)]
     numbers = (*in_volumes(windows, _ONES), int(include_pad), divisor)
     return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
 
 
 def adaptive_avg_pool(x: np.ndarray, out: np.ndarray, count: int) -> bool:
-    """Write the means of as many windows as `out` has elements in its last `count` dimensions."""
+    """Write the means of windows: one for each element of the last `count` dimensions of `out`."""
     arrays = [of_volumes(array, count) for array in (x, out)]
     return x.flags.aligned and _adaptive_avg_pool(*arrays) == 0
 
 
 def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> bool:
-    """Write planes, into which each element of a plane of `grad` is added at its place. Returns:
-    whether it is done; not where a place is none, whatever `out` holds then."""
+    """Write planes to which each element of `grad`'s planes is added at its place. Returns True if
+    done. It returns False for a place out of range; the content of `out` is then undefined."""
     arrays = (grad, places, out)
     if not all([x.flags.c_contiguous and x.flags.aligned for x in arrays]):
         return False
@@ -52,7 +52,7 @@ def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> 
 
 
 def of_volumes(x: np.ndarray, count: int) -> np.ndarray:
-    """As (n, c, d, h, w): a view."""
+    """A view of x as (n, c, d, h, w)."""
     before = (None,) if x.ndim == count + 1 else ()
     index: Any = (*before, *(slice(None),) * (x.ndim - count), *(None,) * (3 - count), ...)
     view: np.ndarray = x[index]
@@ -60,7 +60,8 @@ def of_volumes(x: np.ndarray, count: int) -> np.ndarray:
 
 
 def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> list[int]:
-    """Of three dimensions, the first ones with one element under one window, which `ones` state."""
+    """Extend window parameters to three dimensions by `ones`, which describe one window of one
+    element."""
     lead = 3 - len(windows[0])
     return [n for of, one in zip(windows, ones) for n in (*(one,) * lead, *of)]
 
@@ -68,8 +69,8 @@ def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> list[int]:
 def line(
     x: np.ndarray, axis: int, out: np.ndarray, at: np.ndarray, by: np.ndarray, has_gaps: bool
 ) -> bool:
-    """Write sums of elements along an axis. at, by: of each tap the element of every result, below
-    0 where it has none, as int32, and its weight."""
+    """Write weighted sums of elements along an axis. at: for each tap and result, the index of the
+    element as int32; below 0 if there is none. by: the weights."""
     if not (x.flags.c_contiguous and out.flags.c_contiguous and x.flags.aligned):
         return False
     n = math.prod(x.shape[axis + 1 :])

@@ -1,6 +1,6 @@
 """Compiled reductions, called as NumPy's loops of kernels/cpu/reduce.py; see loops/reduction.cpp.
 
-Order    a function of sizes and layout alone; see there.
+Order depends on sizes and layout only; see there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
 
 
 def name_of(op: str, given: dtype, compute: dtype) -> str | None:
-    """What the library calls the reduction; None where it has none."""
+    """The library's name of the reduction; None if it has none."""
     if op in _EXTREMES and given is bool_:
         op = "any" if op == "amax" else "all"
     if op in _TRUTHS:
@@ -64,7 +64,7 @@ def name_of(op: str, given: dtype, compute: dtype) -> str | None:
 
 
 def _bits(given: dtype) -> str:
-    """Which bits of an element make it true."""
+    """The mask of bits that make an element true."""
     if given.category == COMPLEX:
         return given.short
     if given.category == FLOATING:

@@ -1,4 +1,4 @@
-"""Elements that indices name, written by the compiled loops: see kernels/cpu/scatter.py."""
+"""Writes to indexed elements by the compiled loops: see kernels/cpu/scatter.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where elements belong in sorted sequences, by the compiled loops: see kernels/cpu/search.py."""
+"""Search in sorted sequences by the compiled loops: see kernels/cpu/search.py."""
 
 from __future__ import annotations
 

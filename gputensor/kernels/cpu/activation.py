@@ -59,7 +59,7 @@ def _silu(x: Any) -> Any:
 
 def _leaky_relu(x: Any, slope: Any) -> Any:
     less = x * slope
-    # of infinity times 0 the larger would be NaN
+    # infinity times 0 is NaN, which the maximum would return
     return np.maximum(x, less, out=less) if 0 < slope <= 1 else where(x > 0, x, less, less)
 
 
@@ -69,7 +69,6 @@ def _clipped(x: Any, low: Any, high: Any) -> Any:
 
 
 def _six(x: Any) -> Any:
-    """x + 3 clamped to [0, 6]."""
     made = np.add(x, 3)
     np.maximum(made, 0, out=made)
     return np.minimum(made, 6, out=made)
@@ -104,7 +103,7 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     above = x if scale == 1 else x * scale
     if 0 <= factor < math.inf and 0 < input_scale < math.inf:
         return negative(x, below, above, below)
-    return where(x < 0, below, above, below)  # otherwise -0.0 differs between the two
+    return where(x < 0, below, above, below)  # the forms differ in the sign of zeros
 
 
 def _mish(x: Any) -> Any:
@@ -135,7 +134,7 @@ def _elu_backward(
 
 
 def _softshrink(x: Any, by: Any) -> Any:
-    """Elements near zero become a zero of their own sign."""
+    """Elements near zero become zeros with their own sign."""
     made = _clipped(x, -by, by)
     np.subtract(x, made, made)
     return signed(made, x)

@@ -30,7 +30,7 @@ def min(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims:
 def _select(
     x: np.ndarray, found: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool
 ) -> None:
-    """The places, and the elements there."""
+    """The indices of the extremes, and the elements there."""
     _store(out, found, axis, keepdims)
     if axis < 0:
         axis += x.ndim or 1
@@ -40,7 +40,7 @@ def _select(
 
 
 def _known(x: np.ndarray) -> np.ndarray:
-    """bf16 is searched as f32, with the same order: some ml_dtypes types ignore NaN there."""
+    """Cast bf16 to f32, which keeps the order: argmax of some ml_dtypes types ignores NaN."""
     if x.dtype.kind == "V":
         x = x.astype(np.float32)
     return x if x.ndim else x.reshape(1)

@@ -1,9 +1,10 @@
 """out[i] = op(a[i], b[i]), and a[i] + alpha * b[i].                                 family: binary
 
-Types    computes in the common dtype; f16 and bf16 in f32, rounded once, and so is a number or the
-         alpha product beside them. Integers wrap; integer division by zero raises.
-Source   rounding modes of div: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, div_floor_kernel,
-         which is Python's float floor division, as np.floor_divide is.
+Types computes in the common dtype; f16 and bf16 in f32, rounded once. A Python number with f16 or
+         bf16 operands, and the product with alpha, are f32 too. Integers wrap; integer division by
+         zero raises.
+Source rounding modes of div: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, div_floor_kernel. Floor
+         division is Python's for floats, and np.floor_divide's.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, 
 
 
 def _scaled(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The product is rounded to the dtype computed in, f32 for f16 and bf16, as on every device."""
+    """alpha * b is rounded to the dtype of the computation (f32 for f16 and bf16), as on every
+    device."""
     compute = float32 if common in (float16, bfloat16) else common
     signature = (compute.np,) * 3
     multiply = partial(np.multiply, signature=signature, casting="unsafe")
@@ -115,8 +117,9 @@ def _whole_quotient(a: Any, b: Any) -> Any:
 
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """An integer division `loop` that raises where NumPy would warn and return 0. A number is
-    wrapped first. The loop is marked, since fusion may not delay an error."""
+    """An integer division `loop` that raises an error for a zero divisor; NumPy would warn and
+    return 0. A Python number is wrapped first. The loop is marked, so that fusion does not delay
+    its error."""
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
@@ -139,17 +142,18 @@ def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out:
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
-# Elements from which on several ufuncs of NumPy are quicker than one of C's functions.
+# From this number of elements on, several NumPy ufuncs are faster than one function of C.
 _MANY, _MANY_REMAINDERS, _MANY_QUOTIENTS = 256, 6000, 12000
-# Quotients of f32 below this are exact enough in f64: their whole part is right, and the product of
-# that with the divisor is exact.
+# For f32 quotients below this, f64 gives the correct integer part, and the product of the integer
+# part and the divisor is exact.
 _QUOTIENT = 2.0**25
-# And whole ones below this are exact in f32 at every step of npy_divmod.
+# Integer quotients below this are exact in f32 at every step of npy_divmod.
 _WHOLE = 2.0**22
 
 
 def _floating_fmod(a: Any, b: Any) -> Any:
-    """C's, which costs 14 ns; of f32 by four operations in f64 where no quotient is too large."""
+    """fmod of floats. C's function costs 14 ns an element; f32 is computed by four f64 operations
+    if no quotient is too large."""
     if np.size(a) + np.size(b) < _MANY_REMAINDERS or np.result_type(a, b) != np.float32:
         return np.fmod(a, b)
     wide, by = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -159,15 +163,17 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     np.trunc(whole, whole)
     np.multiply(whole, by, whole)
     rest = np.subtract(wide, whole, whole).astype(np.float32)
-    if np.isnan(np.maximum.reduce(rest, None)):  # a divisor is infinite
+    if np.isnan(np.maximum.reduce(rest, None)):  # an infinite divisor
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
 
 
 def _floating_floor_divide(a: Any, b: Any) -> Any:
-    """For an infinite operand the quotient, as in the array API, not NaN or -1."""
+    """Floor division of floats. With an infinite operand the result is the quotient, as in the
+    array API, not NaN or -1."""
     if np.size(a) + np.size(b) >= _MANY_QUOTIENTS and np.result_type(a, b) == np.float32:
-        # A quotient of f32 that is no whole number is further from one than f64 rounds.
+        # An f32 quotient that is not an integer differs from every integer by more than f64's
+        # rounding.
         exact = np.divide(a, b, dtype=np.float64)
         if np.maximum.reduce(exact, None) < _WHOLE > -np.minimum.reduce(exact, None):
             if np.isfinite(b).all():
@@ -175,13 +181,14 @@ def _floating_floor_divide(a: Any, b: Any) -> Any:
         found = _floor_by_steps(a, b)
     else:
         found = np.floor_divide(a, b)
-    if np.isfinite(np.subtract(a, b)).all():  # one look at both; NaN and overflow look again
+    if np.isfinite(np.subtract(a, b)).all():  # one test of both bounds; NaN fails it
         return found
     return where(np.logical_or(np.isinf(a), np.isinf(b)), np.divide(a, b), found)
 
 
 def _floor_by_steps(a: Any, b: Any) -> Any:
-    """NumPy's, step by step, with a quicker remainder. Source: numpy's npymath, npy_divmod."""
+    """NumPy's floor division, step by step, with a faster remainder. Source: numpy's npymath,
+    npy_divmod."""
     rest = _floating_fmod(a, b)
     quotient = np.divide(np.subtract(a, rest), b)
     np.subtract(quotient, (rest != 0) & ((b < 0) != (rest < 0)), quotient)
@@ -195,7 +202,7 @@ def _floor_by_steps(a: Any, b: Any) -> Any:
 def _remainder(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Floats as Python has them: zeros too have the sign of other."""
+    """Remainder of floats as in Python: zeros too have the sign of `other`."""
     if common.category == FLOATING:
         return _function(op, _floating_remainder, inputs, common, out)
     return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
@@ -215,12 +222,13 @@ def _function(op: str, function: Any, inputs: Sequence[Input], common: dtype, ou
 
 
 def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """A ufunc that has loops for 16-bit floats, which must not go through f32."""
+    """A ufunc whose own loops for 16-bit floats are used, without a cast to f32."""
     return typed(ufunc, inputs, common, common, out)
 
 
 def _hypot(a: Any, b: Any) -> Any:
-    """To 1 ulp where no square leaves the range; np.hypot calls C's function for each pair."""
+    """hypot, to 1 ulp if no square overflows or underflows. np.hypot is slower: it calls C's
+    function for each pair."""
     if np.size(a) + np.size(b) < _MANY_REMAINDERS:
         return np.hypot(a, b)
     made = np.add(np.square(a), np.square(b))
@@ -244,13 +252,13 @@ def _logaddexp(
 
 
 def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[..., Any]:
-    """log(exp(a) + exp(b)) in vectors. Source: ATen/native/cpu/BinaryOpsKernel.cpp."""
+    """log(exp(a) + exp(b)), vectorised. Source: ATen/native/cpu/BinaryOpsKernel.cpp."""
 
     def of(a: Any, b: Any) -> Any:
         if np.size(a) + np.size(b) < _MANY:
             return ufunc(a, b)
         less = np.subtract(a, b)
-        if np.isnan(np.maximum.reduce(less, None)):  # of two infinities
+        if np.isnan(np.maximum.reduce(less, None)):  # two infinities
             return ufunc(a, b)
         np.negative(np.abs(less, less), less)
         np.log1p(exp(less, less), less)
@@ -268,7 +276,8 @@ _logaddexp_of: dict[Any, Callable[..., Any]] = {
 
 
 def _complex_logaddexp(a: Any, b: Any) -> Any:
-    """From the operand of the larger real part. Source: ATen/native/cpu/LogAddExp.h."""
+    """Computed relative to the operand with the larger real part. Source:
+    ATen/native/cpu/LogAddExp.h."""
     is_first = a.real >= b.real
     low, high = where(is_first, b, a), where(is_first, a, b)
     infinite = np.isinf(low.real) & (low.real == high.real)
@@ -287,7 +296,8 @@ def _pow(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: 
 
 
 def _integer_power(a: Any, b: Any) -> Any:
-    """Negative exponents, which NumPy rejects, give 0 except for bases 1 and -1."""
+    """Integer power. NumPy rejects negative exponents; here they give 0, except for bases 1 and
+    -1."""
     negative = b < 0
     if not np.any(negative):
         return np.power(a, b)
@@ -295,7 +305,7 @@ def _integer_power(a: Any, b: Any) -> Any:
     return where(negative, inverse, np.power(a, where(negative, 0, b)))
 
 
-# Exponents that are no powers to compute. Source: ATen/native/cpu/PowKernel.cpp.
+# Exponents that need no pow. Source: ATen/native/cpu/PowKernel.cpp.
 _QUICK: dict[Any, Any] = {
     2: np.square, 3: lambda x: x * x * x, 0.5: np.sqrt, -0.5: lambda x: 1 / np.sqrt(x),
     -1: np.reciprocal, -2: lambda x: 1 / (x * x),
@@ -331,7 +341,7 @@ def _of_one(loop: Loop) -> Loop:
 def _threshold(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Select elements; a product with a mask would turn infinity times zero into NaN."""
+    """Select elements. A product with a mask would give NaN for infinity times zero."""
     compute = float32 if common in (float16, bfloat16) else common
     zero = np.zeros((), common.np)
 
@@ -348,7 +358,7 @@ def _threshold(
 
 
 def _entered(x: Any, common: dtype, compute: dtype) -> Any:
-    """An operand in the common dtype; wide integers reach 16-bit floats through f32."""
+    """Cast an operand to the common dtype; wide integers are cast to 16-bit floats through f32."""
     if not isinstance(x, np.ndarray):
         return cast.number(x, common.np)
     if x.dtype == common.np:

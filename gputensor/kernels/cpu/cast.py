@@ -3,11 +3,12 @@
 Note [Numeric casts], the same on every device:
 float -> integer: truncate, saturate to int64, keep the low bits; NaN gives 0. To uint64 the values
 in [2^63, 2^64) are exact. integer -> integer: keep the low bits. complex -> real: the real part.
-Anything -> bool: not equal to 0. Integers reach f16, and integers and f64 reach bf16, through f32,
-so wide ones round twice. A part of complex32 is an f16. Everything else is one IEEE rounding.
+Anything -> bool: not equal to 0. Casts from integers to f16, and from integers and f64 to bf16, go
+through f32; so wide values are rounded twice. The parts of complex32 are f16. Everything else is
+one IEEE rounding.
 
-NumPy and ml_dtypes agree but for float -> integer, undefined in C out of range, complex -> bf16,
-and the warning that complex -> real raises.
+NumPy and ml_dtypes follow these rules, with three exceptions: float -> integer out of range, which
+C leaves undefined; complex -> bf16; and a warning for complex -> real.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _TWO_63 = 2.0**63
 _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
 _HALF = (float16, bfloat16)
-# For f16: the size from which bit operations are faster; the mask of a shifted word; 2 to the
-# difference of the biases; twice the bits of infinity.
+# For f16: the number of elements from which on bit operations are faster; the mask of a shifted
+# word; 2 to the power of the difference of the biases; twice the bits of infinity.
 _MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112), 0xF800
 
 
@@ -105,7 +106,8 @@ def widened(array: np.ndarray) -> np.ndarray:
     if array.size < _MANY:
         return array.astype(_float32)
     bits = array.view(np.int16)
-    # sign, exponent and fraction in f32's places; then the exponent's bias, by an exact product
+    # move sign, exponent and fraction to f32's bit positions, then correct the exponent's bias by
+    # an exact product
     wide = bits.astype(_int32)
     np.left_shift(wide, 13, wide)
     np.bitwise_and(wide, _KEPT, wide)
@@ -121,10 +123,11 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """C's cast in range; out of range that is undefined, so these values are set explicitly."""
+    """C's cast for values in range. It is undefined out of range, so those values are set
+    explicitly."""
     if array.size == 0:
         return np.empty_like(array, to)
-    # NaN if there is one.
+    # The maximum is NaN if there is one.
     low, high = array.min(), array.max()
     if to.itemsize < 8 and -_TWO_31 <= low and high < _TWO_31:
         return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD
@@ -140,7 +143,7 @@ def _float_to_uint64(array: np.ndarray) -> np.ndarray:
     whole = _float_to_integer(array, _uint64)
     large = (array >= _TWO_63) & (array < _TWO_64)
     if large.any():
-        # exact: these floats are multiples of 2^11 at least
+        # exact: floats of this size are multiples of 2^11 or more
         whole[large] = (array[large] - _TWO_63).astype(_uint64) + _uint64.type(2**63)
     return whole
 

@@ -1,8 +1,8 @@
 """dst[n, c, …] = src[n, c, …] * scale[c] + bias[c], in dst's dtype; any strides.       family: pack
 
-Types    computed in f32, in f64 if either side is, each step rounded; integers are rounded to
-         nearest even and saturated, NaN gives 0. The same bits as kernels/cuda/include/vectors.cuh.
-Order    image after image, so that what is computed takes little memory.
+Types computed in f32, or in f64 if either side is f64; each step is rounded. Integers are rounded
+         to nearest even and saturated; NaN gives 0. The bits equal those of
+         kernels/cuda/include/vectors.cuh. Order image after image, so that temporaries are small.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _float64 = np.dtype(np.float64)
 def pack(dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> None:
     """Write `src`, scaled, into `dst` of the same sizes (N, C, …); they share no memory.
 
-    scale, bias: a number per channel. Silences itself: call it without `quiet`.
+    scale, bias: one number per channel. It suppresses NumPy's warnings itself: call it without
+    `quiet`.
     """
     compute = np.dtype(np.float64 if _float64 in (dst.dtype, src.dtype) else np.float32)
     shape = (-1, *(1,) * (dst.ndim - 2))
@@ -35,7 +36,8 @@ def _pack(dst: np.ndarray, src: np.ndarray, by: np.ndarray, plus: np.ndarray) ->
 
 
 def _quantised(x: np.ndarray, of: np.dtype) -> np.ndarray:
-    """No float equals the largest 32- or 64-bit integer, but floats have the next power of two."""
+    """Round and saturate to integers. The largest 32- or 64-bit integer is no float, but the next
+    power of two is."""
     limits = np.iinfo(of)
     rounded = np.rint(x)
     above, least = 2.0 ** (8 * of.itemsize - (of.kind == "i")), float(limits.min)

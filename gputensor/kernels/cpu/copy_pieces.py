@@ -1,8 +1,8 @@
-"""dst made of pieces of others: pad, roll, cat.                                    family: pieces
+"""dst composed of pieces of other arrays: pad, roll, cat. family: pieces
 
 Shapes   any strides; dst shares no memory with its sources.
 Types    the same dtype; bytes are moved.
-Order    each element by itself.
+Order no order: elements are independent.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 
 class Piece(NamedTuple):
-    """`size` places of a dimension of dst: from index `begin` of src on, by `step` (1, 0, -1); a
-    value where `begin` is below 0."""
+    """`size` indices of a dimension of dst. They are filled from index `begin` of src on, in steps
+    of `step` (1, 0, -1); if `begin` is below 0, with a constant value."""
 
     size: int
     begin: int
@@ -48,7 +48,7 @@ def _source(piece: Piece) -> slice:
     return slice(piece.begin, end if end >= 0 else None, piece.step)
 
 
-# Bytes up to which NumPy's one call is faster than a copy of each part, threads and all.
+# Up to this number of bytes, one NumPy call is faster than a copy of each part, even with threads.
 _SMALL = 1 << 18
 
 

@@ -2,7 +2,7 @@
 family: criterion
 
 Types    computes in the common dtype; f16 and bf16 in f32, rounded once.
-Numbers  share: 1 by the number of elements of a mean, else 1.
+Numbers share: 1 / (number of elements) for a mean, otherwise 1.
 Source   aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, PointwiseOpsKernel.cpp; native/Loss.cpp.
 """
 

@@ -1,12 +1,12 @@
-"""out[i] = x[place that the indices name for i].                                     family: gather
+"""out[i] = x[the position that the index arrays give for i]. family: gather
 
-Shapes   each of `indices`, int64 arrays that broadcast together, stands for the dimension of x of
-         the same number in `led`. Their own dimensions stand in out from `begin` on, in place of
-         those; begin None: out has the sizes of the one index, and in the other dimensions the
-         place in x is that in out.
-Types    elements are moved as they are.
-Returns  0, or the number of the first index with one out of range plus one, with nothing written.
-         wraps: negative ones count from the end.
+Shapes `indices` are int64 arrays that broadcast together; `led` names the dimension of x that each
+         one indexes. In out, the dimensions of the indices replace the indexed ones, from dimension
+         `begin` on. With begin None there is one index; out has its sizes, and the position in
+         every other dimension is the same in x and out.
+Types elements are copied unchanged.
+Returns 0, or 1 + the number of the first index array with an index out of range; then nothing is
+         written. wraps: negative indices count from the end.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ def gather(
 
 
 def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
-    """np.take_along_axis, of an index in range that has the sizes of x but along the axis."""
+    """np.take_along_axis for indices in range; `index` has the sizes of x except along the axis."""
     found: np.ndarray = np.take_along_axis(x, index, axis)
     return found
 
 
 def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: bool) -> int:
-    """0, or the number of the first index with one out of range plus one."""
+    """0, or 1 + the number of the first index array with an index out of range."""
     for number, (index, dim) in enumerate(zip(indices, led), 1):
         size = x.shape[dim]
-        if index.size and index.view(np.uint64).max() >= size:  # negative ones are large then
+        if index.size and index.view(np.uint64).max() >= size:  # negative indices are large then
             if index.max() >= size or index.min() < (-size if wraps else 0):
                 return number
     return 0
 
 
 def key(x: np.ndarray, indices: Indices, led: Sequence[int], begin: int | None) -> tuple[Any, ...]:
-    """The index of x for NumPy."""
+    """The key with which NumPy indexes x."""
     made: list[Any] = [slice(None)] * x.ndim
     if begin is None:
         made = list(np.ogrid[tuple([slice(n) for n in indices[0].shape])])

@@ -20,5 +20,5 @@ def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray
 def points(
     x: np.ndarray, weights: np.ndarray | None, even: bool, edges: Sequence[np.ndarray]
 ) -> np.ndarray | None:
-    """Bins of points (n, edges); None if the caller's general code must do it."""
+    """The bins of points (n, edges); None if the caller must use its general code."""
     return None

@@ -2,8 +2,8 @@
 loss
 
 Types    f16 and bf16 are summed in f32, rounded once. Targets are int64 or uint8.
-Numbers  a target that is ignore_index counts nothing; another outside the classes raises.
-Order    of sums: NumPy's pairwise, the same bits on every run.
+Numbers a target equal to ignore_index is skipped; any other target that is no class raises. Order
+of sums: NumPy's pairwise, the same bits on every run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _wide(of: np.dtype) -> np.dtype:
 def _classes(
     op: str, target: np.ndarray, x: np.ndarray, ignore_index: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The targets as indices, ignored ones as 0, and which are kept.
+    """The targets as indices (0 for an ignored target), and a mask of the kept ones.
 
     Raises: IndexRangeError for a target that is no class.
     """

@@ -1,9 +1,9 @@
 """out = a @ b for matrices, and beta * self + alpha * (a @ b).                       family: matmul
 
-Types    f32, f64 and complex through BLAS; f16 and bf16 in f32, rounded once; integers exactly,
-         modulo their width; bool: any of all pairs.
-Shapes   a (m, k), b (k, n), out (m, n), any strides; out overlaps neither. k = 0 gives zeros. All
-         three may have a dimension of products before these.
+Types f32, f64 and complex through BLAS; f16 and bf16 in f32, rounded once; integers exactly, modulo
+         their width; bool: true if any pair is true.
+Shapes a (m, k), b (k, n), out (m, n), any strides; out overlaps neither. k = 0 gives zeros. All
+         three may have one leading batch dimension.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ dot = np.ndarray.dot
 
 
 def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
-    """Whether `mm` is faster than `dot` for (m, k) by (k, n) of f32. is_column_major: (k, n)."""
+    """True if `mm` is faster than `dot` for f32 matrices (m, k) and (k, n). is_column_major: the
+    layout of the (k, n) matrix."""
     return False
 
 
@@ -67,12 +68,13 @@ def added(self: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return made
 
 
-# Products of integers to an element of an operand, from which on two casts of each are worth it.
+# From this number of integer products per element of an operand on, its two casts pay off.
 _MANY = 16
 
 
 def _integers(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """By BLAS in f64, exact if no sum reaches 2**53; otherwise by NumPy's loops."""
+    """Product of integers: by BLAS in f64, which is exact if no sum reaches 2**53, otherwise by
+    NumPy's loops."""
     if a.dtype.kind == "b" or a.size * b.shape[-1] <= _MANY * (a.size + b.size):
         return np.matmul(a, b, out)
     if _magnitude(a) * _magnitude(b) * a.shape[-1] >= 1 << 53:
@@ -86,14 +88,14 @@ def _magnitude(x: np.ndarray) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
-# Results of at least this many bytes use `matmul`, which checks more, instead of `dot`, which first
-# fills the result with zeros in one thread: a sixth of the time for large results in new pages.
+# Results of at least this many bytes use `matmul` instead of `dot`. `dot` checks less but first
+# fills the result with zeros in one thread, a sixth of the time for large results in new pages.
 _LARGE = 1 << 18
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """BLAS writes row-major results: a column-major `out` gets the transposed product. Batches use
-    NumPy's matmul, which copies operands that BLAS cannot take."""
+    """Write the product to `out`. BLAS writes row-major results, so a column-major `out` gets the
+    transposed product. Batches use NumPy's matmul, which copies operands that BLAS cannot read."""
     if a.ndim > 2:
         return np.matmul(a, b, out)
     if out.flags.c_contiguous:

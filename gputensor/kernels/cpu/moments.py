@@ -17,10 +17,9 @@ from .reduce import Loop, sum_in_blocks
 
 
 def bind(op: str, given: dtype, out: dtype, over: float = 1.0) -> Loop | None:
-    """The loop `(array, axes, None, out, keepdims)`; `axes` a tuple. None where there is none.
+    """The loop `(array, axes, None, out, keepdims)`; `axes` a tuple. None if there is no loop.
 
-    var, std: the sum of (x - mean)² is divided by `over`, std is the root of that. norm: `over` is
-    the order.
+    var: the sum of (x - mean)² divided by `over`; std: its square root. norm: `over` is the order.
     """
     if op == "logsumexp":
         return _logsumexp

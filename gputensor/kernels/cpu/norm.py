@@ -1,7 +1,7 @@
 """Rows and channels with mean 0 and variance 1, scaled and shifted; gradients.      family: norm
 
-Types    f16 and bf16 in f32, rounded once; parameters, their gradients and the statistics of halves
-         are f32, but for `normalized`, which takes and gives any.
+Types f16 and bf16 in f32, rounded once. For f16 and bf16 the parameters, their gradients and the
+         statistics are f32; `normalized` takes and returns any floating dtype.
 Order    of sums: NumPy's, fixed by the layout.
 """
 
@@ -29,7 +29,7 @@ def normalized_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
     of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """Gradients for x (R, n); weight (n) or None; None for an unrequested gradient."""
+    """Gradients for x (R, n) and weight (n) or None. A gradient that is not requested is None."""
     statistics = mean[:, None], rstd[:, None]
     _backward(grad, x, *statistics, weight, 1, 0, of_x, of_weight, of_bias)
 
@@ -69,8 +69,8 @@ def channels_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any,
     are_found: bool, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """`normalized_backward` for channels. are_found: mean and rstd are those of x, not given
-    ones."""
+    """`normalized_backward` for channels. are_found: mean and rstd were computed from x, not
+    given."""
     axes = (0, 2) if are_found else ()
     statistics = _along(mean), _along(rstd)
     _backward(grad, x, *statistics, _along(weight), axes, (0, 2), of_x, of_weight, of_bias)
@@ -81,7 +81,8 @@ def _along(x: Any) -> Any:
 
 
 def _normal(x: np.ndarray, axes: Any, eps: float) -> tuple[Any, Any, Any, Any]:
-    """x with mean 0 and variance 1, its mean and variance, and one by its deviation."""
+    """x with mean 0 and variance 1; the mean, the variance and the reciprocal of the standard
+    deviation."""
     given = wide(x)
     mean = given.mean(axes, keepdims=True)
     found = given - mean
@@ -99,7 +100,8 @@ def _backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, axes: Any,
     rows: Any, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """axes: of the statistics; none where they do not depend on x. rows: that a weight is for."""
+    """Gradients for x, weight and bias. axes: the axes of the statistics; empty if they do not
+    depend on x. rows: the axes along which a weight is shared."""
     grad, normal = wide(grad), (wide(x) - mean) * rstd
     if of_x is not None:
         made = grad if weight is None else grad * weight

@@ -12,7 +12,8 @@ import numpy as np
 def sort(
     x: np.ndarray, descending: bool, with_places: bool = True
 ) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """(values, places or None), each (rows, n); None where NumPy's own functions serve as well."""
+    """(values, places or None), each (rows, n). Returns None if NumPy's own functions are as
+    fast."""
     return None
 
 
@@ -26,5 +27,5 @@ def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarr
 
 
 def kth(x: np.ndarray, k: int) -> np.ndarray:
-    """(rows, 1): the place of the k-th element, from 0 on."""
+    """(rows, 1): the index of the k-th element in each row; k counts from 0."""
     return first(x, k + 1, False)[1][:, k:].copy()

@@ -25,12 +25,12 @@ _HALF = (float16, bfloat16)
 def typed(
     ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """`ufunc` computing in `common` and giving `result`, written to `out`. The bare ufunc if no
-    operand needs a cast: NumPy then picks the very same inner loop."""
+    """`ufunc` computing in `common` and giving `result`, written to `out`. It is the bare ufunc if
+    no operand needs a cast, because NumPy then selects the same inner loop."""
     if out is result and all(i is common or isinstance(i, type) for i in inputs):
         if common is not bfloat16 or not any(isinstance(i, type) for i in inputs):
             return ufunc
-    # `dtype=` would do for NumPy's own types, but finds no loop for bfloat16 operands to be cast
+    # `dtype=` works for NumPy's own types, but not if bfloat16 operands must be cast
     signature = (common.np,) * ufunc.nin + (result.np,)
     return partial(ufunc, signature=signature, casting="unsafe")
 
@@ -38,8 +38,8 @@ def typed(
 def arithmetic(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """A ufunc whose result has the common dtype; a number with f16 or bf16 operands is an f32.
-    Source:
+    """A ufunc whose result has the common dtype; a Python number with f16 or bf16 operands is an
+    f32. Source:
     aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec."""
     position = number_position(inputs)
     if position is None:
@@ -61,7 +61,8 @@ def through_float32(
     return arithmetic(op, ufunc, inputs, common, out)
 
 
-# Elements from which on bf16 is quicker through f32: ml_dtypes' own loops take 6 ns an element.
+# From this number of elements on, bf16 is faster through f32: ml_dtypes' loops take 6 ns an
+# element.
 _MANY = 512
 
 
@@ -109,8 +110,8 @@ def _in_float32(ufunc: np.ufunc, widened: Callable[[np.ndarray], np.ndarray]) ->
 
 
 def extreme_of_float16(ufunc: np.ufunc) -> Loop:
-    """np.maximum, np.minimum, np.fmax or np.fmin of two f16 arrays, `(a, b, out=None)`: by integers
-    in their order where there is no NaN, as NumPy takes 3 to 13 ns a pair."""
+    """np.maximum, np.minimum, np.fmax or np.fmin of two f16 arrays, `(a, b, out=None)`: if there is
+    no NaN, it compares the bits as integers, because NumPy takes 3 to 13 ns a pair."""
     larger = np.maximum if ufunc in (np.maximum, np.fmax) else np.minimum
 
     def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -133,7 +134,8 @@ _INFINITE = 0x7C00
 
 
 def _in_order(bits: np.ndarray) -> np.ndarray:
-    """Bits of f16 as integers in the order of their values; done twice, the bits again."""
+    """Map the bits of f16 to integers in the order of the values. Applied twice, it returns the
+    bits."""
     keys: np.ndarray = np.right_shift(np.atleast_1d(bits), 15)
     np.bitwise_and(keys, 0x7FFF, keys)
     np.bitwise_xor(keys, bits, keys)
@@ -153,7 +155,8 @@ def rounded_from_float32(ufunc: np.ufunc, common: dtype) -> Loop:
 
 
 def rounded(wide: np.ndarray, to: np.dtype, out: np.ndarray | None) -> np.ndarray:
-    """The f32 array `wide` as dtype `to`, new or, cast further, in `out`."""
+    """The f32 array `wide` rounded to dtype `to`: a new array, or written to `out` with a further
+    cast."""
     narrow = wide.astype(to)
     if out is None:
         return narrow
@@ -162,7 +165,7 @@ def rounded(wide: np.ndarray, to: np.dtype, out: np.ndarray | None) -> np.ndarra
 
 
 def number_position(inputs: Sequence[Input]) -> int | None:
-    """Which input is a Python number; None if none is, the first if several are."""
+    """The index of the first input that is a Python number; None if there is none."""
     for position, given in enumerate(inputs):
         if isinstance(given, type):
             return position
@@ -198,8 +201,8 @@ def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
 def through_complex64(
     bind: Callable[..., Loop], op: str, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """The loop of `bind` for complex64, used for complex32 with `out` rounded once; `out` is always
-    given. Numbers are rounded to complex32 first, as PyTorch's are."""
+    """The loop that `bind` returns for complex64, used for complex32. `out`, which is always given,
+    is rounded once. Numbers are rounded to complex32 first, as in PyTorch."""
     is_common = common is complex32
     wide = [_wide(complex if is_common and isinstance(x, type) else x) for x in inputs]
     loop, result = bind(op, tuple(wide), _wide(common), _wide(out)), _wide(out).np
@@ -230,7 +233,8 @@ def _wide(of: Input) -> Input:
 def computed(
     function: Callable[..., Any], inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """The loop `(*inputs, *params, out)` of a function over arrays, for families that are not hot.
+    """The loop `(*inputs, *params, out)` of a function over arrays, for families whose speed
+    matters less.
 
     The function gets all inputs in the common dtype, f16 and bf16 in f32, and numbers and params as
     scalars of that dtype; it returns a new array, which is rounded once. 0-d arrays are passed with
@@ -297,8 +301,8 @@ def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
 
 
 def entered_in(x: np.ndarray, common: np.dtype, compute: np.dtype) -> np.ndarray:
-    """An input in the dtype of the computation; an array of another dtype is first rounded to the
-    common dtype."""
+    """Cast an input to the dtype of the computation; an array of another dtype is first rounded to
+    the common dtype."""
     entered = cast.convert(x, common)
     if entered.dtype == float16.np and compute == float32.np:
         return cast.widened(entered)

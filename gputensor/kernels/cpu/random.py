@@ -1,15 +1,16 @@
 """dst[i] = a random number from Philox4x64-10.                                       family: random
 
-Order    element i, counted row-major for any strides, is lane i % 4 of the block with counter
-         (offset + i // 4, 0, 0, 0) and key (seed mod 2^64, 0); a complex element i is the real
-         elements 2i and 2i + 1. A call uses ceil(n / 4) counters. Equal bits on every device where
-         no logarithm, root or angle is taken; there each device has its own last bits.
+Order element i, counted row-major for any strides, is lane i % 4 of the block with counter (offset
+         + i // 4, 0, 0, 0) and key (seed mod 2^64, 0); a complex element i is the real elements 2i
+         and 2i + 1. A call uses ceil(n / 4) counters. The bits are equal on all devices, except
+         that logarithms, roots and angles differ in the last bits.
 Types    uniform, from the 64-bit word x: f64 (x >> 11) * 2^-53, f32 (x >> 40) * 2^-24,
-         f16 (x >> 53) * 2^-11, bf16 (x >> 56) * 2^-8, all exact. What else is floating is computed
-         in f32 and rounded once, f64 in f64. normal takes lanes 2k and 2k + 1 for both of its
-         elements (Box and Muller); integers are first + x mod count.
-Source   Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011); words equal those of
-         numpy.random.Philox, which steps its counter before a block and so begins one below.
+         f16 (x >> 53) * 2^-11, bf16 (x >> 56) * 2^-8, all exact. Other floating types are computed
+         in f32 and rounded once; f64 is computed in f64. normal takes lanes 2k and 2k + 1 for both
+         of its elements (Box and Muller); integers are first + x mod count.
+Source Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011); the words equal those
+         of numpy.random.Philox, which increments its counter before a block, so its counter begins
+         one lower.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import numpy as np
 
 _WORD = 2**64 - 1
 
-# By (kind, itemsize): bits to drop and the scale; NumPy counts bfloat16 as kind V.
+# By (kind, itemsize): the bits to drop, and the scale. NumPy gives bfloat16 kind V.
 _SCALES = {
     ("f", 8): (11, 2.0**-53), ("f", 4): (40, 2.0**-24), ("f", 2): (53, 2.0**-11),
     ("V", 2): (56, 2.0**-8),
 }  # fmt: skip
 
-# (words, dtype) -> as many numbers, of any dtype.
+# (words, dtype) -> one number of any dtype for each word.
 Make = Callable[[np.ndarray, np.dtype], np.ndarray]
 
 
@@ -76,7 +77,7 @@ def cauchy(dst: np.ndarray, seed: int, offset: int, median: float, sigma: float)
 
 
 def geometric(dst: np.ndarray, seed: int, offset: int, p: float, _: float) -> None:
-    """Tries up to the first success; integers count in f64."""
+    """Number of tries up to the first success; integers are computed in f64."""
     scale = 1 / math.log1p(-p)
     _fill(
         dst, seed, offset,
@@ -85,12 +86,13 @@ def geometric(dst: np.ndarray, seed: int, offset: int, p: float, _: float) -> No
 
 
 def bernoulli(dst: np.ndarray, seed: int, offset: int, limit: int, _: int) -> None:
-    """1 where the word's upper 53 bits are below `limit`."""
+    """Write 1 if the word's upper 53 bits are below `limit`, otherwise 0."""
     _fill(dst, seed, offset, lambda words, of: words >> np.uint64(11) < np.uint64(limit))
 
 
 def integers(dst: np.ndarray, seed: int, offset: int, first: int, count: int) -> None:
-    """`count` integers from `first` on, modulo 2^64; all of them where count is 2^64."""
+    """Random integers in [first, first + count), modulo 2^64; any 64-bit integer if count is
+    2^64."""
     start = np.uint64(first & _WORD)
 
     def make(words: np.ndarray, of: np.dtype) -> np.ndarray:
@@ -103,7 +105,7 @@ def integers(dst: np.ndarray, seed: int, offset: int, first: int, count: int) ->
 
 
 def permutation(out: np.ndarray, seed: int, offset: int) -> None:
-    """The places of as many words in ascending order, of equal ones in theirs."""
+    """The indices that sort the same number of random words, in a stable order."""
     out[...] = words_from(seed, offset).random_raw(out.size).argsort(kind="stable")
 
 
@@ -121,13 +123,13 @@ def _fill(dst: np.ndarray, seed: int, offset: int, make: Make) -> None:
 
 def words_from(seed: int, offset: int) -> Any:
     """A bit generator whose next word is lane 0 of the block with counter `offset`."""
-    from numpy.random import Philox  # not on the import path of the package
+    from numpy.random import Philox  # imported here so that the package's import does not load it
 
     return Philox(counter=(offset - 1) % 2**256, key=seed & _WORD)
 
 
 def _wide(of: np.dtype) -> Any:
-    """The type that numbers for dtype `of` are computed in."""
+    """The dtype in which numbers for dtype `of` are computed."""
     return np.float64 if of.kind in "iub" or of == np.float64 else np.float32
 
 
@@ -136,7 +138,7 @@ def _upper(words: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _inside(words: np.ndarray, of: np.dtype) -> np.ndarray:
-    """Numbers above 0 and below 1."""
+    """Random numbers in the open interval (0, 1)."""
     if _wide(of) is np.float64:
         return (_upper(words, 53) | 1).astype(np.float64) * 2.0**-53
     made = (_upper(words, 31) | 1).astype(np.float32) * np.float32(2.0**-31)

@@ -1,7 +1,7 @@
 """dst[i] from the index alone: arange, linspace, eye.                                family: range
 
-Types    integers exactly, modulo their width; floating types in f64 and complex ones in
-         complex128, cast as everywhere. No fused multiply-add.
+Types integers exactly, modulo their width; floating types in f64 and complex types in complex128,
+         then cast by Note [Numeric casts]. No fused multiply-add.
          arange: start + i * step. linspace: start + i * step below the middle, else
          end - (n - 1 - i) * step, with step = (end - start) / (n - 1), so both ends are exact.
 """

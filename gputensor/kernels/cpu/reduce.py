@@ -1,9 +1,9 @@
 """out[r] = op over the reduced axes of x.                                           family: reduce
 
-Types    sum and mean accumulate in the compute dtype, f32 for f16 and bf16; amax, amin, any and
-         all in the dtype of x. NaN propagates through amax and amin, and counts as true.
-Order    fixed by the layout of x, so the same bits on every run: NumPy's pairwise sum along the
-         axis that is contiguous, and runs of rows summed apart along any other.
+Types sum and mean accumulate in the compute dtype, f32 for f16 and bf16; amax, amin, any and all in
+         the dtype of x. NaN propagates through amax and amin, and counts as true. Order fixed by
+         the layout of x, so each run gives the same bits: NumPy's pairwise sum along a contiguous
+         axis; along any other axis, separate sums of runs of rows.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, complex32, complex64, dtype
 from . import cast
 
-# (array, axes, dtype, out, keepdims), as np.ufunc.reduce, so that a bare one can be a loop.
+# (array, axes, dtype, out, keepdims), as np.ufunc.reduce, so that a bare `reduce` can be a loop.
 Loop = Callable[..., Any]
 
-# The number of consecutive additions before a chain is split: the error bound is this many half
-# ulps of the sum of magnitudes, plus log2 of the number of chains.
+# The number of consecutive additions before a chain is split. The error bound is this number plus
+# log2 of the number of chains, in half ulps of the sum of magnitudes.
 CHAIN = 256
-# Elements that NumPy casts at a time, and within which it sums pairwise (np.getbufsize()).
+# Elements in NumPy's cast buffer (np.getbufsize()). NumPy sums pairwise only within a buffer.
 _BUFFER = 8192
 # NumPy's type stubs accept the arguments after the array only by name, which costs a dict a call.
 _add: Callable[..., Any] = np.add.reduce
@@ -41,8 +41,8 @@ OPS = (*LOOPS, "mean", "nansum", "prod", "sum")
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
     """The loop `(array, axes, None, out, keepdims)`; `axes` None or a tuple, `out` an ndarray.
 
-    With `numel`, the number of elements if known, a small sum is the bare ufunc. Without an `out` a
-    full reduction returns a NumPy scalar, and others NumPy's layout.
+    numel: the number of elements, if known; a small sum is then the bare ufunc. Without `out`, a
+    full reduction returns a NumPy scalar, and other reductions return NumPy's layout.
     """
     if given is complex32:  # any and all
         wide = bind(op, complex64, complex64, out, numel)
@@ -52,7 +52,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if op == "count_nonzero":
         return _count_nonzero
     if given.category == COMPLEX and compute.category != COMPLEX:
-        loop = bind(op, given.to_real, compute, out, numel)  # NumPy would warn at each call
+        loop = bind(op, given.to_real, compute, out, numel)  # otherwise NumPy would warn
         return lambda array, *args: loop(array.real, *args)
     if given.category == FLOATING and compute.category == INTEGER:
         whole = bind(op, compute, compute, out, numel)  # C's cast is undefined for NaN
@@ -84,7 +84,7 @@ def _sum(compute: np.dtype) -> Loop:
 
 
 def _skipping_nan(plain: Loop) -> Loop:
-    """A sum that looks for NaN where it has come out as one."""
+    """A sum that skips NaN; it searches for NaN only if the plain sum is NaN."""
 
     def loop(array: np.ndarray, *args: Any) -> Any:
         found = plain(array, *args)
@@ -120,7 +120,7 @@ def _mean(compute: np.dtype, to: np.dtype) -> Loop:
 
 
 def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, keepdims: bool) -> Any:
-    """np.add.reduce, after long chains of single additions were cut into runs."""
+    """np.add.reduce, with long chains of single additions cut into runs first."""
     if compute.kind in "fc":
         while array.size > CHAIN and (axis := _chained_axis(array, axes, compute)) is not None:
             array = _sums_of_runs(array, axis, compute)
@@ -128,10 +128,10 @@ def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, kee
 
 
 def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None:
-    """The reduced axis that NumPy walks one addition at a time, if it is long enough to matter."""
+    """The reduced axis along which NumPy adds one element at a time; None if it is short."""
     cast = array.dtype != compute
     if not cast and array.flags.forc and (axes is None or len(axes) == array.ndim):
-        return None  # one contiguous run, summed pairwise
+        return None  # one contiguous run, which NumPy sums pairwise
     return _longest(array.shape, array.strides, None if axes is None else tuple(axes), cast)
 
 
@@ -153,7 +153,7 @@ def _longest(
 
 
 def _sums_of_runs(array: np.ndarray, axis: int, compute: np.dtype) -> np.ndarray:
-    """`array` with every `CHAIN` neighbours along `axis` added up."""
+    """`array` with each group of `CHAIN` neighbours along `axis` added up."""
     whole, rest = divmod(array.shape[axis], CHAIN)
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     lead = (slice(None),) * axis

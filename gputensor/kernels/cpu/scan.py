@@ -1,8 +1,8 @@
 """out[r, c] = op over x[r, 0 .. c] along one axis.                                  family: scan
 
-Types    f16, bf16 run in f32; f32 and c64 in f64 and c128, as PyTorch's do on the CPU.
-Numbers  cummax and cummin give the last of equal elements, and NaN from the first one on;
-         sums begin at 0.0, so that -0.0 alone gives 0.0.
+Types f16 and bf16 are accumulated in f32, f32 in f64 and c64 in c128, as in PyTorch on the CPU.
+Numbers cummax and cummin return the last of equal elements, and NaN from the first NaN on. Sums
+begin at 0.0, so a row of -0.0 gives 0.0.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def logcumsumexp(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def _log_add_exp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """logaddexp of complex numbers; the one with the larger real part is subtracted first."""
+    """logaddexp of complex numbers; the operand with the larger real part is subtracted first."""
     swaps = (a.real > b.real) | np.isnan(a)
     low, high = np.where(swaps, b, a), np.where(swaps, a, b)
     gone = np.isneginf(low.real) & np.isneginf(high.real)

@@ -1,9 +1,9 @@
-"""x[key] = v, or what is there combined with v, for elements that indices name.     family: scatter
+"""x[key] = v, or x[key] combined with v, for indexed elements. family: scatter
 
-Shapes   as in gather.py; value broadcasts to what would be gathered.
-Types    those of x; the caller widens what is narrower than 32 bits where values are combined.
-Order    that of the indices, the same bits on every run: the last of several values stays.
-Returns  as in gather.py.
+Shapes as in gather.py; value broadcasts to the shape that gather would return.
+Types those of x; if values are combined, the caller widens dtypes below 32 bits. Order the order of
+the indices, so each run gives the same bits; the last of several values stays. Returns as in
+gather.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def scatter_amin(x: np.ndarray, value: np.ndarray, *places: Any) -> int:
 
 
 def check_writable(x: np.ndarray) -> None:
-    """`ufunc.at` and compiled loops write to memory that is read-only."""
+    """Raise an error for a read-only array: `ufunc.at` and compiled loops do not check."""
     if not x.flags.writeable:
         raise ValueError("assignment destination is read-only")
 

@@ -1,6 +1,6 @@
 """Indices of elements in sorted sequences.                                           family: search
 
-Shapes   sequence (n) for all, or (..., n) and x (..., m).
+Shapes one sequence (n), or sequences (..., n) with x (..., m).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import numpy as np
 
 
 def places(sequence: np.ndarray, x: np.ndarray, right: bool, out_int32: bool) -> np.ndarray | None:
-    """None if NumPy has no function for it: rows, and sequences that end with NaN."""
+    """Insertion points of x. None if NumPy has no function: for rows, and for sequences that end
+    with NaN."""
     if sequence.ndim > 1 or not sequence.size or sequence[-1] != sequence[-1]:
         return None
     found: np.ndarray = sequence.searchsorted(x, "right" if right else "left")

@@ -2,9 +2,9 @@
 softmax
 
 Types    f16 and bf16 in f32, rounded once.
-Numbers  the largest element is taken off first, so nothing overflows: log_softmax is
-         (x - max) - log(sum(exp(x - max))). A row of -inf, or with NaN or inf, gives NaN.
-Order    of sums: NumPy's, fixed by the layout.
+Numbers the largest element is subtracted first, so nothing overflows: log_softmax is (x - max) -
+         log(sum(exp(x - max))). A row of -inf, or with NaN or inf, gives NaN. Order of sums:
+         NumPy's, fixed by the layout.
 """
 
 from __future__ import annotations

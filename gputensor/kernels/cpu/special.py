@@ -1,7 +1,6 @@
 """out[i] = op(x[i]) or op(a[i], b[i]).                                              family: special
 
-Types    f32 and f64 as SciPy computes them, polynomials of f32 in f64; f16 and bf16 in f32,
-         rounded once.
+Types f32 and f64 as in SciPy, but polynomials of f32 in f64; f16 and bf16 in f32, rounded once.
 Source   SciPy, and the recurrences of the orthogonal polynomials (Abramowitz and Stegun, 22.7);
          values at the edges are PyTorch's, aten/src/ATen/native/Math.h.
 """
@@ -17,7 +16,7 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
 from .select import where
 
-# Steps of a recurrence after which it is looked at.
+# After this number of recurrence steps, the loop checks whether it can end.
 _STRIDE = 64
 # The highest degree that is computed, as in include/special.cuh.
 _HIGHEST = 2**20
@@ -61,7 +60,7 @@ def _airy_ai(x: Any) -> Any:
     return where(np.isfinite(x), _airy(x)[0], np.nan)
 
 
-# Poles and infinities are rare and handled in separate passes, skipped if there are none.
+# Poles and infinities are rare. Separate passes handle them, and are skipped if there are none.
 
 
 def _digamma(x: Any) -> Any:
@@ -78,8 +77,8 @@ def _lgamma(x: Any) -> Any:
 
 
 def _igammac(a: Any, x: Any) -> Any:
-    """1 - igamma, where the difference is accurate: SciPy's gammaincc sums a series there, which
-    takes a microsecond."""
+    """1 - igamma if that difference is accurate: SciPy's gammaincc would sum a series, which takes
+    a microsecond."""
     from scipy import special
 
     a, x = np.broadcast_arrays(a, x)
@@ -113,7 +112,7 @@ def _polygamma(x: Any, n: Any) -> Any:
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
-    """SciPy has no values for q < 0, where integer x have some: terms are summed up to q > 0."""
+    """SciPy has no values for q < 0, but they exist for integer x: terms are summed until q > 0."""
     x, q = np.broadcast_arrays(x, q)
     if q.min() > 0:
         return _zeta(x, q).astype(x.dtype, copy=False)
@@ -132,7 +131,7 @@ def _spherical_j0(x: Any) -> Any:
 
 
 def _erfinv(x: Any) -> Any:
-    """SciPy's throws and catches an exception for each element outside."""
+    """SciPy's function throws and catches an exception for each element outside of [-1, 1]."""
     from scipy.special import erfinv
 
     if np.abs(x).max() < 1:
@@ -151,7 +150,7 @@ def _entr(x: Any) -> Any:
 
 
 def _times_log(log: Any) -> Callable[..., Any]:
-    """The second operand's NaN stays, where the first one is 0 too."""
+    """A NaN in the second operand gives NaN even if the first operand is 0."""
 
     def of(a: Any, b: Any) -> Any:
         made, is_zero = a * log(b), a == 0
@@ -187,7 +186,7 @@ def _polynomial(
             if np.ndim(degree):
                 made = where(degree == k, here, made)
             if k % _STRIDE == 0 and np.isnan(here).all():
-                break  # NaN stays
+                break  # NaN is kept
             if k < highest:
                 before, here = here, step(x, k, here, before)
         if not np.ndim(degree):

@@ -25,11 +25,11 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:
-    """From the nearer end, so that both are reached exactly."""
+    """Interpolate from the nearer end, so that both ends are reached exactly."""
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    share = weight - (~near).astype(weight.dtype)  # relative to the nearer end, negative
+    share = weight - (~near).astype(weight.dtype)  # relative to the nearer end; negative
     return where(near, start, end) + share * length
 
 
@@ -41,8 +41,8 @@ def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
 
 
 def _is_one(value: Any) -> bool:
-    """True for a factor of 1, which may be left out; with complex numbers it would make NaN of
-    infinities."""
+    """True for a factor of 1. It is left out, because with complex numbers it would turn infinities
+    into NaN."""
     return bool(value == 1) and value.dtype.kind != "c"
 
 
@@ -55,7 +55,8 @@ def _addcdiv(self: Any, a: Any, b: Any, value: Any) -> Any:
 
 
 def _larger_backward(grad: Any, self: Any, other: Any) -> Any:
-    """Zero where other is the larger one, half where they are equal; all of it at NaN."""
+    """The gradient where self is larger, zero where other is, half of it where they are equal; all
+    of it at NaN."""
     made = where(np.less(self, other), 0, grad)
     equal = np.equal(self, other)
     if not np.count_nonzero(equal):

@@ -1,7 +1,7 @@
 """out = x on one side of a diagonal, and zeros on the other.                       family: triangle
 
 Shapes   matrices in the last two dimensions of x and out, of any strides.
-Types    elements are moved as they are.
+Types elements are copied unchanged.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ..._generated.loops import LOOPS as DTYPES
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, bfloat16, bool_, dtype, float16, float32
 from ...core.dtype_rules import RULES
 from .pointwise import Input, Loop, rounded, typed
-from .select import where
+from .select import stored, where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -37,7 +37,7 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 def _composed(
     function: Loop, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """A loop of several ufuncs, which is called in the dtype that is computed in."""
+    """A loop of several ufuncs, called with arrays in the dtype of the computation."""
     compute = float32 if common in (float16, bfloat16) else common
     if compute is common is inputs[0] and out is result:
         return function
@@ -56,7 +56,7 @@ def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     if x.dtype.kind == "c":
         return np.arctan2(x.imag, x.real, out)
     found, is_nan = (x < 0).astype(x.dtype) * x.dtype.type(math.pi), np.isnan(x)
-    return _into(where(is_nan, x, found) if is_nan.any() else found, out)
+    return stored(where(is_nan, x, found) if is_nan.any() else found, out)
 
 
 def _degrees(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -82,12 +82,12 @@ def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
         is_special = ~np.isfinite(x) | (x == 0)
         if is_special.any():
             found = where(is_special, np.exp(x) - x.dtype.type(1), found)
-            return _into(found, out)
+            return stored(found, out)
     return found
 
 
 def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """NumPy's of complex numbers cancels where they are small."""
+    """For small complex numbers, NumPy's log1p loses digits by cancellation."""
     if x.dtype.kind != "c":
         return np.log1p(x, out)
     re, im = x.real, x.imag
@@ -95,7 +95,7 @@ def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     size = where(is_small, np.log1p(re * (2 + re) + im * im) / 2, np.log(np.hypot(1 + re, im)))
     found = np.empty_like(x)
     found.real, found.imag = size, np.arctan2(im, 1 + re)
-    return _into(found, out)
+    return stored(found, out)
 
 
 def _radians(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -111,7 +111,7 @@ def _sgn(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     if x.dtype.kind != "c":
         return _sign(x, out)
     size = np.abs(x)
-    return _into(where(size == 0, 0, x / where(size == 0, 1, size)), out)
+    return stored(where(size == 0, 0, x / where(size == 0, 1, size)), out)
 
 
 def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -127,9 +127,9 @@ _ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 
 
 def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """0 of NaN too."""
+    """Sign of each element; 0 for NaN too."""
     found = np.subtract((x > 0).view(np.int8), (x < 0).view(np.int8))
-    return _into(found.astype(x.dtype) if out is None else found, out)
+    return stored(found.astype(x.dtype) if out is None else found, out)
 
 
 def _signbit(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -138,7 +138,7 @@ def _signbit(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 def _sinc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     angle = x * x.dtype.type(math.pi)
-    return _into(where(x == 0, 1, np.sin(angle) / angle).astype(x.dtype, copy=False), out)
+    return stored(where(x == 0, 1, np.sin(angle) / angle).astype(x.dtype, copy=False), out)
 
 
 def _erf(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -153,15 +153,8 @@ def _erfc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     return erfc(x, out)
 
 
-def _into(found: Any, out: np.ndarray | None) -> Any:
-    if out is None:
-        return found
-    np.copyto(out, found, casting="unsafe")
-    return out
-
-
 def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The larger of each element and zero; the zero is the operand's, so that no dtype is mixed."""
+    """The larger of each element and zero. The zero has the operand's dtype."""
     result = out if inputs[0] is common else inputs[0]
     larger = typed(np.maximum, (common, common), common, common, result)
     zero = np.zeros((), common.np)
@@ -169,10 +162,10 @@ def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _around_stride_fault(negative: Loop) -> Loop:
-    """np.negative without the strides at which it gives wrong elements.
+    """np.negative, except for strides at which it returns wrong elements.
 
-    Seen in NumPy 2.4.6 on x86: 4-byte elements 16 bytes apart, or 8-byte ones 64 bytes apart, going
-    to an `out` that is strided too. A result of NumPy's own is dense where the loop runs.
+    Seen in NumPy 2.4.6 on x86: 4-byte elements 16 bytes apart, or 8-byte elements 64 bytes apart,
+    with an `out` that is strided too. If NumPy allocates the result, it is dense.
     """
 
     def loop(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -260,7 +253,7 @@ OPS = (*LOOPS, "relu")
 _OF_INTEGERS = {
     "isfinite": True, "isinf": False, "isnan": False, "isneginf": False, "isposinf": False,
 }  # fmt: skip
-# Loops that copy operands below a category.
+# Loops that copy operands whose category is lower.
 _COPIES = {
     "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
     "sgn": INTEGER, "sign": INTEGER, "trunc": FLOATING,

@@ -1,9 +1,9 @@
 // out[r] = index of op::OP's extreme of in[r, :]                         family: argreduce
 // Shapes   rows along one dimension of any stride, the others of any strides, up to DIMS.
 // Types    scalar_t storage, compared as acc_t; out is i64.
-// Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row, and `segments` blocks,
-//          whose indices a second launch then compares: `from` holds them.
-// Numbers  the first of equal elements, and the first NaN if there is one: whatever the order.
+// Launch one-dimensional, 256 threads; 2^lane_bits of them share a row, and `segments` blocks do,
+//          too; a second launch compares the blocks' indices, which are in `from`.
+// Numbers the first of equal elements, and the first NaN if there is one, in any order of threads.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
@@ -18,14 +18,14 @@ struct argmin {
   template <class T> static DEVICE bool is_beyond(T a, T b) { return a < b; }
 };
 
-// With the elements themselves.
+// Also returns the elements.
 struct max : argmax {};
 struct min : argmin {};
 
 }  // namespace op
 
-// rows: how many there are, of `count` elements. Where `is_partial`, a segment's index goes to its
-// own place.
+// rows: the number of rows of `count` elements. If `is_partial`, each segment's index is written to
+// its own place.
 struct argreduce_walk {
   u32 rows, count, per_segment;
   u32 lane_bits, slot_bits;  // threads per row and rows per block, powers of two
@@ -33,8 +33,8 @@ struct argreduce_walk {
   divider segments;
 };
 
-// argreduce_launch.py packs it. values: null, or where the elements go. from: null, or the indices
-// to look at, `count` for each row.
+// argreduce_launch.py packs it. values: the elements of the results, or null. from: the indices to
+// compare, `count` for each row, or null.
 template <int MAX_DIMS> struct argreduce_params {
   static constexpr int dims = MAX_DIMS;
   i64* out;
@@ -60,7 +60,7 @@ template <class O, class T> DEVICE bool is_better(const candidate<T>& a, const c
   return O::is_beyond(a.value, b.value) || (a.value == b.value && a.index < b.index);
 }
 
-// Where a thread stands: `lane` of row `row` in `segment`.
+// The position of a thread: `lane` of row `row` in `segment`.
 struct argreduce_place {
   u32 segment, lane, row;
 };
@@ -75,7 +75,7 @@ DEVICE argreduce_place argreduce_locate(const argreduce_walk& p) {
   return at;
 }
 
-// Adds the bytes at which a row begins in each operand.
+// Add the byte offset of a row's begin in each operand.
 template <int OPERANDS>
 DEVICE void argreduce_begin(const argreduce_walk& p, const dimension<OPERANDS>* dims, u32 row,
                             i64 (&offset)[OPERANDS]) {
@@ -90,8 +90,8 @@ DEVICE void argreduce_begin(const argreduce_walk& p, const dimension<OPERANDS>* 
   }
 }
 
-// The whole of it. read(i): element i of this thread's row. out, values: of the row, where it is
-// not partial.
+// The whole kernel. read(i): element i of this thread's row. out, values: those of the row, if it
+// is not partial.
 template <class O, class scalar, class acc, class R>
 DEVICE void argreduce_rows(const argreduce_walk& p, const argreduce_place& at, i64* parts,
                            char* out, char* values, const i64* from, acc* value, i64* place,

@@ -1,10 +1,9 @@
 // out[r] = index of op::OP's extreme over c of op::CHAIN(inputs[r, c], numbers)
 // Shapes   as argreduce.cu, any strides of out, values and inputs, up to DIMS.
-// Types    TYPES: what the chain gives, then its inputs; scalar_t: the former.
-// Launch   as argreduce.cu. A second launch over the segments' indices computes the elements there
-//          once more.
-// Design   op::CHAIN is written by chain_source.py; op::OP and what is around it stand in what
-//          argreduce.cu has before its body, which is composed with this file.
+// Types TYPES: the chain's result, then its inputs; scalar_t: the type of the chain's result.
+// Launch as argreduce.cu. A second launch over the segments' indices computes these elements again.
+// Design chain_source.py writes op::CHAIN. op::OP and its functions are in the part of argreduce.cu
+// before its body, with which this file is composed.
 #include "chain.cuh"
 
 // ---- body ----
@@ -13,7 +12,7 @@
 #endif
 #include "chain_head.cuh"
 
-// argreduce_chain_launch.py packs it. data: indices; values, or null; indices to look at, or null;
+// argreduce_chain_launch.py packs it. data: indices; values, or null; indices to compare, or null;
 // inputs. along_bytes: from one element of a row to the next.
 struct argreduce_chain_params {
   static constexpr int inputs = operands::count - 1;

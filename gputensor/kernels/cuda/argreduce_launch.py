@@ -1,5 +1,5 @@
-"""Launch plans of argmax, argmin, max and min along a dimension: one launch, or two where few rows
-are long."""
+"""Launch plans of argmax, argmin, max and min along a dimension: one launch, or two if there are
+few long rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ...core import errors
 from ...core.geometry import Sizes
 from . import launch, module, variants
 from .division import divider
-from .launch import THREADS, Operands
-from .softmax_launch import ADJACENT, PER_LANE, bits_for
+from .launch import THREADS, Operands, bits_for
+from .softmax_launch import ADJACENT, PER_LANE
 
 # The minimum elements of a segment of a row, and the number of blocks that fills any GPU, as in
 # reduce_launch.
@@ -49,7 +49,7 @@ def _values(indices: Sizes, types: Any) -> Sizes:
 
 
 class ArgReduce:
-    """The launches over one layout; a second one where rows are cut into segments."""
+    """The launches over one layout; there is a second one if rows are cut into segments."""
 
     __slots__ = (
         "op", "defines", "rows", "count", "along", "dims", "lane_bits", "slot_bits", "is_adjacent",
@@ -81,7 +81,8 @@ class ArgReduce:
         if self.segments == 1:
             self._launch(device_index, out, values, x, 0, self.count, self.count, 1)
             return
-        # Dropped on return: the memory is reused only on its own stream, after the launches.
+        # The memory may be freed on return: it is reused only on its own stream, after the
+        # launches.
         workspace = runtime.cuda().allocate(self.rows * self.segments * 8, device_index)
         parts, segments = workspace.ptr, self.segments
         self._launch(device_index, parts, 0, x, 0, self.count, self.per_segment, segments)

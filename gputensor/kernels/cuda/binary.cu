@@ -15,7 +15,7 @@
 #include "turned.cuh"
 
 // The third argument is the operator's scalar: threshold_backward's threshold, and the alpha of
-// add_alpha, which also serves sub with an alpha, whose sign launch.py turns.
+// add_alpha, which also computes sub with an alpha, negated by launch.py.
 namespace op {
 
 template <class T> DEVICE typename real_of<T>::type angle_of(T z) {
@@ -43,7 +43,7 @@ struct bitwise_and {  // signless
   template <class T> static DEVICE T of(T a, T b, T) { return a & b; }
 };
 
-// By all bits, or a negative number, nothing of the element is left but its sign.
+// A shift by all bits, or by a negative number, leaves only the element's sign.
 struct bitwise_left_shift {
   template <class T> static DEVICE T of(T a, T b, T) {
     typedef typename unsigned_of<T>::type U;
@@ -77,8 +77,8 @@ struct div {
 struct div_floor {
   template <class T> static DEVICE T of(T a, T b, T) {
     if constexpr (is_real<T>) {
-      // Source: ATen/native/cpu/BinaryOpsKernel.cpp, div_floor_floating; NumPy's npy_divmod.
-      // With an infinite operand it is the quotient: inf // 1 is inf, as the array API has it.
+      // Source: ATen/native/cpu/BinaryOpsKernel.cpp, div_floor_floating; NumPy's npy_divmod. With
+      // an infinite operand the result is the quotient: inf // 1 is inf, as in the array API.
       if (b == 0 || a - a != 0 || b - b != 0) return a / b;
       const T rest = math_fmod(a, b);
       T whole = (a - rest) / b;
@@ -88,7 +88,7 @@ struct div_floor {
       return whole - down > (T)0.5 ? down + 1 : down;
     } else if constexpr (is_signed_integer<T>) {
       if (b == 0) return 0;
-      if (b == -1) return negative(a);  // the least integer has no positive twin; it must not trap
+      if (b == -1) return negative(a);  // -INT_MIN must not trap
       const T whole = a / b;
       return a % b != 0 && (a < 0) != (b < 0) ? whole - 1 : whole;
     } else {
@@ -160,7 +160,7 @@ struct lcm {
   }
 };
 
-// The logarithm of 1 + exp(x) for x whose real part is not positive.
+// The logarithm of 1 + exp(x), for x with a real part of at most 0.
 template <class T> DEVICE T log_of_sum(T x) {
   if constexpr (is_complex<T>) {
     const auto size = math_exp(x.re);

@@ -20,14 +20,14 @@ from ...core import errors
 def bind(family: str, op: str, layout: Any) -> Any:
     """Bind `op` to `layout`: callable(device_index, operands, scalars=()).
 
-    operands: a pointer each, outputs first; a Python number where stride_bytes is None.
-    scalars: add, sub (alpha) · threshold_backward (threshold) · nll_loss (ignore_index) ·
-    fill (value) · arange (start, step) · linspace (start, end, steps) · eye (columns) ·
-    random (seed, counter of the first element, the distribution's two parameters).
-    copy also has op "pack": operands (dst, src, scale, bias), the last two each a pointer to f32 or
-    up to 16 numbers, one a channel; stride_bytes[2] is the stride of a table of f32 by channel.
-    range and random number a layout's elements with dimension 0 fastest, so their layouts must not
-    be reordered: for `eye` dimension 0 is the column.
+    operands: one pointer for each, outputs first, or a Python number if stride_bytes is None.
+    scalars: add, sub (alpha) · threshold_backward (threshold) · nll_loss (ignore_index) · fill
+    (value) · arange (start, step) · linspace (start, end, steps) · eye (columns) · random (seed,
+    counter of the first element, the distribution's two parameters).
+    copy also has op "pack": operands (dst, src, scale, bias), scale and bias are pointers to f32,
+    or up to 16 numbers, one per channel; stride_bytes[2] is the stride of a table of f32 by
+    channel. range and random count a layout's elements with dimension 0 fastest, so their layouts
+    must not be reordered; for `eye`, dimension 0 is the column.
     """
     bind_op = getattr(launches(family, op), "bind", None)
     if bind_op is None:

@@ -1,11 +1,11 @@
-// outputs[i] = op::OP(inputs[i], numbers)                                  a chain of operators
-// Shapes   rows, turned: all outputs run along a dimension; strided: any strides.
+// outputs[i] = op::OP(inputs[i], numbers) a chain of operators Shapes rows, turned: all outputs are
+// dense along a dimension; strided: any strides.
 // Types    TYPES, outputs first; each operator computes in its own.
 // Launch   one-dimensional; a block owns blockDim.x * (UNROLL units | 4 elements), or a tile of
 //          16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that turns,
 //          static.
-// Design   op::OP is written by chain_source.py and stands before the body; this file alone has
-//          none, and so a chain that gives what it takes.
+// Design chain_source.py writes op::OP, which stands before the body. This file alone has an
+//          identity in its place.
 #include "chain.cuh"
 
 namespace op {

@@ -108,6 +108,5 @@ def _strided(
 
 
 def _params_bytes(operands: int, values: int) -> int:
-    """The size of the longest parameters."""
     dims = variants.FEW_DIMS * (16 + 8 * operands)
     return 8 * operands + 16 * values + 24 * operands + 64 + dims

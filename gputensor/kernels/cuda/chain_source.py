@@ -2,8 +2,8 @@
 
 Functors are those of the family's `.cu`; operators are not implemented here. A value has the type
 in which the operator alone would store it, so that f16 is rounded after each operator. Numbers are
-kernel parameters: a chain with other numbers has the same source. A number has a slot for each use,
-since each operator reads it in its own computation type.
+kernel parameters: a chain with other numbers has the same source. A number has one slot for each
+use, because each operator reads it in its own computation type.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Body(NamedTuple):
 
 
 def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> str:
-    """The full source of a chain with the kernels of `file`, which also needs the parts before the
-    bodies of `families`."""
+    """The full source of a chain with the kernels of `file`. It includes the parts of the files of
+    `families` that stand before their bodies."""
     of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
     heads = ["random"] if body.drawn else []
     return module.composed([*heads, *sorted(of), *families], functor(body), file)
@@ -147,7 +147,7 @@ def _call(step: Step, value: object) -> str:
     if step.family == "copy":
         x = value(step.inputs[0])
         return f"({out}){x}" if step.op == BOUNDED else f"cast<{out}>({x})"
-    if step.family == "softmax":  # of an element, and the results of rows_chain.cu for its row
+    if step.family == "softmax":  # the element's index, and its row's results
         of = ", ".join(map(value, step.inputs))
         return f"softmax_element<{step.op}>({of})"
     given = []

@@ -2,10 +2,10 @@
 // Shapes   contiguous: both dense in one order; the others: any strides, src stride 0 allowed.
 // Types    contiguous, strided, packed move words scalar_t (u8 u16 u32 u64 w128) of one dtype;
 //          cast, affine: any two dtypes by code. See Note [Casts] in types.cuh.
-// Launch   one-dimensional; a block owns blockDim.x * (4 packs | 4 elements | UNITS packs).
-// Design   what is left by copy_row, copy_tile, copy_skinny and copy_pack, or too small for them.
-//          packed: dst is dense and src is not; the elements of four bytes of dst are one thread's.
-//          affine: `pack` of any layout, see `scaled` in vectors.cuh.
+// Launch one-dimensional; a block owns blockDim.x * (4 packs | 4 elements | UNITS packs). Design
+// for copies that copy_row, copy_tile, copy_skinny and copy_pack do not take, or that are too small
+// for them. packed: dst is dense and src is not; each thread writes four bytes of dst. affine:
+// `pack` of any layout, see `scaled` in vectors.cuh.
 #include "contiguous.cuh"
 #include "launch.cuh"
 #include "vectors.cuh"
@@ -13,7 +13,7 @@
 namespace op {
 
 struct copy {
-  // Through an arithmetic type that holds every value of the source exactly.
+  // Casts through an arithmetic type that represents all values of the source exactly.
   template <class exact_t, class P, int N>
   static DEVICE void of(const P& p, const i64 (&offset)[2][N], int count) {
     exact_t value[N];
@@ -36,7 +36,8 @@ template <int MAX_DIMS> struct affine_params {
   dimension<3> dim[MAX_DIMS];
 };
 
-// value[k] goes to base + offset[k] as dtype `code`, rounded and saturated where that is integral.
+// Write value[k] to base + offset[k] as dtype `code`, rounded and saturated if `code` is an integer
+// type.
 template <int N, class acc_t>
 DEVICE void store_quantised(char* base, const i64 (&offset)[N], int count, int code,
                             const acc_t (&value)[N]) {

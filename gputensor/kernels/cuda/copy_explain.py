@@ -15,7 +15,8 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """The result of `explain`. walk, plan: of the first launch, representing all. str() draws it.
+    """The result of `explain`. walk, plan: those of the first launch; the others are alike. str()
+    draws a diagram.
 
     gpu: the GPU that the plan is for."""
 
@@ -41,7 +42,7 @@ class Explanation:
 
     @property
     def kernel(self) -> str:
-        """ELEM, ROW, TILE, SKINNY or PACK; none where there is nothing to copy."""
+        """ELEM, ROW, TILE, SKINNY or PACK; "none" if there are no elements."""
         return "none" if self.plan is None else _NAMES[self.plan.kernel]
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class Explanation:
     # --- words ------------------------------------------------------------------------------------
 
     def why(self) -> str:
-        """The question of the selection that decided."""
+        """The condition that decided the selection."""
         walk, plan = self.walk, self.plan
         if walk is None:
             return "there are no elements"
@@ -98,7 +99,7 @@ class Explanation:
         return f"dst runs {to} B along one dimension, src {of} B along another"
 
     def how(self) -> str:
-        """Tile and accesses."""
+        """The tile and the widths of accesses."""
         walk, plan = self.walk, self.plan
         if walk is None:
             return ""
@@ -199,7 +200,7 @@ class Explanation:
         return {0: "the walk"} if walk.sizes else {}
 
     def _side(self, strides: list[int]) -> str:
-        """Dimensions in the order in which a side has them in memory, as nested brackets."""
+        """The dimensions of one side in the order of its memory, as nested brackets."""
         walk = self.walk
         assert walk is not None
         drawn = "."

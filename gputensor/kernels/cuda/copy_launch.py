@@ -40,8 +40,9 @@ _OUTER = Struct("<ii").pack
 
 
 class Layout:
-    """A copy as `bind` takes it: any strides in bytes, dst's first, dimensions in any order.
-    stride_bytes of `pack` has a third entry, that of a table of f32 with an entry a channel."""
+    """The layout of a copy: strides in bytes, dst's first; dimensions may have any order. For
+    `pack`, stride_bytes has a third entry: the stride of an f32 table with one entry per channel.
+    """
 
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
     shape: Sizes
@@ -90,7 +91,7 @@ class Copy:
         found(device_index, operands)
 
     def at(self, device_index: int, dst_low: int, src_low: int) -> Any:
-        """The launch on a device for addresses that are these modulo 16."""
+        """The launch on a device for addresses with these values modulo 16."""
         gpu = runtime.cuda().limits(device_index)
         made = self.launches[device_index, dst_low, src_low] = self.planned(gpu, dst_low, src_low)
         return made
@@ -104,7 +105,7 @@ class Copy:
 
 
 class Several:
-    """Launches over the parts of a copy too large for one."""
+    """Launches over the parts of a copy that is too large for one launch."""
 
     __slots__ = ("parts",)
 
@@ -173,7 +174,8 @@ class CopyLaunch:
 
 
 def _scaling(scale: Any, bias: Any, last: int) -> bytes:
-    """`scaling` of vectors.cuh: each of the two a pointer to f32, or a number for each channel."""
+    """`scaling` of vectors.cuh. scale and bias are each a pointer to f32, or one number per
+    channel."""
     pointers, values = [], []
     for name, given in (("scale", scale), ("bias", bias)):
         is_pointer = type(given) is int
@@ -194,7 +196,7 @@ def launch_of(
 
 
 def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
-    """SRC and DST: words for equal types, otherwise the types themselves."""
+    """The defines SRC and DST: unsigned words if the types are equal, otherwise the types."""
     if not walk.is_cast:
         word = variants.WORDS[walk.dst_bytes]
         return {"SRC": word, "DST": word}
@@ -202,7 +204,6 @@ def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
 
 
 def _outer(walk: Walk, dims: list[int], bound: int) -> bytes:
-    """`outer_dims` of copying.cuh."""
     sizes = tuple([walk.sizes[d] for d in dims])
     walks = [tuple([s[d] for d in dims]) for s in (walk.dst, walk.src)]
     if walk.channel is not None:
@@ -211,7 +212,7 @@ def _outer(walk: Walk, dims: list[int], bound: int) -> bytes:
 
 
 def _reach(sizes: list[int], strides: list[int]) -> tuple[int, int]:
-    """Offsets of the lowest and of the highest element."""
+    """Offsets of the elements with the lowest and the highest address."""
     ends = [(n - 1) * s for n, s in zip(sizes, strides)]
     return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0)
 
@@ -303,7 +304,7 @@ def _tile(walk: Walk, plan: Tile, dtypes: tuple[dtype, ...], gpu: Limits) -> Cop
         "TILE_COLUMNS": plan.columns, "BLOCK": plan.threads, "GROUP": group, "SCALED": scaled,
         "DIMS": bound,
     }  # fmt: skip
-    shared_bytes = plan.rows * plan.columns * walk.dst_bytes  # static: the launch requests none
+    shared_bytes = plan.rows * plan.columns * walk.dst_bytes  # static: not requested by the launch
     return CopyLaunch(
         walk, plan, "copy_tile", "copy_tile", defines, blocks, plan.threads, tail,
         counted_shared_bytes=plan.resident * (shared_bytes + gpu.reserved_shared_bytes),

@@ -1,25 +1,25 @@
-// dst = src where a run of either needs several dimensions                  family: copy
-// Shapes   any. A tile is a box whose elements are runs of `run_in` in src and of `run_out` in dst,
-//          each made of whole dimensions but for its last, of which it has a chunk.
+// dst = src if a run of either side needs several dimensions family: copy Shapes any. A tile is a
+// box whose elements are runs of `run_in` in src and of `run_out` in dst. A run has whole
+// dimensions, except for a chunk of its last one.
 // Types    SRC to DST, cast on the way; equal types move words.
-// Launch   a block takes `per_block` tiles, one after another, so that offsets are found once.
-//          shared = two tiles, padded, dynamic; tables of offsets lie there before the first tile.
-// Design   a tile lies in shared memory in src's order. Elements are loaded and stored there by
-//          LOAD and gathered by STORE, at offsets kept in registers. The next tile's loads are in
-//          flight while one is stored: two buffers, one barrier a tile.
+// Launch a block copies `per_block` tiles, one after another, so that offsets are computed once.
+//          shared = two tiles, padded, dynamic; it first contains tables of offsets. Design a tile
+//          has src's order in shared memory. Accesses of LOAD elements fill it; accesses of STORE
+//          elements gather from it, at offsets in registers. The next tile's loads are in flight
+//          while one is stored: two buffers, one barrier a tile.
 //          The order of a tile in src: (in run_in, in rows_in); in dst: (in run_out, in rows_out).
-//          What a chunk at an end lacks is a suffix of each of the four.
+//          The missing elements of a chunk at an end are a suffix in each of the four.
 // Source   Hynninen and Lyakh, cuTT (2017), for tiles of several dimensions.
 #include "copying.cuh"
 
-// A dimension inside a tile: what one step of it adds.
+// A dimension inside a tile: the increments of one step.
 struct inner_dim {
   divider by;
   u32 offset;    // in src or dst, bytes
   u32 position;  // in the tile, elements
 };
 
-// full, or what is left of it where the last chunk of dst's or src's run is short.
+// full, or shorter at the last chunk of dst's or src's run.
 struct limit {
   u32 full, per_dst_chunk, per_src_chunk;
 
@@ -33,17 +33,17 @@ constexpr int INNER_DIMS = 8;
 template <int MAX_DIMS> struct pack_params {
   char* data[2];
   u32 tiles, per_block;
-  u32 volume, buffer_bytes;     // of a tile, EACH * BLOCK at most; of so many elements, padded
+  u32 volume, buffer_bytes;     // elements of a tile, at most EACH * BLOCK; their padded size
   divider run_in, run_out;
   u32 rows_in, rows_out;
-  u32 run_table;                // entries of the table of a run of dst; 0: there is no room for one
-  u32 src_bias;                 // added to offsets in src, which are not negative then
+  u32 run_table;                // entries of the table for a run of dst; 0: it does not fit
+  u32 src_bias;                 // added to offsets in src, so that they are not negative
   u32 pad_shift, pad;           // every 2^pad_shift elements of a tile are followed by `pad` more
-  u32 extent[2], chunk[2];      // of the dimensions that are cut, the last of dst's, of src's run
+  u32 extent[2], chunk[2];      // the cut dimensions: the last of dst's run, of src's run
   limit in_run, in_rows, out_run, out_rows;
   i32 n_rows_in, n_run_out, n_rows_out, unused;
   inner_dim rows_in_dim[INNER_DIMS], run_out_dim[INNER_DIMS], rows_out_dim[INNER_DIMS];
-  outer_dims<2, MAX_DIMS> outer;  // the first two are those that are cut
+  outer_dims<2, MAX_DIMS> outer;  // the first two are the cut dimensions
 };
 
 // ---- body ----
@@ -84,7 +84,7 @@ constexpr int LOADS = EACH / LOAD, STORES = EACH / STORE;
 struct tables {
   u32* rows_in;    // byte offset in src
   u32* rows_out;   // byte offset in dst
-  u32* placed_out; // position in the tile of a row of dst
+  u32* placed_out; // position of a row of dst in the tile
   u32* placed_run; // and of an element of a run of dst
 
   DEVICE tables(const pack_call& p, char* shared) {
@@ -130,7 +130,7 @@ DEVICE u32 padded(const pack_call& p, u32 element) {
   return element + (element >> p.pad_shift) * p.pad;
 }
 
-// Where a tile is, and how much of it there is.
+// The position of a tile, and its size.
 struct place {
   const char* src;
   char* dst;
@@ -213,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_pack(const __grid_const
   u32 from[EACH];
 #pragma unroll
   for (int i = 0; i < LOADS; ++i) {
-    // What a thread has too much of is the tile's first vector again.
+    // Surplus accesses of a thread repeat the tile's first vector.
     const u32 at = (threadIdx.x + i * BLOCK) * LOAD, e = at < p.volume ? at : 0;
     const u32 row = quotient_of(e, p.run_in);
     src_offset[i] = of.rows_in[row] + (e - row * p.run_in.size) * S;

@@ -1,7 +1,7 @@
-"""PACK's tiles: which dimensions make the runs of dst and of src, cut where, padded how.
+"""PACK's tiles: the dimensions of the runs of dst and src, their cuts and their padding.
 
 A run follows dst's (src's) strides from its dense dimension over whole dimensions; the last is cut
-to a chunk. The tile is the box of both. Paddings are tried on a model of the banks.
+to a chunk. The tile is the box of both. Paddings are compared by a model of the memory banks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...runtime.device_limits import Limits
 from . import copy_score as score
 from .copy_walk import Traffic, Walk, access_bytes
 
-INNER_DIMS = 8  # of a run, and of what is across it: INNER_DIMS of copy_pack.cu
+INNER_DIMS = 8  # dimensions of a run, and dimensions across it: INNER_DIMS of copy_pack.cu
 OUTER_DIMS = (6, 24)  # that the kernel is compiled for
 _WARP, _ROW_BYTES = 32, 128  # lanes, and bytes of all banks once
 
@@ -65,7 +65,7 @@ def size_of(chunks: list[int], dims: Iterable[int]) -> int:
 
 
 def pack(walk: Walk, gpu: Limits) -> Pack | None:
-    """PACK in the tile that scores best, or None where no tile fits."""
+    """A plan of PACK with the tile that scores best; None if no tile fits."""
     if walk.channel is not None or len(walk.sizes) < 2:
         return None
     out = _dense(walk.dst, walk.dst_bytes, walk.sizes)
@@ -84,7 +84,7 @@ def pack(walk: Walk, gpu: Limits) -> Pack | None:
 def _best(
     walk: Walk, gpu: Limits, runs: tuple[list[int], list[int]], useful: float, halved: int
 ) -> Pack | None:
-    """Return the best tile with a thread's elements halved `halved` times."""
+    """Return the best tile; the elements of a thread are halved `halved` times."""
     best, seen = None, set()
     for out_bytes in score.PACK_RUNS_BYTES:
         for each, threads in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
@@ -114,7 +114,7 @@ def _useful(walk: Walk) -> float:
 
 
 def _dense(strides: list[int], itemsize: int, sizes: list[int]) -> list[int]:
-    """The dimensions that one run of a side could go over, the fastest first."""
+    """The dimensions that one run of a side may contain, the fastest first."""
     run = itemsize
     dims: list[int] = []
     for s, d in sorted((s, d) for d, s in enumerate(strides) if s > 0):
@@ -136,7 +136,7 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
             parts = -(-n // most)
             most = max(have, -(-n // parts))
         if most == 1 and number:
-            return dims[:number]  # there is no room for two of the next
+            return dims[:number]  # less than two steps of the next dimension fit
         chunks[d] = most
         volume = volume // have * most
         run *= most
@@ -148,7 +148,7 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
 def _tile(
     walk: Walk, out: list[int], of: list[int], out_bytes: int, room: int, halved: int
 ) -> Pack | None:
-    """The tile with a run of about `out_bytes` in dst and as long a one in src as then fits."""
+    """The tile with a run of about `out_bytes` in dst and the longest run in src that then fits."""
     found = Pack()
     found.pad_shift = found.pad = 0
     found.chunks = chunks = [1] * len(walk.sizes)
@@ -156,12 +156,12 @@ def _tile(
     found.run_in = _extend(walk, chunks, of, score.PACK_LONGEST_BYTES // walk.src_bytes, room)
     found.rows_in = [d for d in found.run_out if d not in found.run_in]
     found.rows_out = [d for d in found.run_in if d not in found.run_out]
-    # A run is one only if nothing but its last dimension is cut.
+    # Only the last dimension of a run may be cut.
     for run in (found.run_out, found.run_in):
         if any(chunks[d] < walk.sizes[d] for d in run[:-1]):
             return None
     if not found.rows_out and not found.rows_in:
-        return None  # one run on both sides
+        return None  # dst and src have the same run
     found.cut_out = _cut(walk, found, found.run_out)
     found.cut_in = _cut(walk, found, found.run_in)
     _accesses(walk, found, halved)
@@ -173,7 +173,7 @@ def _cut(walk: Walk, of: Pack, run: list[int]) -> int | None:
 
 
 def _accesses(walk: Walk, of: Pack, halved: int) -> None:
-    """Widths of loads and stores, and with them how many elements a thread has."""
+    """Set the widths of loads and stores, and the number of elements per thread."""
     widths = []
     for run, strides, low, size in (
         (of.run_in, walk.src, walk.src_low, walk.src_bytes),
@@ -203,7 +203,7 @@ def table_bytes(of: Pack, run_entries: int) -> int:
 
 
 def run_table(walk: Walk, of: Pack) -> int:
-    """Entries of the table of a run of dst, 0 where the tiles' memory does not hold it."""
+    """Entries of the table for a run of dst; 0 if the table does not fit beside the tiles."""
     entries = size_of(of.chunks, of.run_out)
     fits = table_bytes(of, entries) <= 2 * of.each * of.threads * walk.dst_bytes
     return entries if fits else 0
@@ -255,7 +255,7 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
     of.min_run_bytes = min(out_bytes, in_bytes)
-    # Bytes loaded beyond a short run of src are in the cache for its neighbour.
+    # Bytes that are loaded beyond a short run of src stay in the cache for the next run.
     of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
@@ -285,7 +285,7 @@ def issue_time(walk: Walk, gpu: Limits, of: Pack) -> float:
 
 
 def _deal(walk: Walk, gpu: Limits, of: Pack) -> None:
-    """Deal the tiles out to blocks."""
+    """Distribute the tiles among blocks."""
     registers = score.PACK_REGISTERS[walk.item][0 if of.is_wide else 1]
     shared = 2 * buffer_bytes(walk, of)
     of.resident = score.blocks_per_multiprocessor(gpu, registers, of.threads, shared)
@@ -313,8 +313,8 @@ def positions(walk: Walk, of: Pack, count: int) -> list[int]:
 
 
 def conflicts(addresses: list[int], itemsize: int) -> int:
-    """The maximum passes of a part of a warp: 32 lanes up to four bytes each, otherwise 128
-    bytes."""
+    """The maximum number of bank passes for an access of a warp. An access covers 32 lanes if each
+    reads at most four bytes, otherwise 128 bytes."""
     width = max(itemsize, 4)
     banks: dict[int, set[int]] = {}
     for address in addresses[: _ROW_BYTES // width]:
@@ -326,7 +326,7 @@ def conflicts(addresses: list[int], itemsize: int) -> int:
 def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
     """Return (pad_shift, pad) in elements with the fewest bank conflicts, then the least memory."""
     size = walk.dst_bytes
-    aligned = max(1, of.load * size // 4)  # words that a vector of the tile spans
+    aligned = max(1, of.load * size // 4)  # words of a vector in the tile
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]
     best, chosen = None, (0, 0)
     for every, more in score.PACK_PADS:
@@ -335,7 +335,7 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
         shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
         pad = max(1, more * 4 // size) if more else 0
         if more and 1 << shift > of.threads * of.load:
-            continue  # a thread's vectors would not be equally far apart
+            continue  # otherwise a thread's vectors would have unequal distances
         at = [(f + (f >> shift) * pad) * size for f in lanes]
         found = (conflicts(at, size), pad / (1 << shift))
         if best is None or found < best:

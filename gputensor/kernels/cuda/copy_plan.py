@@ -22,7 +22,7 @@ UNSCALED, BY_ROW, BY_COLUMN, BY_BATCH = "UNSCALED", "BY_ROW", "BY_COLUMN", "BY_B
 
 
 class Elem:
-    """Element by element in dst's order. packed: four bytes of dst are one thread's."""
+    """Element by element in dst's order. packed: each thread writes four bytes of dst."""
 
     __slots__ = ("packed",)
     kernel = "elem"
@@ -32,7 +32,7 @@ class Elem:
 
 
 class Row:
-    """step: 1, -1 or 0, of src along a row. is_long: a block stays in one row. is_shifted: see
+    """step: src's step along a row: 1, -1 or 0. is_long: a block stays in one row. is_shifted: see
     copy_row.cu. repeat: the outer dimension that is loaded once, or None."""
 
     __slots__ = ("step", "vector", "is_long", "is_shifted", "repeat")
@@ -52,7 +52,7 @@ class Row:
 
 class Tile:
     """x, y: the dimensions along dst and src. load, store: elements of an access; 0 is shifted, see
-    copy_tile.cu. rows, columns: of the tile. resident: blocks of a multiprocessor."""
+    copy_tile.cu. rows, columns: the tile's size. resident: blocks per multiprocessor."""
 
     __slots__ = (
         "x", "y", "load", "store", "rows", "columns", "threads", "resident", "fill", "waves",
@@ -76,7 +76,8 @@ class Tile:
     score: float
 
     def step(self, itemsize: int) -> int:
-        """Rows from tile to tile: STEP_ROWS of copy_tile.cu. itemsize: of dst."""
+        """Rows between the starts of neighbouring tiles: STEP_ROWS of copy_tile.cu. itemsize: of
+        dst."""
         return self.rows if self.store else self.rows - score.SECTOR_BYTES // itemsize
 
 
@@ -103,7 +104,8 @@ Plan = Elem | Row | Tile | Skinny | Pack
 
 
 def choose(walk: Walk, gpu: Limits) -> Plan:
-    """The plan of a walk; any plan is right for it, this one is meant to be the fastest."""
+    """The plan for a walk. Every plan is correct; `choose` returns the one that should be
+    fastest."""
     nbytes = walk.numel * walk.item
     if len(walk.sizes) > 1 and nbytes < score.SMALL_BYTES:
         return elem(walk)
@@ -132,7 +134,7 @@ def direction(walk: Walk) -> int | None:
 
 
 def _scattered(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
-    """src has no direction: a tile still combines reads of shared sectors."""
+    """The plan if src has no direction: a tile still combines reads of shared sectors."""
     moving = [k for k, s in enumerate(walk.src) if s]
     y = min(moving, key=lambda k: abs(walk.src[k]))
     if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:
@@ -211,7 +213,7 @@ def row(walk: Walk, step: int) -> Row | None:
     nbytes = n * size
     is_shifted = (
         step == 1 and not walk.is_cast and vector * size < score.SHIFTED_BELOW
-        and score.SHIFTED_FROM_BYTES <= nbytes < (1 << 31) - 16  # the kernel counts bytes as i32
+        and score.SHIFTED_FROM_BYTES <= nbytes < (1 << 31) - 16  # the kernel's byte offsets are i32
     )  # fmt: skip
     still = [k for k in range(1, len(walk.sizes)) if walk.src[k] == 0]
     if walk.channel is not None:
@@ -230,7 +232,7 @@ def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
 
 
 def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
-    """TILE over dimension 0 and `y`, in the tile that scores best."""
+    """A plan of TILE over dimension 0 and `y`, with the tile that scores best."""
     rest = [k for k in range(len(walk.sizes)) if k not in (0, y)]
     if len(rest) > MANY:
         return None
@@ -262,7 +264,8 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
             found.append(made)
     if not found:
         return None
-    # The least waste, of about equal ones the largest; the smallest if there are few tiles.
+    # Choose the tile with the least waste, and of nearly equal tiles the largest. If there are few
+    # tiles, choose the smallest.
     enough = score.TILE_FILLS * max(t.fill for t in found)
     found = [t for t in found if t.fill >= enough]
     best = found[0] if found[0].waves >= score.TILE_WAVES else found[-1]
@@ -302,13 +305,13 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
 
 
 def _square_rows(size_to: int, columns: int) -> int:
-    """Rows of a square with this number of columns: a chunk of 16 bytes of dst, or half of one."""
+    """Rows of a thread's square with this number of columns: 16 bytes of dst, or 8."""
     return 8 if size_to == 1 and columns == 16 else 16 // size_to
 
 
 def _tile_threads(walk: Walk, of: Tile) -> int:
-    """Threads of a block, so that each has whole squares; 0 if the tile is unsuitable. The order of
-    chunks in shared memory avoids conflicts for eight squares in a row."""
+    """The number of threads with which each thread has whole squares; 0 if the tile is unsuitable.
+    The order of chunks in shared memory avoids bank conflicts for eight squares in a row."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     wide = of.load or 4 // size_of
     tall = _square_rows(size_to, wide)
@@ -322,7 +325,7 @@ def _tile_threads(walk: Walk, of: Tile) -> int:
 
 
 def skinny(walk: Walk) -> Skinny | None:
-    """SKINNY between planes and interleaved channels, where the walk is that."""
+    """A plan of SKINNY, if the walk is a copy between planes and interleaved channels."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     if walk.item > score.SKINNY_RATIO * min(size_to, size_of) or walk.item == 16:
         return None
@@ -330,7 +333,7 @@ def skinny(walk: Walk) -> Skinny | None:
     if y is None:
         return None
     if walk.sizes[0] <= walk.sizes[y]:
-        # dst interleaves: its channels are dimension 0, its pixels follow on them
+        # dst is interleaved: dimension 0 are its channels, and its pixels follow
         found = Skinny(0, y, True, False)
         is_dense = walk.dst[y] == walk.sizes[0] * size_to
     else:
@@ -351,7 +354,7 @@ def skinny(walk: Walk) -> Skinny | None:
 
 
 def _interleaved(walk: Walk) -> Skinny | None:
-    """SKINNY where both sides interleave the few channels that are scaled."""
+    """A plan of SKINNY, if both sides have few interleaved channels that are scaled."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     n, channel = walk.sizes[0], walk.channel or []
     fits = (

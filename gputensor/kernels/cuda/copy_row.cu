@@ -1,25 +1,25 @@
-// dst = src where both run along the same dimension                          family: copy
-// Shapes   rows of `elements`, dense in dst; in src dense (STEP 1), dense backwards (-1) or one
-//          element all along (0). Outer dimensions of any strides; one of src's stride 0 may be
-//          the `repeats`. Strides in bytes.
+// dst = src if both are dense along one dimension family: copy Shapes rows of `elements`, dense in
+// dst; in src dense (STEP 1), dense backwards (-1) or one repeated element (0). Outer dimensions
+// have any strides; one with src stride 0 may be the `repeats`. Strides in bytes.
 // Types    SRC to DST, cast on the way; equal types move words.
-// Launch   LONG: a block per piece of a row; else threads count the units of all rows.
-//          A unit is VECTOR elements; a thread has UNROLL of them, blockDim.x apart.
-// Design   all loads of a thread before its first store. REPEAT: a unit is loaded once and stored
+// Launch LONG: one block per piece of a row; otherwise threads are numbered over the units of all
+//          rows. A unit has VECTOR elements; a thread has UNROLL units, blockDim.x apart. Design
+//          all loads of a thread before its first store. REPEAT: a unit is loaded once and stored
 //          `per_block` times. SHIFTED: dst and src are misaligned to each other, and elements are
-//          bytes; a unit is 16 aligned bytes of dst, funnelled out of the two aligned words of src
-//          that hold them. A row then has one unit more than its bytes fill, as any may be partial.
+//          bytes; a unit is 16 aligned bytes of dst, extracted from the two aligned words of src
+//          that contain them. A row then has one more unit than its bytes fill, because its first
+//          and last units may be partial.
 #include "copying.cuh"
 
 template <int OPERANDS, int MAX_DIMS> struct row_params : copy_ends<OPERANDS == 3> {
   i64 src_begin, src_end;  // the bytes that may be read, from data[1]
   u32 elements;            // of a row
   u32 units;               // of all rows
-  divider row_units;       // of one row; in pieces of a row where LONG
-  u32 repeats, per_block;  // in all, and that one block stores
+  divider row_units;       // units of one row, or of a piece of it if LONG
+  u32 repeats, per_block;  // repeats in total, and repeats stored by one block
   divider repeated;        // blocks that store the same repeats
   i64 repeat_stride;
-  u32 channel_step, first_channel;  // from one element of a row to the next, where scaled
+  u32 channel_step, first_channel;  // channels from one element of a row to the next, if scaled
   outer_dims<OPERANDS, MAX_DIMS> outer;
 };
 
@@ -64,11 +64,11 @@ constexpr u32 BLOCK = 256;
 typedef vec<src_t, STEP ? V : 1> loaded_t;
 typedef vec<dst_t, V> stored_t;
 
-// One unit: where it is, and how much of it there is.
+// One unit: its position and its size.
 struct unit {
   const char* src;
   char* dst;
-  u32 left;  // elements from here to the end of the row, where there is a unit at all
+  u32 left;  // elements from here to the end of the row, if the unit exists
   bool exists;
   u32 channel;
 };
@@ -118,7 +118,7 @@ DEVICE stored_t result_of(const row_call& p, const unit& at, const loaded_t& x) 
 #endif
 }
 
-// A unit of this thread: number `u` of a row where LONG, else of all rows.
+// A unit of this thread: number `u` of a row if LONG, otherwise of all rows.
 DEVICE unit find_unit(const row_call& p, u32 row, u32 u) {
   const bool exists = u < p.units;
   if (!LONG) row = quotient_of(exists ? u : 0, p.row_units);
@@ -127,7 +127,7 @@ DEVICE unit find_unit(const row_call& p, u32 row, u32 u) {
   return at;
 }
 
-// This thread's first unit, the others being blockDim.x apart; `row` is that of a LONG one.
+// This thread's first unit; the others follow at blockDim.x. row: for LONG.
 DEVICE u32 first_unit(const row_call& p, u32 block, u32& row) {
   row = LONG ? quotient_of(block, p.row_units) : 0;
   return (block - row * p.row_units.size * LONG) * blockDim.x * UNROLL + threadIdx.x;
@@ -154,7 +154,7 @@ DEVICE void find_units(const row_call& p, u32 block, unit (&at)[UNROLL]) {
 }
 
 #if SHIFTED
-// Bytes [begin, end) of sixteen, of which dst has no more: by words where they are whole.
+// Store bytes [begin, end) of sixteen, because dst has no others; whole words are stored as words.
 DEVICE void store_some(char* dst, const stored_t& x, i32 begin, i32 end) {
 #pragma unroll
   for (i32 w = 0; w < 16; w += 4) {
@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
   find_units(p, blockIdx.x, at);
   const u64 first = (u64)(p.data[1] + p.src_begin), last = (u64)(p.data[1] + p.src_end) - 16;
   stored_t low[UNROLL], high[UNROLL];
-  i32 begin[UNROLL], end[UNROLL];  // what is in the row of the 16 bytes
+  i32 begin[UNROLL], end[UNROLL];  // the part of the 16 bytes that is in the row
   bool is_readable[UNROLL];
 #pragma unroll
   for (int k = 0; k < UNROLL; ++k) {
@@ -199,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
     if (INSIDE(is_readable[k])) {
       made = funnelled(low[k], high[k], (u64)at[k].src & 15);
     } else {
-      // At either end of src: what the aligned words would have too much of is not read.
+      // At the ends of src: bytes of the aligned words that are outside of src are not read.
       made = assembled<u8, 16>([&](int i) {
         const i32 b = at_most(at_least(i, begin[k]), end[k] - 1);
         return load_source<vec<u8, 1>>(at[k].src + b).at(0);
@@ -213,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
   }
 }
 #else
-// The end of a row whose length is no multiple of VECTOR: loads by fours, then their stores.
+// The end of a row whose length is no multiple of VECTOR: four loads at a time, then their stores.
 DEVICE void copy_end(const row_call& p, const unit& at, u32 repeat, u32 repeats) {
 #pragma unroll 1
   for (u32 i = 0; i < at.left; i += 4) {

@@ -16,27 +16,27 @@ SECTOR_BYTES = 32
 # The achieved share of a multiprocessor's issue rate, four warp instructions a cycle, and of its
 # memory rate. A kernel with more instructions than that is bound by issue.
 ISSUE_SHARE, MEMORY_SHARE = 0.86, 0.87
-LATENCY_NS = 900  # of a read: that long, bytes must be in flight for memory to be busy
-L2_SPEED = 2.0  # over that of memory: what both sides of a copy that L2 holds are moved at
+LATENCY_NS = 900  # latency of a read; memory is busy if enough bytes are in flight for this time
+L2_SPEED = 2.0  # speed of a copy within L2, relative to memory
 
 # --- which kernel ---------------------------------------------------------------------------------
 
 SMALL_BYTES = 64 << 10  # below, a launch costs more than any layout
-LONG_RUN_BYTES = 128  # a common run of dst and src this long is ROW's without a question
-TILE_RUN_BYTES = 64  # TILE needs runs this long in the one dimension that dst or src is dense in
-PACK_RUN_BYTES = 64  # PACK needs runs this long in several; below, ELEM
+LONG_RUN_BYTES = 128  # ROW is used for common runs of dst and src from this length on
+TILE_RUN_BYTES = 64  # shortest run of TILE in the dense dimension of dst or src
+PACK_RUN_BYTES = 64  # shortest run of PACK, over several dimensions; otherwise ELEM
 SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256  # at most; at least
 SKINNY_RATIO = 4  # of the item sizes, at most: a thread's channels are whole words
-NEAR_STEPS = 4  # a stride of so many elements still counts as a direction to read along
-SCATTERED_TILE = 4096  # elements of a plane that no side is dense in, from which a tile pays
+NEAR_STEPS = 4  # largest stride, in elements, of the dimension that src is read along
+SCATTERED_TILE = 4096  # smallest plane, dense on no side, that is worth a tile
 
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
 LONG_ROW_BYTES = 2048  # from here on a block stays in one row, with one division per thread
-SHIFTED_FROM_BYTES = 512  # rows so long
-SHIFTED_BELOW = 4  # whose widest access is below so many bytes
-REPEATS_PER_BLOCK = 16  # stores for each load of what is broadcast, where there is enough of it
+SHIFTED_FROM_BYTES = 512  # shortest row of copies with shifted accesses
+SHIFTED_BELOW = 4  # which are used if the widest access is below this
+REPEATS_PER_BLOCK = 16  # stores for each load of a broadcast element, if there are enough
 
 # --- TILE -----------------------------------------------------------------------------------------
 
@@ -44,14 +44,15 @@ TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}  # elements, by the wider ite
 # (rows, columns) by the wider item, for columns of dst that begin within a sector. Tiles are tall,
 # because a tile reads one sector of rows more than it stores.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
-TILE_SQUARE_BYTES = 128  # of a thread's square in registers, at most
-TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}  # of loads in flight
-TILE_WAVES = 2  # of blocks; with fewer of them, the smaller tile
+TILE_SQUARE_BYTES = 128  # the largest square in a thread's registers
+TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}  # loads in flight
+TILE_WAVES = 2  # waves of blocks; with fewer, the smaller tile is used
 TILE_GROUP = 8  # columns of tiles that neighbouring blocks cover
-TILE_FILLS = 0.9  # of the best tile's share of busy threads, for a larger one to be taken
-TILE_ENOUGH = 0.8  # a share of busy threads below which PACK is asked, too
-# Of that share in the score. TILE of 0.61, 0.23 and 0.14 got 0.43, 0.08 and 0.06 of memcpy on an
-# H100; PACK, whose next tile is on its way meanwhile, loses less.
+TILE_FILLS = 0.9  # a larger tile is used if its share of busy threads is this part of the best
+TILE_ENOUGH = 0.8  # below this share of busy threads, PACK is scored too
+# The exponents of this share in the score. With shares of 0.61, 0.23 and 0.14, TILE reached 0.43,
+# 0.08 and 0.06 of memcpy's speed on an H100. PACK loses less, because it loads the next tile
+# meanwhile.
 TILE_WASTE, PACK_WASTE = 1.7, 0.5
 
 # --- PACK -----------------------------------------------------------------------------------------
@@ -60,16 +61,17 @@ TILE_WASTE, PACK_WASTE = 1.7, 0.5
 # for items of four and more), otherwise. Offsets of elements are kept in registers.
 PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)}
 PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
-PACK_RUNS_BYTES = (256, 512, 128, 64)  # runs of dst that are tried; src's is what then fits, up to
+# Lengths of dst's run that are tried, in bytes; src's run is the longest that then fits.
+PACK_RUNS_BYTES = (256, 512, 128, 64)
 PACK_LONGEST_BYTES = 1024
-# The cost in bytes of an unaligned run: memory reads a partially stored sector before writing it,
-# and bytes loaded beyond a run are in the cache for its neighbour.
+# The cost in bytes of an unaligned run, stored and loaded. Memory reads a partially stored sector
+# before writing it; bytes loaded beyond a run stay in the cache for the next run.
 PACK_LOST_STORED, PACK_LOST_LOADED = 80, 4
 # The maximum number of tiles per block: one is loaded while the other is stored. On an H100 two
 # were the fastest in every tried layout, and sixteen up to 30 % slower.
 PACK_TILES = 2
-PACK_RESIDENT = 2  # blocks of a multiprocessor; where fewer fit, half as many elements a thread
-PAGE_BYTES = 2 << 20  # that one entry of a TLB covers
+PACK_RESIDENT = 2  # blocks per multiprocessor; if fewer fit, threads get half the elements
+PAGE_BYTES = 2 << 20  # covered by one TLB entry
 # (interval in words, padding in words): paddings of a tile tried against bank conflicts.
 PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (32, 4), (64, 4))
 
@@ -102,7 +104,7 @@ TILE_INSTRUCTIONS = {
 }
 # Warp instructions of a PACK tile with four outer dimensions: both sides wide, or not.
 PACK_INSTRUCTIONS = {1: (123, 282), 2: (66, 164), 4: (38, 81), 8: (31, 41), 16: (32, 32)}
-# The factor on memcpy's speed for each side with accesses narrower than 16 bytes.
+# The factor to memcpy's speed for each side with accesses below 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
 # Registers per thread from ptxas, rounded up to the allocation unit: for TILE with both sides wide,
 # with one not wide, and with whole sectors stored; for PACK as above.
@@ -135,7 +137,7 @@ def bytes_in_flight(gpu: Limits) -> float:
 
 
 def _bytes_per_ms(gpu: Limits) -> float:
-    """Bytes per ms that memcpy reads; it writes as many."""
+    """Bytes that memcpy reads per ms; it writes the same number."""
     return MEMORY_SHARE * 2 * gpu.memory_clock_khz * (gpu.memory_bits // 8) / 2
 
 

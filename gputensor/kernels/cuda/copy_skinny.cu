@@ -4,15 +4,15 @@
 // Types    SRC to DST, cast and scaled on the way; equal types move words.
 // Launch   a thread per V pixels, V * the wider type = 16 bytes; blocks of up to 256 threads.
 //          shared = threads * V * CHANNELS * the wider interleaved type, dynamic.
-// Design   a thread holds its pixels' channels in registers and transposes them there. Planes are
-//          read and written by 16 bytes a thread; the interleaved side goes through shared memory,
-//          where it lies as in memory, so that its accesses are linear. A thread's part is K
-//          chunks of 16 bytes there; an even K would have conflicts, so chunks are permuted
+// Design a thread transposes its pixels' channels in registers. Planes are read and written by 16
+//          bytes per thread. The interleaved side goes through shared memory in its own order, so
+//          that its global accesses are linear. A thread's part in shared memory is K chunks of 16
+//          bytes; an even K would have conflicts, so chunks are permuted
 //          (tests/cuda/test_bank_conflicts.py).
 #include "copying.cuh"
 
 template <bool IS_SCALED, int MAX_DIMS> struct skinny_params : copy_ends<IS_SCALED> {
-  i64 plane_pitch[2];  // of dst and src, where they are planes
+  i64 plane_pitch[2];  // distance of planes, for dst and src
   u32 pixels, unused;  // of an image
   divider blocks;      // of an image
   outer_dims<2, MAX_DIMS> outer;
@@ -74,7 +74,7 @@ template <class T> struct interleaved {
 struct image {
   const char* src;
   char* dst;
-  u32 pixels;  // from the block's first to the image's end
+  u32 pixels;  // pixels from the block's first one to the image's end
 };
 
 #if FROM_PLANES
@@ -101,7 +101,7 @@ DEVICE void load_planes(const skinny_call& p, const image& at, vec<src_t, V> (&p
   }
 }
 #else
-// Bytes of the block, and then the thread's own from among them.
+// Load the bytes of the block, then read the thread's own bytes.
 DEVICE void load_interleaved(const image& at, char* shared, vec<src_t, V> (&planes)[CHANNELS]) {
   typedef interleaved<src_t> side;
   const u32 threads = blockDim.x, all = threads * V < at.pixels ? threads * V : at.pixels;
@@ -117,7 +117,7 @@ DEVICE void load_interleaved(const image& at, char* shared, vec<src_t, V> (&plan
 #pragma unroll
   for (int i = 0; i < ROUNDS; ++i) {
     const u32 byte = (threadIdx.x + i * threads) * LOAD;
-    // Behind the end of an image lie zeros: their pixels are computed and not stored.
+    // Behind the end of an image there are zeros; their pixels are computed but not stored.
     if (side::each % LOAD == 0 || byte < threads * side::each) {
       store_vector(shared + side::at(byte), loaded[i]);
     }
@@ -233,7 +233,7 @@ copy_skinny(const __grid_constant__ skinny_call p) {
 #if TO_PLANES
   store_planes(p, at, stored);
 #else
-  if (!FROM_PLANES) __syncthreads();  // the same memory holds both sides, one after the other
+  if (!FROM_PLANES) __syncthreads();  // both sides use this memory, one after the other
   store_interleaved(at, (char*)shared, stored);
 #endif
 }

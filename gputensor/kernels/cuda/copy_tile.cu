@@ -1,16 +1,16 @@
-// dst = src where dst runs along rows and src along columns                 family: copy
-// Shapes   `rows` elements dense in dst and `columns` in src (any step if STORE, LOAD is 1), and
-//          outer dimensions of any strides, 0 too. Strides in bytes.
+// dst = src if dst is dense along rows and src along columns family: copy Shapes `rows` elements
+// dense in dst and `columns` in src (any step if STORE, LOAD is 1), and outer dimensions of any
+// strides, 0 too. Strides in bytes.
 // Types    SRC to DST, cast on the way; equal types move words.
-// Launch   one block per tile of TILE_ROWS x TILE_COLUMNS; shared = a tile of DST, static.
-// Design   a thread loads R x LOAD squares, transposes them in registers and stores 16 bytes of
-//          each column. A column's 16-byte chunks lie in shared memory at chunk ^ (square & 7): no
-//          bank conflict on either side, and no padding (tests/cuda/test_bank_conflicts.py).
-//          LOAD 0: rows begin at any byte; two aligned words are read and shifted together.
-//          STORE 0: columns of dst do; a tile stores whole sectors of each column, funnelled out of
-//          shared memory, since memory reads a sector before a part of it is written. So it reads a
-//          sector's rows more than it stores, which the next tile reads again out of L2.
-// Source   pytorch#194310 for the bar; cumo#415, CCCL tuning_transform.cuh for bytes in flight.
+// Launch one block per tile of TILE_ROWS x TILE_COLUMNS; shared = a tile of DST, static. Design a
+// thread loads R x LOAD squares, transposes them in registers and stores 16 bytes of each column. A
+// column's 16-byte chunks lie in shared memory at chunk ^ (square & 7): no bank conflict on either
+// side, and no padding (tests/cuda/test_bank_conflicts.py). LOAD 0: rows of src begin at any byte;
+// two aligned words are read and shifted together. STORE 0: columns of dst begin at any byte. A
+// tile stores whole sectors of each column, because memory reads a sector before a part of it is
+// written. So a tile reads one sector of rows more than it stores, and the next tile reads these
+// again, from L2. Source pytorch#194310 for the bar; cumo#415, CCCL tuning_transform.cuh for bytes
+// in flight.
 #include "copying.cuh"
 
 template <int OPERANDS, int MAX_DIMS> struct tile_params : copy_ends<OPERANDS == 3> {
@@ -21,7 +21,7 @@ template <int OPERANDS, int MAX_DIMS> struct tile_params : copy_ends<OPERANDS ==
   divider tiles;       // of one batch
   divider group;       // of GROUP columns of tiles, one after another
   divider last_width;  // columns of tiles in the last group
-  i64 channel_step;    // from one row or column to the next, where scaled
+  i64 channel_step;    // channels from one row or column to the next, if scaled
   outer_dims<OPERANDS, MAX_DIMS> outer;
 };
 
@@ -68,14 +68,14 @@ constexpr bool IS_SHIFTED = LOAD == 0, IS_FUNNELLED = STORE == 0;
 constexpr int UNIT = 8, SECTOR = 32;  // bytes of a funnelled store, and of memory's sectors
 constexpr int STEP_ROWS = TILE_ROWS - (IS_FUNNELLED ? SECTOR / D : 0);
 constexpr int C = IS_SHIFTED ? 4 / S : LOAD;        // columns of a square
-constexpr int R = D == 1 && C == 16 ? 8 : 16 / D;   // rows of it: one chunk, or half of one
+constexpr int R = D == 1 && C == 16 ? 8 : 16 / D;   // rows of a square: one chunk, or half of one
 constexpr int SQUARES_X = TILE_COLUMNS / C, SQUARES_Y = TILE_ROWS / R;
 constexpr int EACH = SQUARES_X * SQUARES_Y / BLOCK;
-// Squares whose loads are in flight together: at most 32 registers of them.
+// Squares whose loads are in flight together: at most 32 registers.
 constexpr int MOST_FLIGHT = at_most(EACH, at_least(1, 32 / (R * ((C * S + 3) / 4 + IS_SHIFTED))));
 constexpr int CHUNKS = TILE_ROWS * D / 16;  // of a column
-// A square of 128 bytes takes 64 registers, not a few more, and so do stores of less than a word:
-// 1024 threads of a multiprocessor are to fit. 0 leaves it to ptxas.
+// The limit of registers: 64 for squares of 128 bytes and for stores of less than a word, so that
+// 1024 threads fit on a multiprocessor. 0: ptxas decides.
 constexpr int BLOCKS =
     IS_FUNNELLED || (D == 1 && STORE == 1 && LOAD == 4) || R * C * (S > D ? S : D) == 128
         ? 1024 / BLOCK : 0;
@@ -89,19 +89,19 @@ typedef vec<dst_t, at_least(STORE, 1)> stored_t;
 struct place {
   const char* src;
   char* dst;
-  u32 rows, columns;  // that are left from here
+  u32 rows, columns;  // remaining rows or columns
   u32 channel;
   bool is_first;  // no tile is above
 };
 
-// square: column / C, which may be known better than the column.
+// square: column / C, which the compiler may know better than the column.
 DEVICE u32 shared_at(u32 column, u32 square, u32 byte) {
   return column * (CHUNKS * 16) + (byte ^ (square & 7) * 16);
 }
 
 DEVICE loaded_t load_row(const char* address) {
   if constexpr (IS_SHIFTED) {
-    // The second word may be one too many: `is_whole` says that it is inside of the source.
+    // The second word may be outside of the source; `is_whole` means that it is inside.
     const u64 at = (u64)address;
     const char* word = (const char*)(at & ~(u64)3);
     const vec<u32, 1> low = load_source<vec<u32, 1>>(word);
@@ -114,7 +114,7 @@ DEVICE loaded_t load_row(const char* address) {
   }
 }
 
-// The same where reading a byte more could leave the source.
+// The same, if a further byte might be outside of the source.
 DEVICE loaded_t load_exactly(const char* address) {
   if constexpr (IS_SHIFTED) {
     return assembled<src_t, C>(
@@ -140,7 +140,7 @@ template <int N> DEVICE vec<dst_t, N> result(const tile_call& p, const place& at
 }
 
 template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char* tile) {
-  constexpr int FLIGHT = WHOLE ? MOST_FLIGHT : 1;  // an edge takes registers of its own
+  constexpr int FLIGHT = WHOLE ? MOST_FLIGHT : 1;  // an edge needs its own registers
   constexpr bool STAYS = BLOCK % SQUARES_X == 0;  // a thread's columns are the same in each square
   const u32 first_column = threadIdx.x % SQUARES_X * C, first_row = threadIdx.x / SQUARES_X * R;
   const char* begin = at.src + first_row * p.src_pitch +
@@ -176,14 +176,14 @@ template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char
 #pragma unroll
       for (int j = 0; j < R; ++j) rows[j] = result<C>(p, at, loaded[k][j], row[k] + j, column[k]);
       column_t columns[C];
-      // A square's columns lie evenly apart.
+      // The columns of a square have equal distances.
       char* to = tile + shared_at(column[k], column[k] / C, row[k] * D);
       transpose<dst_t, R, C>(rows, columns);
       if (WHOLE || column[k] + C <= at.columns) {
 #pragma unroll
         for (int c = 0; c < C; ++c) store_vector(to + c * CHUNKS * 16, columns[c]);
       } else if (C > 1) {
-        // The square at the end of the columns: its columns one by one, but all rows at once.
+        // The square at the end of the columns: one column at a time, all rows at once.
 #pragma unroll 1
         for (u32 x = column[k]; x < at.columns; ++x) {
           vec<src_t, 1> one[R];
@@ -204,13 +204,13 @@ template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char
 
 template <bool WHOLE> DEVICE void drain(const tile_call& p, const place& at, const char* tile) {
   constexpr int PARTS = TILE_ROWS / at_least(STORE, 1), ROUNDS = TILE_COLUMNS * PARTS / BLOCK;
-  constexpr bool STAYS = BLOCK % PARTS == 0;  // a thread's row is one; only its column moves on
+  constexpr bool STAYS = BLOCK % PARTS == 0;  // a thread keeps its row; only its column changes
   constexpr int STEP = STAYS ? BLOCK / PARTS : 1;
   constexpr bool SHARES = STAYS && C % STEP == 0;  // all threads are in one column of squares
   const u32 first_row = threadIdx.x % PARTS * STORE, first_column = threadIdx.x / PARTS;
   char* begin = at.dst + first_column * p.dst_pitch +
                 (STORE == 1 ? first_row * p.dst_step : first_row * D);
-#pragma unroll(EDGES ? at_most(ROUNDS, 4) : ROUNDS)  // four: their data take few registers
+#pragma unroll(EDGES ? at_most(ROUNDS, 4) : ROUNDS)  // four squares need few registers
   for (int i = 0; i < ROUNDS; ++i, begin += STEP * p.dst_pitch) {
     const u32 o = threadIdx.x + i * BLOCK;
     const u32 column = STAYS ? first_column + i * STEP : o / PARTS;
@@ -229,17 +229,18 @@ template <bool WHOLE> DEVICE void drain(const tile_call& p, const place& at, con
   }
 }
 
-// The square of column `first + i * STEP`, where `first` is below STEP.
+// The square of column `first + i * STEP`; `first` is below STEP.
 template <int STEP> DEVICE u32 square_of(u32 first, int i) {
   return C % STEP == 0 ? i * STEP / C : STEP % C == 0 ? first / C + i * (STEP / C)
                                                       : (first + i * STEP) / C;
 }
 
 // Columns of dst as whole sectors: a tile stores the rows of a column from the first that begins a
-// sector, STEP_ROWS of them. The first tile also stores what lies before, the last what is left.
+// sector, STEP_ROWS of them. The first tile also stores the bytes before it, and the last tile the
+// rest.
 struct span {
   i32 lead;        // bytes of the tile's column before the first sector
-  i32 begin, end;  // bytes of it that are stored
+  i32 begin, end;  // stored bytes of the column
 };
 
 template <bool WHOLE> DEVICE span span_of(const place& at, const char* column) {
@@ -273,7 +274,7 @@ DEVICE void drain_sectors(const tile_call& p, const place& at, const char* tile)
   }
 }
 
-// What `drain_sectors` leaves of the columns of the first and the last tiles, by elements.
+// Stores the elements that `drain_sectors` leaves in the columns of the first and the last tiles.
 DEVICE void drain_edges(const tile_call& p, const place& at, const char* tile) {
   constexpr u32 EDGE = (SECTOR + UNIT) / D;  // elements of a column, at most
 #pragma unroll 1
@@ -306,7 +307,7 @@ copy_tile(const __grid_constant__ tile_call p) {
   __shared__ uint4 shared[TILE_COLUMNS * CHUNKS];
   const u32 batch = quotient_of(blockIdx.x, p.tiles);
   u32 rest = blockIdx.x - batch * p.tiles.size;
-  // Blocks that run together cover a patch of tiles, not a row of them: fewer pages at a time.
+  // Concurrent blocks cover a patch of tiles instead of a row, so that they use fewer pages.
   const u32 group = quotient_of(rest, p.group);
   rest -= group * p.group.size;
   const bool is_last = (group + 1) * GROUP > p.column_tiles;

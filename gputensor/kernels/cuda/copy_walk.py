@@ -18,7 +18,8 @@ class Walk:
 
     channel: steps of a third operand, the number of the channel, or None. dst_bytes, src_bytes: of
     an element. is_cast: its type changes, or it is scaled. dst_offset, src_offset, first_channel:
-    of the first element, from the operands' pointers. dst_low, src_low: its address modulo 16.
+    of the first element, from the operands' pointers. dst_low, src_low: the addresses of the first
+    elements modulo 16.
     """
 
     __slots__ = (
@@ -101,7 +102,8 @@ def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool =
 
 
 def _widen(walk: Walk) -> None:
-    """Read pairs of elements as one while both sides have them; drop a dimension used up."""
+    """Merge pairs of elements into wider elements while both sides allow it. Remove a dimension
+    that becomes 1."""
     while not walk.is_cast and walk.sizes and walk.dst_bytes < WIDEST:
         size = walk.dst_bytes
         bits = walk.dst_low | walk.src_low
@@ -118,7 +120,7 @@ def _widen(walk: Walk) -> None:
 
 
 def pieces(walk: Walk, limit: int) -> Iterator[Walk]:
-    """Walks of at most `limit` elements that cover the walk, cut along the outermost dimensions."""
+    """Cut the walk along its outermost dimensions into walks of at most `limit` elements."""
     if walk.numel <= limit:
         yield walk
         return
@@ -206,7 +208,7 @@ def _sectors(
     elif grain >= WIDEST and all(s % sector == 0 for s, _ in dims[rest:]):
         each = -(-span // sector) * sector
     else:
-        each = span + sector - grain  # on average over where a run begins
+        each = span + sector - grain  # average over the positions of a run's begin
     if not is_dense:
         return runs * each, runs * each
     if rest == len(dims):

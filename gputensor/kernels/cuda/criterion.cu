@@ -6,8 +6,8 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers  f16 and bf16 are computed in f32 and rounded once. share: 1 by the number of elements of
-//          a mean, else 1. What is no probability is an assertion that fails on the device.
+// Numbers f16 and bf16 are computed in f32 and rounded once. share: 1 / (number of elements) for a
+//          mean, otherwise 1. A value that is no probability fails an assertion on the device.
 #include "arithmetic.cuh"
 #include "computed.cuh"
 #include "functions.cuh"

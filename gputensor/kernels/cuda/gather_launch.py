@@ -1,4 +1,4 @@
-"""Launch plans of families gather and scatter: an element a thread, where indices say."""
+"""Launch plans of families gather and scatter: each thread moves one indexed element."""
 
 from __future__ import annotations
 

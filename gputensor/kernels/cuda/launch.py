@@ -26,7 +26,7 @@ PACK_BYTES = 16
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
-# run, pack, tail: `run(pack(*operands, tail))` launches.
+# (run, pack, tail): `run(pack(*operands, tail))` launches the kernel.
 Straight = tuple[Callable[[Any], None], Callable[..., Any], Any]
 # The source of a call's only number, as in `packers`; its packer; the bytes around it.
 Single = tuple[int, Callable[[Any], bytes], bytes, bytes]
@@ -104,7 +104,7 @@ class Launch:
         return self.pack(tuple(operands))
 
     def packed_with_number(self, single: Single) -> Callable[..., bytes]:
-        """A packer of two pointers and, instead of a third, a number."""
+        """A packer of two pointers and a number in place of a third pointer."""
         _, packer, before, after = single
         size = len(packer(0))
         pack = Struct(f"<3Q{len(before)}s{size}s{len(after)}s").pack
@@ -125,7 +125,8 @@ class Launch:
 
 
 class SplitLaunch:
-    """Launches over the parts of a layout too large for one, each at its operands' offsets."""
+    """Launches over the parts of a layout that is too large for one launch, each with offsets of
+    the operands."""
 
     __slots__ = ("parts",)
 
@@ -139,7 +140,7 @@ class SplitLaunch:
 
 
 class EmptyLaunch:
-    """Nothing to run: there are no elements."""
+    """The launch of a layout without elements; it does nothing."""
 
     __slots__ = ()
 
@@ -148,8 +149,8 @@ class EmptyLaunch:
 
 
 def straight(launch: Any, device_index: int) -> Straight:
-    """A launch of aligned tensors and numbers in parts that a caller can call himself, in as few
-    frames as there are."""
+    """A launch for aligned tensors and numbers, as parts that a caller calls itself. This saves
+    Python frames."""
     in_parts = getattr(launch, "straight", None)
     if in_parts is not None:
         found: Straight = in_parts(device_index)
@@ -187,7 +188,7 @@ def product(sizes: Sizes) -> int:
 
 
 def threads_for(elements: int, per_thread: int) -> int:
-    """Threads of a block: THREADS, or fewer whole warps where one block is enough."""
+    """Threads of a block: THREADS, or fewer whole warps if one block is enough."""
     needed = -(-elements // per_thread)
     return THREADS if needed >= THREADS else -(-needed // 32) * 32
 
@@ -219,6 +220,11 @@ def pieces(shape: Sizes, limit: int) -> Iterator[tuple[Sizes, Sizes]]:
     step = limit // inner
     for at in range(0, last, step):
         yield (*(0,) * (len(shape) - 1), at), (*shape[:-1], min(step, last - at))
+
+
+def bits_for(n: int) -> int:
+    """The least b with 2^b >= n."""
+    return max(n - 1, 0).bit_length()
 
 
 def offset_of(start: Sizes, strides: Sizes | None) -> int | None:

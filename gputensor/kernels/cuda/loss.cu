@@ -1,20 +1,21 @@
 // loss[r] = -weight[t[r]] * x[r, t[r]], their sum or mean; and its derivative        family: loss
 // Shapes   x (rows, classes) of any strides, t (rows), weight (classes) or none.
-// Types    x, weight and results scalar_t, sums acc_t (f32 for f16 and bf16); targets i64 or u8.
-// Launch   one-dimensional, 256 threads. elements: one thread per row, or element of a gradient;
-//          sums: a block takes PER_BLOCK rows and leaves a partial sum, or the result where it is
-//          the only one; parts: one block adds the partial sums.
-// Order    fixed, a function of the number of rows: thread t adds rows t, t + 256, ... of its
-//          block, then threads pairwise; blocks likewise. Same bits on every run and device.
-// Numbers  a target that is ignore_index counts nothing; another outside the classes is an
-//          assertion that fails on the device: nothing is read there.
+// Types x, weight and results scalar_t, sums acc_t (f32 for f16 and bf16); targets i64 or u8.
+// Launch one-dimensional, 256 threads. elements: one thread per row, or element of a gradient;
+// sums: a block adds PER_BLOCK rows and writes a partial sum, or the result if it is the only
+// block; parts: one block adds the partial sums.
+// Order fixed by the number of rows: thread t adds rows t, t + 256, ... of its block, then the
+//          threads' sums are added in pairs; then the blocks' sums in the same way. So each run and
+//          device gives the same bits. Numbers a target equal to ignore_index is skipped; another
+//          target that is no class fails an assertion on the device, and nothing is read there.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
 
 // loss_launch.py packs it. data: nll_loss (loss, total, x, target, weight or null);
 // nll_loss_backward (grad_input, grad, target, weight or null, total). parts: partial sums, pairs
-// of (weighted losses, weights). grad_stride_bytes: of the derivative's grad, 0 for one alone.
+// of (weighted losses, weights). grad_stride_bytes: of the derivative's grad; 0 if it has one
+// element.
 struct loss_params {
   char* data[5];
   char* parts;
@@ -25,7 +26,7 @@ struct loss_params {
   divider by_class;
 };
 
-// The class of a row; -1 where it counts nothing.
+// The class of a row; -1 if the row is skipped.
 DEVICE i64 class_of(const loss_params& p, const char* targets, u32 row) {
   const char* at = targets + row * p.target_bytes;
   const i64 target = p.is_byte ? (i64) * (const u8*)at : *(const i64*)at;
@@ -37,7 +38,7 @@ DEVICE i64 class_of(const loss_params& p, const char* targets, u32 row) {
 namespace op {
 
 struct nll_loss {
-  // What one row adds: its weighted loss and its weight.
+  // The contribution of one row: its weighted loss and its weight.
   template <class scalar, class acc>
   static DEVICE void add(const loss_params& p, u32 row, acc& loss, acc& weight) {
     const i64 target = class_of(p, p.data[3], row);
@@ -77,7 +78,7 @@ struct nll_loss_backward {
 
 constexpr u32 PER_BLOCK = 8 * THREADS;  // rows
 
-// Adds up the threads' values pairwise; thread 0 has the sums.
+// Add up the threads' values in pairs; thread 0 gets the sums.
 template <class acc> DEVICE void sum_of_block(acc& loss, acc& weight, acc (&shared)[2][THREADS]) {
   const u32 t = threadIdx.x;
   for (u32 half = THREADS / 2; half > 0; half >>= 1) {

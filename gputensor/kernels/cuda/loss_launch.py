@@ -1,4 +1,5 @@
-"""Launch plans of nll_loss: each row, or their sum in one launch or two; and of its derivative."""
+"""Launch plans of nll_loss (for each row, or for the sum in one or two launches) and of its
+derivative."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class NllLoss:
-    """The launches over one layout, sums of more than PER_BLOCK rows in two."""
+    """The launches over one layout: two for sums of more than PER_BLOCK rows."""
 
     __slots__ = ("op", "layout", "scalar", "entry", "grid", "blocks")
     op: str
@@ -50,8 +51,8 @@ class NllLoss:
         if self.entry == "ELEMENTS" or self.blocks == 1:
             self._launch(device_index, self.entry, self.grid, self.pack(operands, scalars, 0))
             return
-        # Two sums of each block, at most 8 bytes wide. Dropped on return: the memory is reused only
-        # on its own stream, after the launches.
+        # Two sums of each block, at most 8 bytes wide. The memory may be freed on return: it is
+        # reused only on its own stream, after the launches.
         workspace = runtime.cuda().allocate(self.blocks * 16, device_index)
         params = self.pack(operands, scalars, workspace.ptr)
         self._launch(device_index, "SUMS", self.grid, params)

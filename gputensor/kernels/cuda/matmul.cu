@@ -1,9 +1,9 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n], or beta * self + alpha * that     family: matmul
-// Shapes   any strides (in bytes) of all operands; any number of such products in one launch.
-// Types    scalar_t storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers,
-//          true where a sum of products of bools is not 0).
-// Launch   a block per tile of 64 x 64, products along y; 256 threads, 4 x 4 outputs each.
-// Order    k ascending with fused multiply-add in one accumulator: same bits for every tile shape.
+// out[m, n] = sum over k of a[m, k] * b[k, n], or beta * self + alpha * that family: matmul Shapes
+// any strides (in bytes) of all operands; any number of products in one launch. Types scalar_t
+// storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers, true where a sum of
+// products of bools is not 0).
+// Launch a block per tile of 64 x 64, products along y; 256 threads, 4 x 4 outputs each. Order
+// ascending k with fused multiply-add in one accumulator, so all tile shapes give the same bits.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
@@ -18,7 +18,7 @@ struct matmul_params {
   divider column_tiles;
 };
 
-// As matmul_params, with what is added: beta * self, unless self is null.
+// As matmul_params, with the summand beta * self, unless self is null.
 struct addmm_params : matmul_params {
   const char* self;
   i64 self_stride_bytes[3];

@@ -1,5 +1,5 @@
-"""The launches of mm and addmm: a block per tile of 64 x 64 outputs, any strides, any number of
-products at once.
+"""The launches of mm and addmm: one block per tile of 64 x 64 outputs, any strides, any number of
+products per launch.
 
 Strides are (row, column) or (row, column, product), in elements.
 """
@@ -43,7 +43,7 @@ class Matmul:
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, b"")
 
     def ready(self, device_index: int) -> Any:
-        """Its kernel, loaded."""
+        """The loaded kernel."""
         return module.function("matmul", self.entry, self.defines, device_index)
 
     def _launch(

@@ -27,8 +27,8 @@ _composed: dict[str, str] = {}
 
 
 def text(family: str) -> str:
-    """The family's whole text: the file, with its includes in place of their lines. A header is
-    inlined once, except after BODY, where one may be repeated for each variant."""
+    """The family's whole text: the file with its includes inlined. A header is inlined once; after
+    BODY it may be repeated for each variant."""
     return _composed.get(family) or _of_file(family)
 
 
@@ -51,7 +51,7 @@ def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> s
 
 
 def at_line(lines: list[str], at: int) -> int:
-    """The line of its own file that `lines[at]` is, by the mark before it."""
+    """The line number of `lines[at]` in its own file, from the last `#line` mark before it."""
     last = max(k for k in range(at) if lines[k].startswith("#line"))
     return int(lines[last].split()[1]) + at - last - 1
 
@@ -64,7 +64,7 @@ def keep(text: str) -> str:
 
 
 class _Inliner:
-    """Reads files with their includes in place, each header once."""
+    """Reads files and inlines their includes, each header once."""
 
     def __init__(self) -> None:
         self.folder = resources.files(__package__)
@@ -117,6 +117,6 @@ def _image(cuda: Any, family: str, group: tuple[variants.Defines, ...], arch: st
 
 
 def clear() -> None:
-    """Forget every function and image: for tests that change the runtime."""
+    """Forget all functions and images; for tests that change the runtime."""
     _functions.clear()
     _images.clear()

@@ -1,10 +1,10 @@
 // The indices of the marks that are set, in row-major order                 family: nonzero
 // Shapes   marks: bytes, dense; out: (dimensions, found), dense. counts: a number for each block of
 //          PER_BLOCK marks, then their sum.
-// Launch   one-dimensional, 256 threads, PER_THREAD marks each. elements: a block counts its marks;
-//          sums: one block makes of the counts how many marks stand before each block; parts: a
+// Launch one-dimensional, 256 threads, PER_THREAD marks each. elements: a block counts its marks;
+//          sums: one block converts the counts to the number of marks before each block; parts: a
 //          block writes its marks' coordinates.
-// Order    that of the marks, whatever the order of the threads.
+// Order the order of the marks, for any order of the threads.
 #include "launch.cuh"
 #include "strided.cuh"
 
@@ -26,7 +26,7 @@ struct nonzero_count {};
 
 }  // namespace op
 
-// The sum of `value` over the threads before this one; `total` is that of all.
+// The sum of `value` over the threads before this one. total: the sum over all threads.
 DEVICE u32 sum_before(u32 value, u32 (&shared)[2][THREADS], u32& total) {
   const u32 t = threadIdx.x;
   int from = 0;

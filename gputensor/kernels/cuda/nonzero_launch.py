@@ -1,4 +1,4 @@
-"""Launch plans of nonzero: marks counted by block, the counts added up, indices written."""
+"""Launch plans of nonzero: count marks by block, add up the counts, write indices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Launch plans of the families that visit each element once.
 
-These are unary, binary, comparison, where, fill, copies too small for copy_launch.py, and every
-family with self-describing functors (include/computed.cuh).
+They are: unary, binary, comparison, where, fill, copies that are too small for copy_launch.py, and
+the families with self-describing functors (include/computed.cuh).
 
 A layout is contiguous if all its operands are numbers or one dense run of one dtype; other layouts
 are strided. These entries check the pointers' alignment. A large layout gets a specialised kernel
@@ -21,8 +21,8 @@ from . import launch, numbers, pointwise_plan, variants
 from .division import divider
 from .launch import Operands
 
-# Inputs and scalars of a family, unless each functor declares them: the value slots of its
-# parameters.
+# The number of inputs and scalars of a family (the value slots of its parameters), unless each
+# functor declares them.
 _INPUTS = {
     "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
     "copy": (1, 0),
@@ -82,7 +82,7 @@ def _bind(family: str, op: str, layout: Any) -> Any:
 
 
 class ByAddress:
-    """A large layout, with a launch for each alignment of its operands, made on first use."""
+    """The launches of a large layout: one for each alignment of its operands, made on first use."""
 
     __slots__ = ("make", "pointers", "has_numbers", "aligned", "others")
 
@@ -117,7 +117,7 @@ class ByAddress:
 def _by_address(
     one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]
 ) -> Any:
-    """`one`, or a choice between it and the kernels for large layouts."""
+    """Return `one`, or a launch that chooses between `one` and the kernels for large layouts."""
     if family in _UNPLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
         return one
     sizes = [d.itemsize for d in layout.dtypes]
@@ -140,7 +140,7 @@ def _by_address(
 def planned(
     family: str, op: str, layout: Any, walk: pointwise_plan.Walk, plan: pointwise_plan.Plan
 ) -> launch.Launch:
-    """The launch of a plan; `walk` is the layout's, or a part of it."""
+    """The launch of a plan. walk: of the layout, or of a part of it."""
     functor = "add_alpha" if op == "sub_alpha" else op
     common = layout.common_dtype
     scalar, types = _types(family, functor, common, tuple(layout.dtypes))
@@ -154,7 +154,7 @@ def of_plan(
     family: str, entry: str, defines: variants.Defines, values: list[bytes], packers: list[Any],
     walk: pointwise_plan.Walk, plan: pointwise_plan.Plan,
 ) -> launch.Launch:  # fmt: skip
-    """The launch of a plan for any text; `entry` without its layout."""
+    """The launch of a plan for any text. entry: the entry's name without its layout."""
     strides = [s or (0,) * len(walk.shape) for s in walk.strides]
     taken, tail = (_rows if isinstance(plan, pointwise_plan.Rows) else _turned)(walk, plan, strides)
     outer = [d for d in range(len(walk.shape)) if d not in taken]
@@ -169,7 +169,8 @@ def of_plan(
 
 
 def _rows(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
-    """The dimensions that rows.cuh walks itself, and its parameters up to the outer ones."""
+    """The dimensions that rows.cuh walks, and its parameters before those of the outer
+    dimensions."""
     elements, across = walk.shape[0], plan.across
     per_row = launch.blocks_for(elements, plan.unit)
     inner = [s[0] for s in strides]
@@ -192,7 +193,6 @@ def _rows(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[S
 
 
 def _turned(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
-    """The launch of a plan of turned.cuh."""
     xs, ys, side = walk.shape[0], walk.shape[plan.y], pointwise_plan.SQUARES * plan.unit
     tiles_x, tiles_y = launch.blocks_for(xs, side), launch.blocks_for(ys, side)
     along = [s[0] for s in strides] + [s[plan.y] for s in strides]
@@ -257,7 +257,7 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
 def _computed(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
 ) -> tuple[str, str]:
-    """Layout and type of an operator that computes."""
+    """The entry's layout and type for an operator that computes."""
     result = bool_ if family == "comparison" else common
     same = dtypes[0] is result and all(d is common for d in dtypes[1:])
     if same and variants.has_contiguous(family, op, common) and _is_dense(dtypes, shape, strides):
@@ -268,7 +268,7 @@ def _computed(
 def _moved(
     family: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
 ) -> tuple[str, str]:
-    """Layout and type of an operator that moves elements, or casts them."""
+    """The entry's layout and type for an operator that moves or casts elements."""
     values = dtypes[:1] + dtypes[2:] if family == "where" else dtypes
     if family == "where":
         assert dtypes[1].itemsize == 1 or strides[1] is None, dtypes
@@ -289,14 +289,14 @@ def _is_dense(dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]) -> bo
 
 
 def _itemsize(scalar: str) -> int:
-    """Bytes of a type by its name: the last number in it is its width in bits."""
+    """Bytes of a type by its name, whose last number is the width in bits."""
     return int(scalar.lstrip("abcfiuw")) // 8
 
 
 def packers_of(
     family: str, op: str, layout_name: str, scalar: str, common: dtype, strides: list[Any]
 ) -> list[tuple[int, int, Any]]:
-    """Which value slots a call fills, and how: see launch.Launch."""
+    """The value slots that a call fills, with their packers: see launch.Launch."""
     n_inputs, n_scalars = slots(family, op)
     if family == "fill":
         return [(0, ~0, numbers.stored(common))]
@@ -331,7 +331,8 @@ def _number(
             return numbers.stored(bool_)
         if layout_name != "CAST":
             return numbers.stored(common)
-    # Beside f16 and bf16 arithmetic takes a number as f32; a comparison rounds it, as NumPy does.
+    # With f16 and bf16 operands, arithmetic takes a number as f32; a comparison rounds it, as NumPy
+    # does.
     arg = ("condition", "self", "other", "third input")[k + (family != "where")]
     is_rounded = family in ("comparison", "where")
     return numbers.arithmetic(computes_in, common, is_rounded=is_rounded, op=name, arg=arg)

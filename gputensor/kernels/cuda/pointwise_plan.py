@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from .launch import THREADS, blocks_for, product
 
-# Fewer bytes than this, of the largest operand: the strided entry, which is compiled already.
+# If the largest operand has fewer bytes, the strided entry runs, because it is already compiled.
 SMALL_BYTES = 64 << 10
 # Bytes of loads in flight per thread, and the maximum number of units: 64 KiB of a multiprocessor
 # at 1024 threads, several times what any GPU's memory needs (copy_score.bytes_in_flight).
 FLIGHT_BYTES, MAX_UNROLL = 64, 8
-# A row of out shorter than a sector is no row.
+# The shortest row of `out`: a sector.
 ROW_BYTES = 32
 # The minimum bytes on either side, the minimum bytes in all, and the minimum used share for a tile
 # to pay off.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
-# A row is cut into pieces, one a block, if they are used to this share.
+# A row is cut into pieces, one per block, if at least this share of their threads has work.
 PIECE_USED = 0.85
 MAX_OUTER_DIMS = 6
 ACCESS_BYTES = 16
@@ -52,7 +52,7 @@ class Walk:
 
     @property
     def widest(self) -> int:
-        """Bytes of the largest element that is not the same along a whole row."""
+        """Bytes of the largest element among operands that change along a row."""
         moving = zip(self.strides, self.itemsizes)
         return max(size for strides, size in moving if strides is not None and strides[0])
 
@@ -132,14 +132,14 @@ def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
 
 
 def rows(walk: Walk) -> Rows:
-    """Rows along dimension 0, without checking the gain."""
+    """The plan of rows along dimension 0; the gain is not checked."""
     unit = ACCESS_BYTES // walk.widest
     while unit > 1 and walk.shape[0] < 4 * unit:
         unit //= 2
     if len(walk.shape) == 1:
         return Rows(walk, unit, None)
     kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
-    # The dimension along which most of a thread's loads repeat, or the fastest one.
+    # The dimension along which most loads of a thread repeat, or the fastest dimension.
     held = [
         sum(size for s, size, kind in list(zip(walk.strides, walk.itemsizes, kinds))[walk.outputs :]
             if kind in (RUNS, STEPS) and s is not None and s[d] == 0)
@@ -155,7 +155,8 @@ def rows(walk: Walk) -> Rows:
 
 
 def turned(walk: Walk) -> Turned | None:
-    """Tiles along dimension 0 and the one that most of the inputs run along instead."""
+    """The plan of tiles along dimension 0 and the dimension in which most other inputs are
+    dense."""
     if walk.bytes < TURNED_BYTES:
         return None
     gain = [0] * len(walk.shape)
@@ -203,7 +204,8 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """The units of a thread, at most `most`, with the fewest units past the last row."""
+    """The number of units per thread, at most `most`, for which the fewest units lie past the last
+    row."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
 
@@ -225,7 +227,7 @@ def _held(walk: Walk, across: int | None) -> int:
 
 
 def _width(walk: Walk, j: int, unit: int, along: int = 0) -> int:
-    """Elements of one access to operand j, which runs along a dimension: all that is aligned."""
+    """Elements of one access to operand j along a dimension: as many as alignment allows."""
     size, strides = walk.itemsizes[j], walk.strides[j]
     assert strides is not None
     bits = walk.lows[j]

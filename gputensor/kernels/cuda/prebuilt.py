@@ -72,7 +72,7 @@ def text_of(variant: Variant) -> str:
 
 
 def _bound() -> Iterator[tuple[copy_launch.Copy, tuple[int, int]]]:
-    """Copies, and the addresses modulo 16 to plan them for."""
+    """Bind copies for these addresses modulo 16."""
     for of in _MOVED:
         size = of.itemsize
         plane = ((_SIDE * size, size), (size, _SIDE * size))
@@ -120,7 +120,8 @@ def _permuted(sizes: Sizes, itemsize: int) -> tuple[Sizes, tuple[Sizes, ...]]:
 def _images(
     channels: int, to: dtype, of: dtype, *, is_scaled: bool = False
 ) -> Iterator[copy_launch.Copy]:
-    """Pixels to planes, planes to pixels and, where they are scaled, pixels to pixels."""
+    """Copies from pixels to planes and from planes to pixels, and scaled copies from pixels to
+    pixels."""
     pixels = 1 << 16
     shape = (8, channels, pixels)
     planes = (channels * pixels, pixels, 1)

@@ -1,8 +1,9 @@
 // out[i] = op::OP of the Philox4x64-10 stream at i                                  family: random
 // Shapes   dense.
-// Types    scalar_t f16 bf16 f32 f64, and u8 u16 u32 u64 for integers and bool of that size; what
-//          is made of a word is said by the CPU kernel, of the same bits but for log, root, angle.
-// Launch   one-dimensional, a thread makes the four elements of one Philox counter.
+// Types scalar_t f16 bf16 f32 f64, and u8 u16 u32 u64 for integers and bool of that size; the
+//          numbers are those of the CPU kernel, with equal bits except for logarithm, root and
+//          angle. Launch one-dimensional; a thread computes the four elements of one Philox
+//          counter.
 #include "contiguous.cuh"
 #include "draws.cuh"
 #include "launch.cuh"
@@ -11,7 +12,7 @@
 DEVICE f64 first_of(value_slot params) { return number<f64>(params); }
 DEVICE f64 second_of(value_slot params) { return number<f64>(value_slot{params.high, 0}); }
 
-// One of a pair of normal numbers, k being even or odd.
+// One of a pair of normal numbers: the first if k is even, the second if it is odd.
 template <class W> DEVICE W normal_of(const philox_block& bits, int k, value_slot params) {
   const W size = normal_size<W>(bits.at[k & ~1]) * (W)second_of(params);
   const W angle = normal_angle<W>(bits.at[k | 1]);
@@ -86,9 +87,9 @@ DEVICE philox_block random_block(u64 seed, u64 base, u64 block) {
 }
 
 // value[0] = {seed, counter of element 0}; value[1] = {whole Philox blocks, elements of one more}
-// that earlier launches of a split call took; value[2] = the distribution's two parameters.
-// In a graph the upper half of value[1].high is set, and value[0] = {address of seed and counter,
-// blocks of the graph's calls before}: what lies there changes with each replay.
+// that earlier launches of a split call used; value[2] = the distribution's two parameters. In a
+// graph the upper half of value[1].high is set, and value[0] = {address of seed and counter, blocks
+// of the graph's calls before}: the content there changes with each replay.
 DEVICE philox_block random_bits(const value_slot (&value)[3], u32 block) {
   u64 seed = value[0].low, base = value[0].high;
   if (value[1].high >> 32) {

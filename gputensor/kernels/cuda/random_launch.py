@@ -1,4 +1,4 @@
-"""Launch plans of random numbers, which follow from the index: dense memory, counted in order."""
+"""Launch plans of random numbers: each is a function of the element's index in dense memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .launch import Operands
 _TAIL = Struct("<II").pack
 _FLOATS = Struct("<dd").pack
 _BY_PLACE = (1).to_bytes(4, "little")
-_COUNTED = ("bernoulli", "integers")  # whose parameters are integers
+_COUNTED = ("bernoulli", "integers")  # operators with integer parameters
 
 
 def packer(op: str) -> Any:

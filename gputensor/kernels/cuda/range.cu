@@ -16,14 +16,14 @@ struct arange {  // start, step
   }
 };
 
-struct eye {  // columns, where they are the fastest dimension
+struct eye {  // columns, which are the fastest dimension
   template <class T> static DEVICE T of(u64 i, T a, T, T) {
     const u64 columns = cast<u64>(a);
     return cast<T>((u32)(i / columns == i % columns));
   }
 };
 
-struct linspace {  // start, end, steps; from both ends, so that both are exact
+struct linspace {  // start, end, steps; computed from both ends, so that both are exact
   template <class T> static DEVICE T of(u64 i, T a, T b, T c) {
     const u64 steps = cast<u64>(c);
     if (steps == 1) return a;

@@ -1,16 +1,15 @@
-// out[r] = op::OP over c of in[r, c]                                     family: reduce
-// Shapes   rows: the fastest reduced dimension is dense, a run; columns: the fastest kept one is;
-//          strided, cast: kept and reduced dimensions of any strides. Up to DIMS of each.
-// Types    rows, columns, strided: scalar_t as stored; cast: any dtype by code, narrowed to the
-//          common dtype and reduced in scalar_t (i64 f32 f64 c64 c128). Out of any dtype by code.
-// Launch   one-dimensional; `lanes` threads of a block share an output (columns: 16 bytes of
-//          outputs), and `segments` blocks, each of which then writes a partial result that a
-//          second launch reduces.
-// Design   four loads of a thread, of 16 bytes each in rows and columns, before their first use.
-// Order    fixed tree, a function of shape and strides alone: unit c of a segment (a pack of a run,
-//          a row of columns, an element of strided) goes to lane c % lanes, in ascending order to
-//          that lane's next accumulators in turn; accumulators, lanes, and segments are then
-//          combined pairwise. Same bits on every run and device, and at any alignment.
+// out[r] = op::OP over c of in[r, c] family: reduce Shapes rows: the fastest reduced dimension is
+// dense, a run; columns: the fastest kept dimension is dense; strided, cast: kept and reduced
+// dimensions of any strides. Up to DIMS of each. Types rows, columns, strided: scalar_t as stored;
+// cast: any dtype by code, narrowed to the common dtype and reduced in scalar_t (i64 f32 f64 c64
+// c128). Out of any dtype by code. Launch one-dimensional; `lanes` threads of a block share an
+// output (columns: 16 bytes of outputs). `segments` blocks may share it, too; then each writes a
+// partial result, and a second launch reduces these.
+// Design a thread makes four loads (of 16 bytes in rows and columns) before their first use. Order
+// fixed tree, which depends only on shape and strides. Unit c of a segment (a pack of a run, a row
+// of columns, an element of strided) is added by lane c % lanes, whose accumulators take its units
+// in turn. Then accumulators, lanes and segments are combined in pairs. So the bits do not depend
+// on run, device or alignment.
 //          Error bound of a sum of n: (c + log2(n / c)) * eps * sum |x|, where one accumulator
 //          adds c values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
 #include "arithmetic.cuh"
@@ -39,8 +38,8 @@ template <> struct highest<u32> { static constexpr u32 value = 0xffffffff; };
 template <> struct highest<i64> { static constexpr i64 value = 0x7fffffffffffffffll; };
 template <> struct highest<u64> { static constexpr u64 value = ~0ull; };
 
-// scalar: the stored type. acc: what is combined. partial: what a segment leaves behind, such that
-// reducing partials by the same functor gives the result.
+// scalar: the stored type. acc: the type of the accumulators. partial: the type of a segment's
+// result; this functor reduces partial results to the result.
 namespace op {
 
 struct all {
@@ -112,7 +111,7 @@ struct mean : sum {
   }
 };
 
-// Segments of it are combined by `sum`: a NaN among them is one.
+// Its segments are combined by `sum`, so a NaN among them gives NaN.
 struct nansum : sum {
   template <class acc, class scalar> static DEVICE acc take(scalar x) {
     const acc taken = cast<acc>(x);
@@ -128,10 +127,9 @@ struct prod : sum {
 }  // namespace op
 
 // reduce_launch.py packs it. data: out, or the partial results; in. count: units of an output's
-// reduced elements. per_segment: of one segment. divide_by: what `mean` divides by. run: elements
-// of a run of rows, or kept ones beside each other of columns. kept has the strides of out and in;
-// the strides of `reduced` are in's. Of columns, kept[0] counts and steps by packs; of rows,
-// reduced[0] does.
+// reduced elements. per_segment: of one segment. divide_by: the divisor of `mean`. run: elements of
+// a run (rows), or adjacent kept elements (columns). kept has the strides of out and in; reduced
+// has those of in. For columns, kept[0] counts packs; for rows, reduced[0] does.
 template <int MAX_DIMS> struct reduce_params {
   static constexpr int dims = MAX_DIMS;
   char* data[2];
@@ -141,14 +139,14 @@ template <int MAX_DIMS> struct reduce_params {
   u32 lanes_are_adjacent, is_partial;
   i32 out_code, in_code, common;
   i32 kept_dims, reduced_dims;
-  u32 run, all_outputs;  // outputs counts packs of columns, this elements
+  u32 run, all_outputs;  // outputs counts packs of columns; this counts elements
   i64 out_step;          // from one kept element of a run to the next
   divider segments;
   dimension<2> kept[MAX_DIMS];
   dimension<1> reduced[MAX_DIMS];
 };
 
-// Where a thread stands: `lane` of the output `output` in `segment`.
+// The position of a thread: `lane` of the output `output` in `segment`.
 struct reduce_position {
   u32 lane, output, segment;
   i64 out_offset, in_offset;
@@ -177,7 +175,7 @@ template <class P> DEVICE reduce_position reduce_locate(const P& p) {
   return at;
 }
 
-// Bytes to the units `index`, and how far each is along the fastest reduced dimension.
+// The byte offsets of the units `index`, and their indices along the fastest reduced dimension.
 template <class P, int N>
 DEVICE void reduce_offsets(const P& p, u32 (&index)[N], u32 (&along)[N], i64 (&offset)[N]) {
 #pragma unroll
@@ -203,7 +201,8 @@ DEVICE void reduce_offsets(const P& p, u32 (&index)[N], u32 (&along)[N], i64 (&o
   }
 }
 
-// Units c, c + step, ... of [0, end), those behind it as c; how many there are of them.
+// Units c, c + step, ... of [0, end); units beyond the end are c. Returns the number of existing
+// units.
 template <class P, int N>
 DEVICE u32 reduce_units(const P& p, u32 c, u32 step, u32 end, u32 (&along)[N], i64 (&offset)[N]) {
   u32 index[N], count = 0;
@@ -217,7 +216,8 @@ DEVICE u32 reduce_units(const P& p, u32 c, u32 step, u32 end, u32 (&along)[N], i
   return count;
 }
 
-// Combines x[0 .. N - 1] pairwise, N a power of two. Recursive, so that x stays in registers.
+// Combine x[0 .. N - 1] in pairs; N is a power of two. It is recursive, so that x stays in
+// registers.
 template <class O, int N, class acc> DEVICE acc fold(const acc* x) {
   if constexpr (N == 1) {
     return x[0];
@@ -226,7 +226,7 @@ template <class O, int N, class acc> DEVICE acc fold(const acc* x) {
   }
 }
 
-// A partial result as the `index`-th one, or a result at its place.
+// Write a partial result with number `index`, or a result at its position.
 template <class O, class partial, class P, class acc>
 DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
   if (p.is_partial) {
@@ -238,7 +238,7 @@ DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
   }
 }
 
-// Combines the lanes of each output, for lane 0. Every thread of the block comes here.
+// Combine the lanes of each output; lane 0 gets the result. All threads of the block must call it.
 template <class O, class P, class acc>
 DEVICE acc reduce_lanes(const P& p, const reduce_position& at, acc x, acc* shared) {
   const u32 apart = p.lanes_are_adjacent ? 1 : 1u << p.slot_bits;
@@ -251,7 +251,7 @@ DEVICE acc reduce_lanes(const P& p, const reduce_position& at, acc x, acc* share
   return x;
 }
 
-// The same, and lets lane 0 write it.
+// The same; lane 0 writes the result.
 template <class O, class partial, class P, class acc>
 DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* shared) {
   x = reduce_lanes<O>(p, at, x, shared);
@@ -266,16 +266,16 @@ DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* sha
 #include "defaults.cuh"
 typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
-// One block per SM is asked for below, since ptxas would rather spill on sm_90 than take 50
-// registers.
+// One block per SM is requested below, because ptxas would otherwise spill on sm_90 instead of
+// using 50 registers.
 
 #if HAS_LAYOUT(ROWS) || HAS_LAYOUT(COLUMNS)
 constexpr int PACK = 16 / sizeof(scalar_t);
 typedef pack<scalar_t, PACK> pack_t;
-// Units whose elements are read one by one, so that sixteen loads are in flight.
+// Units whose elements are read one by one, to have sixteen loads in flight.
 constexpr int SINGLY = PACK < 4 ? 4 : 16 / PACK;
 
-// Whether all packs of this thread are whole and at multiples of 16 bytes.
+// Whether all packs of this thread are whole and aligned to 16 bytes.
 DEVICE bool packs_are_aligned(const reduce_params<DIMS>& p, const char* in) {
   u64 bits = (u64)in;
 #pragma unroll 1
@@ -285,7 +285,7 @@ DEVICE bool packs_are_aligned(const reduce_params<DIMS>& p, const char* in) {
 #endif
 
 #if HAS_LAYOUT(ROWS)
-// Fewer than four accumulators would wait for each other.
+// With fewer than four accumulators, additions would wait for each other.
 constexpr int CHAINS = PACK < 4 ? 4 / PACK : 1;
 
 DEVICE void reduce_packs(const reduce_params<DIMS>& p, const char* in, u32 begin, u32 end,
@@ -360,7 +360,7 @@ reduce_columns(const reduce_params<DIMS> p) {
   const reduce_position at = reduce_locate(p);
   const char* in = p.data[1] + at.in_offset;
   const bool is_there = at.output < p.outputs;
-  // Outputs of this thread: a pack of the fastest kept dimension, or what is left of it.
+  // The outputs of this thread: a pack of the fastest kept dimension, or the rest of it.
   const u32 row = quotient_of(is_there ? at.output : 0, p.kept[0].by);
   const u32 column = (at.output - row * p.kept[0].by.size) * PACK;
   const u32 here = !is_there ? 0 : p.run - column < PACK ? p.run - column : PACK;
@@ -409,7 +409,7 @@ reduce_columns(const reduce_params<DIMS> p) {
       }
     }
   }
-  // Lanes pairwise, as in reduce_finish.
+  // Combine the lanes in pairs, as in reduce_finish.
   for (u32 half = 1u << p.lane_bits >> 1; half > 0; half >>= 1) {
 #pragma unroll
     for (int e = 0; e < PACK; ++e) shared[e * THREADS + threadIdx.x] = x[e];
@@ -424,7 +424,7 @@ reduce_columns(const reduce_params<DIMS> p) {
     __syncthreads();
   }
   if (at.lane || !is_there) return;
-  // Through shared memory, since results in registers cannot be counted through.
+  // Through shared memory, because registers cannot be indexed by a variable.
 #pragma unroll
   for (int e = 0; e < PACK; ++e) shared[e * THREADS + threadIdx.x] = x[e];
 #pragma unroll 1

@@ -1,13 +1,13 @@
 // out[r] = op::OP over c of op::CHAIN(inputs[r, c], numbers)             a chain that is reduced
 // after[r] = op::chain_epilogue(op::OP over c of ..., more[r], numbers)  and what follows on it
 // Shapes   any strides of out and inputs, up to DIMS kept and reduced dimensions.
-// Types    TYPES: what the chain gives, then its inputs; scalar_t: the former as op::OP takes it.
-// Launch   as reduce.cu: lanes of a block share an output, segments are combined by reduce.cu.
-// Order    reduce.cu's, so the bits are those of the chain stored and then reduced: UNIT elements
-//          of a run and CHAINS accumulators for each of them where reduce.cu reads rows, one
-//          accumulator where it reads columns, else four.
-// Design   op::CHAIN is written by chain_source.py; op::OP and what is around it stand in what
-//          reduce.cu has before its body, which is composed with this file.
+// Types TYPES: the chain's result, then its inputs; scalar_t: the chain's result as op::OP takes
+// it. Launch as reduce.cu: lanes of a block share an output, segments are combined by reduce.cu.
+// Order that of reduce.cu, so the bits are those of the chain stored and then reduced: UNIT
+// elements of a run and CHAINS accumulators for each if reduce.cu reads rows, one accumulator if it
+// reads columns, otherwise four.
+// Design chain_source.py writes op::CHAIN. op::OP and its functions are in the part of reduce.cu
+//          before its body, with which this file is composed.
 #include "chain.cuh"
 
 // ---- body ----
@@ -19,8 +19,8 @@ typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
 
 // reduce_chain_launch.py packs it. As reduce_params, with strides of all operands, out first;
-// inner: from one element of a unit to the next. Operand 0 stands still in `reduced`. The last
-// ROW_OPERANDS operands are the epilogue's, which then writes in the place of operand 0.
+// inner: from one element of a unit to the next. Operand 0 has stride 0 in `reduced`. The last
+// ROW_OPERANDS operands are the epilogue's; it writes instead of operand 0.
 struct reduce_chain_params {
   static constexpr int dims = DIMS, all = operands::count + ROW_OPERANDS;
   char* data[all];
@@ -39,7 +39,7 @@ struct reduce_chain_params {
   dimension<operands::count> reduced[DIMS];
 };
 
-// A value of the chain as the reduction takes it from memory.
+// A value of the chain, converted as the reduction would load it from memory.
 template <class T> DEVICE reduce_t taken_by_reduction(T x) {
   if constexpr (sizeof(T) == sizeof(scalar_t)) {
     return op::OP::take<reduce_t>(bits_as<scalar_t>(x));
@@ -48,7 +48,7 @@ template <class T> DEVICE reduce_t taken_by_reduction(T x) {
   }
 }
 
-// Adds the bytes of the index-th place of these dimensions; gives how far it is along the first.
+// Add the byte offsets of position `index` in these dimensions. Returns its index along the first.
 template <int N, int M>
 DEVICE u32 add_offsets(const dimension<M>* dims, i32 count, u32 index, i64 (&offset)[N]) {
   u32 along = index;
@@ -130,7 +130,7 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
     }
   }
 #if ROW_OPERANDS
-  // A launch that leaves partial results is another variant.
+  // A launch that writes partial results is another variant.
   const reduce_t total = reduce_lanes<op::OP>(p, at, fold<op::OP, CHAINS * V>(x), shared);
   if (at.lane || at.output >= p.outputs) return;
   i64 offset[reduce_chain_params::all] = {};

@@ -115,8 +115,8 @@ class ChainStage:
 
 
 class ChainReduce:
-    """The launch, and the one that combines its segments, where there are several; the last of them
-    has the epilogue."""
+    """The launch, and a second one if its segments must be combined; the last launch has the
+    epilogue."""
 
     __slots__ = ("plain", "first", "last", "n_inputs", "has_epilogue")
     first: ChainStage | None
@@ -146,8 +146,8 @@ class ChainReduce:
     def __call__(
         self, device_index: int, operands: Sequence[int], scalars: Sequence[Any] = ()
     ) -> None:
-        """operands: addresses of out, of the inputs, and then of the epilogue's operands, if there
-        is an epilogue; out is not used then."""
+        """operands: addresses of out, of the inputs, and of the epilogue's operands. With an
+        epilogue, out is not used."""
         plain, (out, *inputs) = self.plain, operands[: self.n_inputs + 1]
         after = operands[self.n_inputs + 1 :]
         if plain.last is None:
@@ -178,7 +178,6 @@ def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
 
 
 def _text(body: Body, after: Epilogue | None) -> str:
-    """Everything that is compiled."""
     if after is None:
         return chain_source.text(body, "reduce_chain.cu", ("reduce",))
     of = {step.family for step in (*body.steps, *after.body.steps)} - {"copy"}
@@ -187,7 +186,7 @@ def _text(body: Body, after: Epilogue | None) -> str:
 
 
 def _width(pack: int, itemsize: int, strides: Sizes) -> int:
-    """Elements of an access that every unit of an aligned operand allows."""
+    """Elements of an access that is aligned in every unit of an operand."""
     width = min(pack, PACK_BYTES // itemsize)
     while width > 1 and any([s % (width * itemsize) for s in strides]):
         width //= 2
@@ -215,7 +214,7 @@ def bind(
     bytes_of_params += 2 * dims * (16 + 8 * (count + more))
     if bytes_of_params > MAX_PARAMS_BYTES or not product(shape):
         return None
-    # reduce.cu reads packs of columns that nothing is computed of.
+    # reduce.cu reads packs of columns only if the operand is not computed.
     if after is not None and not body.steps and layout == "COLUMNS" and plain.last is None:
         return None
     return ChainReduce(plain, body, packing, out, shape, n_reduced, strides, common, after)

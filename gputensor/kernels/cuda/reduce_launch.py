@@ -1,5 +1,5 @@
-"""Launch plans of reductions: the threads' parts and the order of additions, in one or two
-launches.
+"""Launch plans of reductions in one or two launches. They fix the threads' parts and the order of
+additions.
 
 The order depends only on the shape, so that results do not depend on the device or the run.
 """
@@ -17,24 +17,25 @@ from . import launch, module, variants
 from .division import divider
 from .launch import PACK_BYTES, THREADS, Operands, pack_dims, pieces, product
 
-# Units that a lane takes before it is worth another lane, and before the reduction is worth another
-# segment: one flight of loads, and two.
+# The number of units per lane from which on another lane is added, and from which on another
+# segment is added: one flight of loads, and two.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# Blocks that fill every GPU; a reduction with fewer is cut into segments. Constant, so that the
-# order of a sum is the same on all of them.
+# Blocks that fill every GPU; a reduction with fewer blocks is cut into segments. It is constant, so
+# that the order of a sum is equal on all GPUs.
 _BLOCKS = 1024
 # Adjacent outputs in a block, for 128 contiguous bytes of f32.
 _ADJACENT = 32
-# The output of a stage; EITHER: results unless it has more than one segment.
-# The operator that combines partial results, if it is another one.
+# The output of a stage; EITHER: results if it has one segment, otherwise partial results. Below:
+# operators whose partial results another operator combines.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, (out pointer, in pointer)); layout.n_reduced leading dimensions go."""
+    """callable(device_index, (out pointer, in pointer)); it reduces the first layout.n_reduced
+    dimensions."""
     out_strides, in_strides = [s or () for s in layout.stride_bytes]
     n = layout.n_reduced
     kept, reduced = layout.shape[n:], layout.shape[:n]
@@ -49,7 +50,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Stage:
-    """One launch of a reduction: segments partial results per output, or the results themselves.
+    """One launch of a reduction. It writes `segments` partial results per output, or the
+    results.
 
     walks: strides of out and in over `kept`; strides: in's over `reduced`. run, in entries rows and
     columns: elements of the dense dimension, distributed in packs. leaves: one of RESULTS,
@@ -124,19 +126,14 @@ _POINTERS = Struct("<QQ").pack
 
 
 def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
-    """Bits of the threads per output and of the outputs per block; together a whole block."""
-    wanted = _bits(-(-units // _PER_LANE))
-    whole = _bits(THREADS)
+    """Log2 of the threads per output and of the outputs per block; their product is the block."""
+    wanted = launch.bits_for(-(-units // _PER_LANE))
+    whole = launch.bits_for(THREADS)
     if is_adjacent:
         lane_bits = min(wanted, whole)
     else:
-        lane_bits = min(wanted, whole - _bits(min(outputs, _ADJACENT)))
+        lane_bits = min(wanted, whole - launch.bits_for(min(outputs, _ADJACENT)))
     return lane_bits, whole - lane_bits
-
-
-def _bits(n: int) -> int:
-    """The least b with 2^b >= n."""
-    return max(n - 1, 0).bit_length()
 
 
 def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
@@ -150,7 +147,8 @@ def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
 
 
 class Reduce:
-    """A reduction to one part of the outputs: stages that read the input, and one that ends it."""
+    """A reduction to one part of the outputs: stages that read the input, and a stage that combines
+    their results."""
 
     __slots__ = ("op", "stages", "last", "workspace_bytes", "runs")
     family = "reduce"
@@ -209,8 +207,8 @@ class Reduce:
         if self.last is None:
             self.stages[0][2].launch(self.runs, device_index, out, x)
             return
-        # Dropped on return, while the launches may be queued: the memory is reused only on its own
-        # stream, after them.
+        # The memory may be freed on return, even if the launches are still queued: it is reused
+        # only on its own stream, after them.
         workspace = runtime.cuda().allocate(self.workspace_bytes, device_index)
         for offset, at, stage in self.stages:
             stage.launch(self.runs, device_index, workspace.ptr + at, x + offset)
@@ -231,7 +229,7 @@ class Reduce:
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
-    """(type, whether elements are cast to it); unconverted where they would only be widened."""
+    """(type, True if elements are cast to it). Elements that would only be widened are not cast."""
     natural = variants.reduce_scalar(op, given)
     if not variants.converts(op):
         if natural is None:

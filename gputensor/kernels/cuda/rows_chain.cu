@@ -1,22 +1,22 @@
-// Rows of a chain: reductions, each of what op::CHAIN computes of the inputs and of the results of
-// those before it, and what is computed of all of them.
-// Shapes   outputs and inputs of any strides, up to DIMS kept dimensions; rows run along one
-//          dimension. Outputs that have one element for each row come last.
+// Rows of a chain: reductions of values that op::CHAIN computes from the inputs and from the
+// results of earlier reductions; and outputs that it computes from these.
+// Shapes outputs and inputs of any strides, up to DIMS kept dimensions; rows run along one
+//          dimension. Outputs with one element per row come last.
 // Types    TYPES: outputs, then inputs; each operator computes in its own.
-// Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row. Each reduction and the
-//          results read the row once more, from the cache where it is short.
-// Order    reduce.cu's of rows, or softmax.cu's, so the bits are those of the operators one by
+// Launch one-dimensional, 256 threads; 2^lane_bits of them share a row. Each reduction, and the
+//          computation of outputs, reads the row again, from the cache if it is short.
+// Order that of reduce.cu's rows, or of softmax.cu, so the bits are those of the operators one by
 //          one: UNIT elements of a run and CHAINS accumulators for each of them.
-// Design   op::CHAIN is written by rows_source.py; the reductions stand in what reduce.cu has
-//          before its body, which is composed with this file.
+// Design rows_source.py writes op::CHAIN. The reductions are in the part of reduce.cu before its
+//          body, with which this file is composed.
 #include "chain.cuh"
 
-// What a pass of the program makes of an element's inputs: `of`.
+// The function `of` of a pass: it computes a value from an element's inputs.
 struct pass_of_chain {
   template <int J, class T> DEVICE T read(T x) const { return x; }
 };
 
-// What softmax.cu finds of a row, and what it makes of an element then.
+// The results of softmax.cu for a row, and its result for an element.
 template <class acc> struct softmax_found { acc top, total; };
 
 template <class F, class acc, class T> DEVICE T softmax_element(T x, acc top, acc total) {
@@ -72,7 +72,8 @@ struct rows_walk {
     return inputs;
   }
 
-  // What reduction F gives of the row, in every lane. S: what it takes; T: the type of the result.
+  // The result of reduction F over the row, in all lanes. S: the type of its operand; T: of the
+  // result.
   template <class F, class S, class T, class B> DEVICE T reduced(const B& body) const {
     typedef typename F::template types<S>::acc acc;
     constexpr int V = operands::unit;
@@ -119,7 +120,7 @@ struct rows_walk {
     return cast<T>(F::finish(total, (u64)p.count));
   }
 
-  // Calls take(x) with what the body makes of each element of this lane, in ascending order.
+  // Call take(x) with the body's value for each element of this lane, in ascending order.
   template <class acc, class B, class G> DEVICE void each(const B& body, const G& take) const {
     constexpr int V = operands::unit;
     const u32 lanes = 1u << p.lane_bits, end = units();
@@ -139,7 +140,7 @@ struct rows_walk {
   }
 
 #ifdef HAS_SOFTMAX
-  // The order is that of softmax.cu's rows, whose lanes these are then.
+  // The order is that of softmax.cu's rows; so are the lanes.
   template <class F, class acc, class B> DEVICE softmax_found<acc> softmax_of(const B& body) const {
     acc top = negative_infinity<acc>(), total = 0;
     each<acc>(body, [&](acc x) { top = larger(top, x); });
@@ -164,7 +165,7 @@ struct rows_walk {
     }
   }
 
-  // Stores what has the elements of the rows.
+  // Store the outputs with the elements of the rows.
   template <class B> DEVICE void store(const B& body) const {
     constexpr int V = operands::unit;
     const u32 lanes = 1u << p.lane_bits, end = units();
@@ -187,7 +188,7 @@ struct rows_walk {
     }
   }
 
-  // Stores what a row has once, as output J of those.
+  // Store a value with one element per row, as output J of these.
   template <int J, class B> DEVICE void store_one(const B& body) const {
     if (lane || row >= p.rows) return;
     const auto x = loaded<1>(0).made(body, 0, 0);

@@ -16,16 +16,17 @@ from .launch import PACK_BYTES, THREADS, blocks_for, pack_dims, product
 from .reduce_chain_launch import _width
 from .reduce_launch import Reduce, Stage
 from .rows_source import Program
-from .softmax_launch import HELD_BYTES, _lanes_of_dense, bits_for
+from .softmax_launch import HELD_BYTES, _lanes_of_dense
 
 ENTRY = "rows_chain"
 _HEAD = Struct("<6I").pack
-# Bits of the threads that share a row, and of the rows of a block.
+# Log2 of the threads that share a row, and of the rows of a block.
 Lanes = tuple[int, int]
 
 
 def stage_of(plain: Any) -> Stage | None:
-    """The one launch of a reduction over rows, None where it is another or of several."""
+    """The launch of a reduction over rows; None if it is another reduction or has several
+    launches."""
     if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
         return None
     stage = plain.stages[0][2]
@@ -36,11 +37,11 @@ def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
     """The lanes of softmax_launch.py's dense rows."""
     held = HELD_BYTES // max(itemsize, 4)
     lane_bits = _lanes_of_dense(count, PACK_BYTES // itemsize, held)
-    return lane_bits, bits_for(THREADS) - lane_bits
+    return lane_bits, launch.bits_for(THREADS) - lane_bits
 
 
 class ChainRows:
-    """The launches of a program. running: the operands whose addresses select the launch."""
+    """The launches of a program. running: the operands whose alignment selects the launch."""
 
     __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch

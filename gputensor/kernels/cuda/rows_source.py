@@ -41,7 +41,7 @@ class Program(NamedTuple):
 
 
 def text(program: Program) -> str:
-    """Everything that is compiled."""
+    """The full source that is compiled."""
     steps = [step for body in program.bodies for step in body.steps]
     of = {step.family for step in steps if step.family != "copy"}
     of |= {"softmax" if x.is_softmax else "reduce" for x in program.reductions} | {"reduce"}

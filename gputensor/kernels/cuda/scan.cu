@@ -2,11 +2,13 @@
 // Shapes   rows along one dimension, the others of any strides, up to DIMS.
 // Types    scalar_t storage of in and out, acc_t arithmetic (f32 for f16, bf16; rounded once);
 //          places, of cummax and cummin, are i64.
-// Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row, ITEMS neighbours each at
-//          a time. Few long rows are cut into segments: a first launch leaves what each comes to,
-//          and in the second each begins with what those before it come to.
-// Order    fixed: a lane's items in turn, lanes by doubling distances, tiles and segments in turn.
-//          Same bits on every run and device, but for each device's own exp and log.
+// Launch one-dimensional, 256 threads; 2^lane_bits of them share a row; each takes ITEMS adjacent
+//          elements at a time. If there are few long rows, they are cut into segments: a first
+//          launch writes the total of each segment, and in the second launch each segment begins
+//          with the combined totals of those before it.
+// Order fixed: a lane's items one after the other, lanes by doubling distances, then tiles and
+//          segments one after the other. The bits are equal on all runs and devices, except that
+//          exp and log may differ between devices.
 //          Error bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
 #include "arithmetic.cuh"
 #include "launch.cuh"
@@ -34,7 +36,7 @@ DEVICE void scan_write(char* to, char* place, const scan_place<T>& x) {
   *(i64*)place = x.index;
 }
 
-// acc: what is combined, the earlier first.
+// acc: the type of the running value; the earlier operand comes first.
 namespace op {
 
 struct cumsum {
@@ -116,7 +118,8 @@ struct cummin : cummax {
 
 // scan_launch.py packs it. along_bytes: of out, places and in, from one element of a row to the
 // next.
-// totals: what each segment comes to, `segments` for each row; writes_totals: of the first launch.
+// totals: the total of each segment, `segments` for each row. writes_totals: true in the first
+// launch.
 template <int MAX_DIMS> struct scan_params {
   static constexpr int dims = MAX_DIMS;
   char* data[3];
@@ -129,14 +132,14 @@ template <int MAX_DIMS> struct scan_params {
   dimension<3> dim[MAX_DIMS];
 };
 
-// Where a thread stands in its block, and a value of each thread.
+// The position of a thread in its block, and a value of each thread.
 template <class acc> struct scan_lane {
   u32 lane, lanes, apart, last;
   acc* shared;
 };
 
-// What `carry` and elements begin to end - 1 come to; `store` is given each running result. All
-// threads of the block come here with the same begin and end.
+// Combine `carry` with elements begin to end - 1; call `store` with each running result. All
+// threads of the block must call it with the same begin and end.
 template <class O, class acc, class Load, class Store>
 DEVICE acc scan_tiles(acc carry, u32 begin, u32 end, const scan_lane<acc>& at, const Load& load,
                       const Store& store) {

@@ -1,4 +1,4 @@
-"""Launch plans of scans: one launch, or two where few rows are long."""
+"""Launch plans of scans: one launch, or two if there are few long rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ...core import errors
 from ...core.geometry import Sizes
 from . import launch, module, variants
 from .division import divider
-from .launch import THREADS, Operands
-from .softmax_launch import ADJACENT, bits_for
+from .launch import THREADS, Operands, bits_for
+from .softmax_launch import ADJACENT
 
-# Neighbours that a lane takes at a time; ITEMS in scan.cu.
+# Adjacent elements that a lane processes in one step; ITEMS in scan.cu.
 ITEMS = 4
 # The minimum elements of a segment of a row, and the number of blocks that fills any GPU, as in
 # reduce_launch. Constant, so that the order of a sum is the same on all GPUs.
@@ -41,7 +41,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Scan:
-    """The launches over one layout; two where rows are cut into segments."""
+    """The launches over one layout; there are two if rows are cut into segments."""
 
     __slots__ = (
         "defines", "rows", "count", "along", "dims", "lane_bits", "slot_bits", "is_adjacent",
@@ -77,7 +77,8 @@ class Scan:
         if self.segments == 1:
             self._launch(device_index, pointers, 0, False)
             return
-        # Dropped on return: the memory is reused only on its own stream, after the launches.
+        # The memory may be freed on return: it is reused only on its own stream, after the
+        # launches.
         nbytes = self.rows * self.segments * _TOTAL_BYTES
         workspace = runtime.cuda().allocate(nbytes, device_index)
         self._launch(device_index, pointers, workspace.ptr, True)

@@ -1,15 +1,15 @@
-// out[place that the indices name for i] = op::OP of what is there and v[i]  family: scatter
-// Shapes   any strides, up to DIMS dimensions and INDICES index tensors.
+// out[the position that the indices give for i] = op::OP(out there, v[i]) family: scatter Shapes
+// any strides, up to DIMS dimensions and INDICES index tensors.
 // Types    scatter: scalar_t is a word of the elements' size; the others: types of 32 bits or more.
 // Launch   one-dimensional, 256 threads, an element each.
-// Order    none: where indices repeat, which value stays, or is added first, may change. The words
-//          of a value are combined atomically; of a c128 the two parts one by one.
-// Numbers  an index out of range is an assertion that fails on the device.
+// Order none: if indices repeat, the value that stays, or that is added first, may change. Values
+//          are combined atomically; for c128, each part separately.
+// Numbers an index out of range fails an assertion on the device.
 #include "arithmetic.cuh"
 #include "indexed.cuh"
 #include "launch.cuh"
 
-// Puts F::of(what is there, x) in the place of what is there.
+// Replace the element by F::of(element, x).
 template <class F, class T> DEVICE void update(char* at, T x) {
   if constexpr (sizeof(T) == 4) {
     u32 seen = *(u32*)at, before;

@@ -5,24 +5,24 @@
 // Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row. rows: up to 32, a part of
 //          a warp, or the whole block. A row of at most lanes * 64 bytes of acc_t is read once and
 //          stays in registers; a longer one is read again for each pass.
-// Order    fixed: lane l takes packs l, l + lanes, ... in ascending order, then lanes are combined
-//          pairwise. Same bits on every run and device, but for each device's own exp and log.
-//          Error bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
-// Numbers  the largest element is taken off first, so nothing overflows; log_softmax is
+// Order fixed: lane l takes packs l, l + lanes, ... in ascending order, then lanes are combined in
+//          pairs. The bits are equal on all runs and devices, except that exp and log may differ
+//          between devices. Error bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
+//          Numbers the largest element is subtracted first, so nothing overflows; log_softmax is
 //          (x - max) - log(sum(exp(x - max))). A row of -inf, or with inf or NaN, gives NaN.
 // Source   ATen/native/cuda/PersistentSoftmax.cuh (rows in registers of a warp), SoftMax.cu.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
 #include "launch.cuh"
 
-constexpr int HELD_BYTES = 64;  // of each operand's row that a thread keeps in registers, as acc_t
+constexpr int HELD_BYTES = 64;  // bytes of an operand's row per thread in registers, as acc_t
 
 template <class acc> DEVICE acc negative_infinity() { return (acc)-1 / (acc)0; }
 template <class acc> DEVICE acc larger(acc a, acc b) { return a > b || is_nan(a) ? a : b; }
 template <class acc> DEVICE acc total_of(acc a, acc b) { return a + b; }
 
-// x: the element of each input. top: the largest element of input 0, where has_top. filler: stands
-// in place of elements behind the row's end, and adds nothing. prepare: of the sum of all terms.
+// x: the element of each input. top: the largest element of input 0, if has_top. filler: replaces
+// elements behind the row's end and adds nothing. prepare: a function of the sum of all terms.
 namespace op {
 
 struct softmax {
@@ -45,7 +45,7 @@ struct log_softmax : softmax {
   }
 };
 
-// Inputs: the gradient that arrives, and the output of softmax or log_softmax.
+// Inputs: the incoming gradient, and the output of softmax or log_softmax.
 struct softmax_backward {
   static constexpr int inputs = 2;
   static constexpr bool has_top = false;
@@ -77,7 +77,7 @@ template <int MAX_DIMS> struct softmax_params {
   dimension<3> dim[MAX_DIMS];
 };
 
-// Where a thread stands: `lane` of row `row`, and where that row begins in each operand.
+// The position of a thread: `lane` of row `row`, and the row's begin in each operand.
 template <int OPERANDS> struct softmax_place {
   u32 lane, lanes, row;
   char* data[OPERANDS];
@@ -106,7 +106,8 @@ template <int OPERANDS, class P> DEVICE softmax_place<OPERANDS> softmax_locate(c
   return at;
 }
 
-// The combination of a value of each lane, in every lane. All threads of the block come here.
+// Combine the values of all lanes; each lane gets the result. All threads of the block must call
+// it.
 template <class acc, class C>
 DEVICE acc across_lanes(acc x, u32 lane_bits, acc* shared, const C& combine) {
   const u32 lanes = 1u << lane_bits;
@@ -131,7 +132,7 @@ DEVICE acc across_lanes(acc x, u32 lane_bits, acc* shared, const C& combine) {
   return x;
 }
 
-// The same where the lanes of a row lie `apart` threads from each other.
+// The same, if the lanes of a row are `apart` threads apart.
 template <class acc, class C>
 DEVICE acc across_block(acc x, u32 lane, u32 lanes, u32 apart, acc* shared, const C& combine) {
   if (lanes == 1) return x;
@@ -154,7 +155,8 @@ DEVICE acc across_block(acc x, u32 lane, u32 lanes, u32 apart, acc* shared, cons
 #endif
 #include "defaults.cuh"
 
-// One block per SM is asked for, since ptxas would rather spill than take more registers for f64.
+// One block per SM is requested, because ptxas would otherwise spill instead of using more
+// registers for f64.
 #if HAS_LAYOUT(ROWS)
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     softmax_rows(const softmax_params<DIMS> p) {
@@ -170,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const auto max_of = [](acc_t a, acc_t b) { return larger(a, b); };
   const auto sum_of = [](acc_t a, acc_t b) { return total_of(a, b); };
 
-  // Pack k of the row, of which the part behind the end is filled up.
+  // Pack k of the row; its part behind the end is filled.
   const auto read = [&](u32 k, acc_t (&x)[PACK][INPUTS]) {
 #pragma unroll
     for (int i = 0; i < INPUTS; ++i) {

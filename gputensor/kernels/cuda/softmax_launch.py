@@ -14,13 +14,12 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# Bytes of a row, in the arithmetic type, that a thread keeps in registers; HELD_BYTES in
-# softmax.cu.
+# Bytes of a row that a thread keeps in registers, in the arithmetic type; HELD_BYTES in softmax.cu.
 HELD_BYTES = 64
 WARP = 32
 # Adjacent rows in a block, for 128 contiguous bytes of f32.
 ADJACENT = 32
-# Elements that a lane of a strided row takes before it is worth another lane.
+# The number of elements per lane of a strided row from which on another lane is added.
 PER_LANE = 8
 _HEAD = Struct("<3q6I").pack
 
@@ -50,17 +49,17 @@ def _one(
         lane_bits = _lanes_of_dense(count, launch.PACK_BYTES // of.itemsize, held)
     else:
         is_adjacent = not rows or min(along) <= min(s[0] for s in strides)
-        slots = 1 if is_adjacent else min(bits_for(n_rows), bits_for(ADJACENT))
-        most = bits_for(THREADS) - (0 if is_adjacent else slots)
-        lane_bits = min(bits_for(-(-count // PER_LANE)), most)
-    slot_bits = bits_for(THREADS) - lane_bits
+        slots = 1 if is_adjacent else min(launch.bits_for(n_rows), launch.bits_for(ADJACENT))
+        most = launch.bits_for(THREADS) - (0 if is_adjacent else slots)
+        lane_bits = min(launch.bits_for(-(-count // PER_LANE)), most)
+    slot_bits = launch.bits_for(THREADS) - lane_bits
     layout = "ROWS" if is_dense else "STRIDED"
     dims = launch.dims_for(op, rows)
     three = (along + [0])[:3]
     walks = (strides + [(0,) * len(rows)])[:3]
     tail = _HEAD(*three, n_rows, count, lane_bits, slot_bits, is_adjacent, len(rows))
     if len(strides) < 3:
-        tail = bytes(8) + tail  # the pointer of an input that is not there
+        tail = bytes(8) + tail  # the pointer of a missing input
     return launch.Launch(
         "softmax", f"softmax_{layout.lower()}", variants.define(op, of.short, layout, dims),
         launch.blocks_for(n_rows, 1 << slot_bits), THREADS, len(strides), [], [],
@@ -69,12 +68,7 @@ def _one(
 
 
 def _lanes_of_dense(count: int, pack: int, held: int) -> int:
-    """Bits of the threads that share a dense row: a part of a warp, or a whole block."""
+    """Log2 of the threads that share a dense row: a part of a warp, or a whole block."""
     if count > WARP * held:
-        return bits_for(THREADS)
-    return bits_for(min(-(-count // pack), WARP))
-
-
-def bits_for(n: int) -> int:
-    """The least b with 2^b >= n."""
-    return max(n - 1, 0).bit_length()
+        return launch.bits_for(THREADS)
+    return launch.bits_for(min(-(-count // pack), WARP))

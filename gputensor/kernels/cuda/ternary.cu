@@ -25,11 +25,11 @@ struct addcmul : takes<3, 1> {
 };
 
 struct clamp : takes<3, 0> {
-  // Source: ATen/native/cpu/TensorCompareKernel.cpp, clamp_kernel_impl: NaN of any of them stays.
+  // Source: ATen/native/cpu/TensorCompareKernel.cpp, clamp_kernel_impl: NaN in any operand stays.
   template <class T> static DEVICE T of(T x, T low, T high) {
     if (is_nan(low)) return low;
     if (is_nan(high)) return high;
-    const T raised = x < low ? low : x;  // x where it is NaN
+    const T raised = x < low ? low : x;  // x if it is NaN
     return high < raised ? high : raised;
   }
 };

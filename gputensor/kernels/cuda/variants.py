@@ -54,7 +54,7 @@ def storage(of: dtype) -> str:
 
 
 def word(of: dtype) -> str:
-    """The type that moves elements of `of` without looking at them."""
+    """The unsigned type that moves elements of `of` unchanged."""
     return WORDS[of.itemsize]
 
 
@@ -65,29 +65,29 @@ def has(family: str, op: str, of: dtype) -> bool:
 
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
-    """True if the result, unless a comparison's, has the computation's dtype; complex32 uses the
-    strided entries, which cast."""
+    """True if the result has the computation's dtype, or the operator is a comparison. complex32
+    uses the strided entries, which cast."""
     said = RULES[LOOPS[family][op]]
     gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another and of is not complex32
 
 
 def contiguous_scalar(family: str, op: str, of: dtype) -> str:
-    """The storage type baked into the contiguous entry of `op` for dtype `of`."""
+    """The storage type of the contiguous entry of `op` for dtype `of`."""
     name = _NAME[of]
     return _UNSIGNED.get(name, name) if op in signless(family) else name
 
 
 @cache
 def signless(family: str) -> frozenset[str]:
-    """Operators with a marked functor: signed and unsigned integers give the same bits."""
+    """Operators whose functors are marked: signed and unsigned integers give equal bits."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return frozenset(_SIGNLESS.findall(text))
 
 
 @cache
 def takes(family: str) -> dict[str, tuple[int, int]]:
-    """Inputs and scalars of the functors that say so themselves, for include/computed.cuh."""
+    """The numbers of inputs and scalars that functors for include/computed.cuh declare."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return {name: (int(inputs), int(n)) for name, inputs, n in _TAKES.findall(text)}
 
@@ -104,7 +104,7 @@ def converts(op: str) -> bool:
 
 
 def reduce_scalar(op: str, of: dtype) -> str | None:
-    """The storage type with which `op` reads elements of `of` unconverted, None if it does not."""
+    """The storage type in which `op` reads elements of `of`; None if it converts them."""
     if not has("reduce", op, of) or of is complex32 and LOOPS["reduce"][op] != "any":
         return None
     name = _NAME[of]
@@ -116,7 +116,7 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
 
 
 def reduce_partial(op: str, scalar: str) -> str:
-    """The type in which a segment of `op` over `scalar` leaves its result (`types::partial`)."""
+    """The type of the partial result of a segment of `op` over `scalar` (`types::partial`)."""
     if LOOPS["reduce"][op] == "any":
         return "u8"
     if LOOPS["reduce"][op] == "real":
@@ -132,7 +132,8 @@ def matmul_scalar(of: dtype) -> str:
 
 
 def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
-    """The arithmetic type of a range operator; floating scalars make integers count in f64."""
+    """The arithmetic type of a range operator; with floating scalars, integers are computed in
+    f64."""
     if op == "eye" or (op == "arange" and of.category < 2 and not has_floats):
         return "i64"
     return "c128" if of.is_complex else "f64"
@@ -143,7 +144,7 @@ def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
 
 @cache
 def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
-    """Variants of a family that the emulator builds together; `dims` matters to strided entries.
+    """The variants of a family that the emulator builds together. dims: for strided entries.
     Layouts of more than FEW_DIMS dimensions are rare and form a separate group."""
     listed = _LISTS.get(family, _pointwise)(family)
     if dims == FEW_DIMS:
@@ -225,7 +226,7 @@ def _range(family: str) -> list[Defines]:
 
 @cache
 def whole() -> frozenset[str]:
-    """Random numbers that integers and bool can be filled with: their functors are marked."""
+    """Distributions of integers and bools; their functors are marked."""
     text = resources.files(__package__).joinpath("random.cu").read_text(encoding="utf-8")
     return frozenset(re.findall(r"struct (\w+) \{  // whole", text))
 
@@ -258,7 +259,7 @@ def _softmax(family: str) -> list[Defines]:
 
 
 def _loss(family: str) -> list[Defines]:
-    """Variants of losses that may be a mean: the sums, and parts of them. The family's header lists
+    """Variants of losses: sums that may become a mean, and their parts. The family's header lists
     the layouts."""
     floats = [d.short for d in ALL if d.is_floating_point]
     layouts = {

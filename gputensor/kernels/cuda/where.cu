@@ -20,7 +20,7 @@ struct where {
 
 }  // namespace op
 
-// One of the operator's inputs: the number in its slot, or the words at these offsets.
+// An input of the operator: the number in its slot, or the words at these offsets.
 template <class T, class P>
 DEVICE void read_words(const P& p, int operand, const i64 (&offset)[STRIDED_UNROLL],
                        T (&out)[STRIDED_UNROLL]) {
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) where_strided(const stride
 }
 #endif
 
-// w128 and the words below 64 bits are not arithmetic: they have no such entry.
+// w128 and words below 64 bits are no arithmetic types, so they have no such entry.
 #if HAS_LAYOUT(CAST) && LAYOUT != ANY_LAYOUT
 extern "C" __global__ void __launch_bounds__(THREADS) where_cast(const strided_call p) {
   const u32 first = first_element();

@@ -107,7 +107,6 @@ class _LazyConv(LazyModuleMixin, conv._Conv):
         self._begin(out_channels)
 
     def _begin(self, out_channels: int) -> None:
-        """Make the weights uninitialized."""
         if type(out_channels) is not int or out_channels < 1:
             rule = "be a positive int"
             raise errors.wrong_value(type(self).__name__, "out_channels", rule, out_channels)

@@ -69,7 +69,7 @@ class Allocator:
             try:
                 block, blocks[LAST] = blocks[-1], ()
             except IndexError:
-                block = None  # and a later failure is reported by itself
+                block = None  # a later failure is reported separately
             if block is None:
                 found = self._find(size, nbytes, stream)
                 if found is None:
@@ -90,7 +90,7 @@ class Allocator:
             return memory
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
-        """Keep the block from reuse until the work that `stream` has when it is dropped is done."""
+        """Let the block, when it is dropped, wait for `stream`'s work before it is reused."""
         block = memory.block
         if block is None:
             return
@@ -228,7 +228,7 @@ class Allocator:
                 return
             events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
             is_done = not self._aside and all(e is not None and e.query() for e in events)
-        except errors.GpuTensorError:  # of the device; its next call reports it
+        except errors.GpuTensorError:  # a failure of the device; its next call reports it
             is_done = False
         if is_done:
             block.handle()
@@ -333,7 +333,7 @@ class Allocator:
             return blocks
 
     def _miss(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """A list that ends in a free block for the request; None where memory has run out."""
+        """A list that ends in a free block for the request; None if memory has run out."""
         pool: Any = None
         keeps = self.keeps_blocks or stream.key in self._aside
         if self._is_changing or not keeps:
@@ -453,7 +453,7 @@ class Allocator:
             self._mend()
             self._is_torn = True
             for block in () if self.keeps_blocks else [*self._alone]:
-                if block.state == BINNED:  # an interruption came before anyone had it
+                if block.state == BINNED:  # it was interrupted before the block had an owner
                     block.home.clear()
                     self._note_free(self._alone, block, dropped)
             self._last = (None, {})
@@ -477,7 +477,7 @@ class Allocator:
             for block in pools.whole():
                 self._note_free(pools.segments, block, dropped)
             if not pools.segments:
-                del by_stream[key]  # and with it the last hold on the stream
+                del by_stream[key]  # and with it the last reference to the stream
 
     def _note_free(self, where: dict[Block, None], block: Block, dropped: list[Block]) -> None:
         del where[block]

@@ -1,4 +1,4 @@
-"""The allocators of all devices of a runtime, and the short way of a request to its device's."""
+"""The allocators of all devices of a runtime, and a fast path for requests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def allocating(
 ) -> Callable[[int, int], Memory]:
     """A runtime's `allocate(nbytes, device_index)`: memory for work on the current stream.
 
-    current(index): an object that is the same as long as a stream is current; stream_of(index, it):
-    that stream.
+    current(index): an object that identifies the current stream. stream_of(index, object): that
+    stream.
     """
 
     def allocate(nbytes: int, device_index: int) -> Memory:
@@ -37,8 +37,9 @@ def taking(
 ) -> Callable[[int, int], Callable[[], Memory]]:
     """A runtime's `taker(nbytes, device_index)`, for repeated allocations of one size.
 
-    It does allocate(nbytes, device_index) in one frame if a block is free and the stream is that of
-    the last call. Every result of a short cut is allocated here (bench/host_cuda.py).
+    It does the work of allocate(nbytes, device_index) in one frame, if a block is free and the
+    stream is that of the last call. All results of short cuts are allocated here
+    (bench/host_cuda.py).
     """
 
     def taker(nbytes: int, device_index: int) -> Callable[[], Memory]:
@@ -116,7 +117,7 @@ class Allocators(list[Allocator]):
         self[self.checked("set_memory_limit", index)].set_limit(nbytes)
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
-        """Say that work on `stream` uses memory that was allocated for another one."""
+        """Record that work on `stream` uses memory that was allocated for another stream."""
         self[memory.device_index].record_stream(memory, stream)
 
     def close(self) -> None:

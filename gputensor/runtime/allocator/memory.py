@@ -15,7 +15,7 @@ class Memory:
     device_index: int
     block: Block | None
 
-    # No __init__, as Python then makes one in half the time.
+    # Without __init__, Python makes an object in half the time.
     @classmethod
     def at(cls, ptr: int, nbytes: int, device_index: int, block: Block | None) -> Memory:
         made = cls()
@@ -41,7 +41,7 @@ class Memory:
 
 
 class Unasked:
-    """Stands for an event of a stream that is gone: passed once the device has been waited for."""
+    """Replaces an event of a destroyed stream: it has passed after a wait for the device."""
 
     __slots__ = ("passed",)
 

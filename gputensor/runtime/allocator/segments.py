@@ -150,7 +150,7 @@ class Pools:
         return block
 
     def serve(self, block: Block, size: int) -> list[Block]:
-        """Put a block where requests of `size` bytes look, for the one that it was found for."""
+        """Put a block into the bin of requests of `size` bytes, for the request that needs it."""
         blocks = self.bins.setdefault(size, [])
         block.state, block.home = BINNED, blocks
         blocks.append(block)
@@ -198,7 +198,7 @@ class Pools:
         blocks = [block for first in self.segments for block in first.walk()]
         for block in blocks:
             block.home = self.odd
-            if block.state > PENDING:  # no object is made between the question and the answer
+            if block.state > PENDING:  # no object is made between the test and the change
                 block.state = TORN
         for old in bins:
             old.clear()
@@ -212,7 +212,7 @@ class Pools:
 
 
 def _merge(block: Block) -> None:
-    """Put a free block into its pool, as one with the free neighbours that are there."""
+    """Put a free block into its pool, merged with its free neighbours."""
     before, after = block.before, block.after
     if after is not None and after.state == POOLED:
         _take_out(after)
@@ -230,7 +230,7 @@ def _join(first: Block, second: Block) -> None:
     if after is not None:
         after.before = first
     first.size += second.size
-    second.state = USED  # it is nowhere now
+    second.state = USED  # it is in no bin or pool now
     second.before = second.after = None
 
 

@@ -27,7 +27,7 @@ _used: Counter[str] = Counter()
 
 
 def find(text: str, options: Sequence[str]) -> bytes | None:
-    """The cubin of a text by these options, where a folder is set and has it."""
+    """The cubin of a text with these options, if a folder is set and contains it."""
     folder = os.environ.get(VARIABLE)
     if not folder or not _is_trusted(os.path.realpath(folder)):
         return None
@@ -42,7 +42,7 @@ def _is_trusted(folder: str) -> bool:
     """Return whether only we can have filled a folder (Note [Trust]); warn once if not."""
     reason = _wrong(folder)
     if reason and folder not in _told:
-        _told.add(folder)  # first: a warning that is an error must not fail every kernel
+        _told.add(folder)  # set first: if warnings are errors, only the first kernel may fail
         warnings.warn(errors.no_carried_cubins(reason), RuntimeWarning, stacklevel=2)
     return not reason
 
@@ -65,7 +65,7 @@ def holds(folder: str, text: str, options: Sequence[str]) -> bool:
 
 
 def used() -> dict[str, int]:
-    """The versions of NVRTC that carried cubins came from, and how many this process took."""
+    """The NVRTC versions of the carried cubins, and the number of those that this process used."""
     return dict(_used)
 
 

@@ -46,7 +46,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
         done.add(step)
         if name[0] not in '<"':  # only the compiler knows the macro's value: any header may match
             found.update(entry for place in places for entry in _all_in(place, math.inf))
-            found.update(_all_in(beside, 0))  # which may be a home, with all that is in it
+            found.update(_all_in(beside, 0))  # it may be a home folder with many files
             continue
         for path in _paths(name, beside, places):
             content, inner = _read(path)
@@ -56,7 +56,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
 
 
 def _named(options: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Folders that options name, and files that they include before all others."""
+    """Folders named by options, and files that options include before all others."""
     asked = nvrtc_options.parse(options)
     words = iter(asked.others)
     forced = []

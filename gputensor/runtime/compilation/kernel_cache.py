@@ -87,7 +87,7 @@ def _read_or_build(
 
 
 def use(path: str) -> tuple[bytes, str] | None:
-    """(payload, label) of a file that only we can have written, which is marked as used now."""
+    """(payload, label) of a file that only we can have written; it is marked as used now."""
     try:
         descriptor = trust.opened(path)
     except OSError:
@@ -95,19 +95,19 @@ def use(path: str) -> tuple[bytes, str] | None:
     with os.fdopen(descriptor, "rb") as file:
         whole = _parsed(file.read())
         if whole is not None:
-            with contextlib.suppress(OSError):  # of root's, or on a file system without writing
+            with contextlib.suppress(OSError):  # a file of root's, or on a read-only file system
                 os.utime(descriptor)
     return whole
 
 
 def read(path: str) -> bytes | None:
-    """The payload of a file, or None where there is none or it is damaged."""
+    """The payload of a file; None if it does not exist or is damaged."""
     whole = read_whole(path)
     return None if whole is None else whole[0]
 
 
 def read_whole(path: str) -> tuple[bytes, str] | None:
-    """(payload, label) of a file, or None where there is none or it is damaged."""
+    """(payload, label) of a file; None if it does not exist or is damaged."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -142,23 +142,23 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
                 return path
         except OSError as error:
             reason = f"{place} cannot be written ({error.strerror})"
-        _is_alone = True  # first: a warning that is an error must not fail every kernel
+        _is_alone = True  # set first: if warnings are errors, only the first kernel may fail
         warnings.warn(errors.no_kernel_cache(reason), RuntimeWarning, stacklevel=2)
     return write_in(files.own_folder(), file_name, payload, label, is_shared=False)
 
 
 def _is_named() -> bool:
-    """True if the user chose the directory: then others may read there, as the umask allows, since
-    an image may be filled by root and run by another user. The default directory is private."""
+    """True if the user chose the directory. Then others may read it if the umask allows, because
+    root may fill an image that another user runs. The default directory is private."""
     return bool(os.environ.get("GPUTENSOR_CACHE_DIR"))
 
 
 def write_in(
     place: str, file_name: str, payload: bytes, label: str, *, is_shared: bool = True
 ) -> str:
-    """Write an entry whole (Note [Cache file]) and return its path. Raises: OSError.
+    """Write an entry (Note [Cache file]) and return its path. Raises: OSError.
 
-    is_shared: others may read it, as the umask allows; they may never write.
+    is_shared: others may read it if the umask allows; they may never write to it.
     """
     text = label.encode()
     body = payload + text + len(text).to_bytes(4, "little")
@@ -170,15 +170,16 @@ def write_in(
 
 
 def _make(folder: str, mode: int) -> None:
-    """Like os.makedirs, which would let others write the folders above where the umask does."""
+    """Like os.makedirs, but others get no write access to parent folders, even if the umask allows
+    it."""
     if not os.path.isdir(folder):
         _make(os.path.dirname(os.path.abspath(folder)), mode)
-        with contextlib.suppress(FileExistsError):  # by another process
+        with contextlib.suppress(FileExistsError):  # made by another process
             os.mkdir(folder, mode)
 
 
 def restore(path: str, payload: bytes) -> None:
-    """Put an entry back that this process still has and the cache has lost."""
+    """Write an entry again that this process has and the cache has lost."""
     write_in(os.path.dirname(path), os.path.basename(path), payload, "restored", is_shared=False)
 
 
@@ -204,7 +205,7 @@ def _setting(name: str, default: float) -> float:
 
 
 def trim() -> int:
-    """Keep the cache directory within its bounds; returns how many files went."""
+    """Keep the cache directory within its bounds. Returns the number of removed files."""
     place, now = directory(), time.time()
     days, mib = bounds()
     found = []
@@ -217,7 +218,7 @@ def trim() -> int:
     for used, nbytes, path in found:
         left -= nbytes
         if now - used > files.STALE_S and (left < 0 or now - used > days * 86400):
-            with contextlib.suppress(OSError):  # gone, or root's
+            with contextlib.suppress(OSError):  # removed, or root's
                 os.unlink(path)
                 count += 1
     return count

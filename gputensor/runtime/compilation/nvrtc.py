@@ -14,7 +14,7 @@ from gputensor.core import errors
 
 from . import carried, kernel_cache
 
-# `__grid_constant__`, and loads that keep out of L1, which Pascal has not.
+# `__grid_constant__`, and loads that bypass L1; Pascal lacks both.
 OLDEST = 70
 OPTIONS = ("--std=c++17", "-fmad=false")
 
@@ -49,7 +49,8 @@ def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: 
 def carry_cubin(
     binding: Any, text: str, defines: Mapping[str, object], arch: str, folder: str
 ) -> bool:
-    """Compile a variant into a folder for another machine; False where the folder has it."""
+    """Compile a variant into a folder for another machine. Returns False if the folder already has
+    it."""
     options = _options(defines, arch)
     if carried.holds(folder, text, options):
         return False
@@ -75,7 +76,7 @@ def title_of(text: str) -> str:
 def version(binding: Any) -> str:
     try:
         return ".".join(map(str, binding.getVersion()))
-    except Exception as error:  # pathfinder's DynamicLibNotFoundError, by CuPy's way of loading
+    except Exception as error:  # pathfinder's DynamicLibNotFoundError, when CuPy loads NVRTC
         why = f"NVRTC does not load: {str(error).splitlines()[0]}"
         raise errors.no_device("cuda", why) from error
 

@@ -41,11 +41,11 @@ class Image(bytes):
 
 
 def binding() -> Any:
-    """CuPy's binding of NVRTC. Raises: DeviceError, with the reason, where there is none."""
+    """CuPy's binding of NVRTC. Raises: DeviceError with the reason, if there is none."""
     try:
         found = import_module("gputensor.runtime.cuda.driver").cupy.cuda.nvrtc
         found.getVersion()
-    except Exception as error:  # of many classes where parts of CUDA are absent
+    except Exception as error:  # many classes of errors, if parts of CUDA are absent
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise errors.no_nvrtc(reason) from error
     return found
@@ -55,7 +55,7 @@ def compile_text(
     binding: Any, text: str, defines: Mapping[str, object], arch: str, entries: Sequence[str],
     headers: Mapping[str, str], options: Sequence[str] = (),
 ) -> Image:  # fmt: skip
-    """The cubin of a text, with names, log and PTX; from the cache where it was compiled before.
+    """The cubin of a text, with names, log and PTX; from the cache if it was compiled before.
 
     entries: kernels and `&variable`s that have C++ names.
     """
@@ -91,20 +91,22 @@ def _standard_header() -> str:
 
 @cache
 def _own_half_types() -> dict[str, str]:
-    """Ours, where CUDA's headers are not installed: the emulator's text is also a GPU's."""
+    """Our own half types, if CUDA's headers are not installed: the emulator's header also works on
+    GPUs."""
     folder = resources.files("gputensor.runtime.emulator") / "include"
     names = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
     return {name: folder.joinpath(name).read_text() for name in names}
 
 
 def _include_folders(text: str, own: Mapping[str, str]) -> tuple[str, ...]:
-    """CUDA's headers, where the text names one that we do not have."""
+    """Folders of CUDA's headers, if the text includes a header that we do not have."""
     return cuda_headers() if set(_CUDA_INCLUDE.findall(text)) - set(own) else ()
 
 
 @cache
 def cuda_headers() -> tuple[str, ...]:
-    """Folders with CUDA's headers: of NVIDIA's wheels, else of an installed toolkit; () for none.
+    """Folders with CUDA's headers: of NVIDIA's wheels, or of an installed toolkit; () if there are
+    none.
 
     They have NVRTC's major version: other versions need declarations that NVRTC lacks. CUDA's
     headers of 16-bit floats and cooperative groups include libcu++, a separate wheel that CuPy

@@ -29,7 +29,7 @@ _COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapability*
 _LIBCUDA = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED; modes are numbered as capture.MODES lists them
 _NOT_READY = 600
-# Errors after which a context is of no use, by their numbers in cudaError and CUresult.
+# Errors that destroy a context, by their numbers in cudaError and CUresult.
 _ENDS_CONTEXT = frozenset((214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999))
 # The attributes of `Limits`, in its order: MultiProcessorCount, MaxThreadsPerMultiProcessor,
 # MaxBlocksPerMultiprocessor, MaxRegistersPerMultiprocessor, MaxSharedMemoryPerMultiprocessor,
@@ -78,12 +78,12 @@ _first_failure: str | None = None
 
 
 def first_failure() -> str | None:
-    """The error that ended a device's context; None while all are of use."""
+    """The error that destroyed a device's context; None if all contexts are usable."""
     return _first_failure
 
 
 def failed(device_index: int, what: str, error: Any) -> Exception:
-    """Our error for one of CuPy's, or for a status: Note [Failures of a device]."""
+    """Our error for an error of CuPy, or for a status. See Note [Failures of a device]."""
     if isinstance(error, int):
         error = _runtime.CUDARuntimeError(error)
     return errors.kernel_failed(f"cuda:{device_index}", told(what, error))
@@ -162,7 +162,7 @@ def set_device(index: int) -> None:
 
 
 def exchange_device(index: int) -> int:
-    """Make a device current; returns the one that was."""
+    """Make a device current; returns the previous one."""
     previous = get_device()
     if index != previous:
         use_device(checked("set_device", index))

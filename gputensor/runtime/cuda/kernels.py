@@ -34,7 +34,7 @@ _launch_kernel = _driver.launchKernel
 _MAX_PARAMS = 4096
 _ONE = (0,)  # the offset of the only parameter of our own kernels
 _DEFAULT_SHARED = 48 * 1024
-_MOST_LAUNCHERS = 1024  # of a kernel that are kept
+_MOST_LAUNCHERS = 1024  # variants of a kernel that are kept
 
 _local = threading.local()
 _modules: dict[tuple[bytes, int], Any] = {}
@@ -144,7 +144,7 @@ def _prefer_shared(ptr: int, percent: int) -> None:
 
 
 def _give_context() -> None:
-    """The current device's context for this thread: the driver's own calls make none."""
+    """Create the current device's context for this thread; the driver's own calls do not."""
     _runtime.memGetInfo()
 
 
@@ -243,7 +243,8 @@ def launcher(
 
 
 def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None:
-    """Once per thread and device: a context. Beyond 48 KiB of shared memory: the driver's leave."""
+    """Create a context, once per thread and device. Beyond 48 KiB of shared memory, request it from
+    the driver."""
     _give_context()
     launcher.ready[function.device_index] = launcher.view, launcher.address
     if shared_bytes > function.shared_bytes:

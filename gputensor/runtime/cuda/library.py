@@ -51,7 +51,7 @@ class _OnGpu(Library):
         # Not our allocator's memory, which belongs to a stream: graphs and other streams use it.
         with cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc):
             found = cupy.asarray(array)
-        cupy.cuda.get_current_stream().synchronize()  # once, so that no stream has to wait for it
+        cupy.cuda.get_current_stream().synchronize()  # once, so that no stream must wait
         with _lock:
             self._constant_bytes[index] = self._constant_bytes.get(index, 0) + array.nbytes
             self._constants[key] = found

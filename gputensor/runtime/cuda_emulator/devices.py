@@ -33,7 +33,7 @@ def set_device(index: int) -> None:
 
 
 def exchange_device(index: int) -> int:
-    """Make a device current; returns the one that was."""
+    """Make a device current; returns the previous one."""
     previous = current_device()
     _local.device = checked("set_device", index)
     return previous

@@ -77,4 +77,4 @@ def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
 
 
 def nccl() -> Any:
-    """None: emulated devices have no NCCL, and MPI works on their memory in its place."""
+    """None: emulated devices have no NCCL; MPI is used instead."""

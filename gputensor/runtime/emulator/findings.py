@@ -146,7 +146,7 @@ def _access(
 
 
 class _Meant(NamedTuple):
-    """An argument that an address outside of it may have been meant for."""
+    """An argument to which an address outside of its memory may belong."""
 
     distance: int  # bytes from its memory
     name: str
@@ -158,10 +158,10 @@ class _Meant(NamedTuple):
 def _meant(
     machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[_Meant]:
-    """The arguments that an address may have been meant for, the nearest first.
+    """The arguments to which an address may belong, the nearest first.
 
-    A write is meant for a pointer that may be written, and an element begins at a multiple of its
-    size, where any argument fits that.
+    If possible, a write belongs to a pointer that may be written to, and an element begins at a
+    multiple of its size.
     """
     found: list[tuple[bool, _Meant]] = []
     for name, offset, itemsize, is_written in arguments:
@@ -194,7 +194,7 @@ def _close(near: Found, address: int) -> bool:
 def _argument(
     near: Found | None, address: int, params: bytes, arguments: Arguments
 ) -> tuple[str | None, list[str]]:
-    """The argument that an address was meant for, quoted, and which of its elements."""
+    """The name of the argument to which an address belongs, quoted, and the element's index."""
     best: tuple[int, str, list[str]] | None = None
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
@@ -211,7 +211,8 @@ def _argument(
 def _wrapped(
     machine: Machine, address: int, params: bytes, arguments: Arguments
 ) -> list[str] | None:
-    """The one argument, and its index, that an address was meant for if 32 bits were too few."""
+    """The argument and the index to which an address belongs if a 32-bit index overflowed; None if
+    it is not unique."""
     meant = []
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")

@@ -119,7 +119,7 @@ class Machine:
     def __init__(self) -> None:
         self.checks: bool = os.environ.get("GPUTENSOR_EMULATOR_CHECK", "1") != "0"
         self.lock = threading.RLock()
-        self.is_closed = False  # its lock may be held for ever: finalisers do not use it
+        self.is_closed = False  # finalisers do not use it, because its lock may be held for ever
         self._engine = ctypes.CDLL(toolchain.compile_engine())
         self._images: dict[tuple[str, int], _Image] = {}
         self._finding = Finding()
@@ -127,7 +127,7 @@ class Machine:
         self._declare()
         self._engine.engine_configure(int(self.checks))
         self._table = self._engine.engine_table()
-        # bytes between allocations, and on either side of all: how far a wrong index may lead
+        # bytes between allocations, and before and after all of them, to catch wrong indices
         self.gap, self.reach = int(self._engine.engine_gap()), int(self._engine.engine_reach())
 
     def _declare(self) -> None:
@@ -194,7 +194,8 @@ class Machine:
             return found if self._engine.engine_nearest(address, found) else None
 
     def scan(self, params: bytes, device_index: int, reachable: int) -> tuple[int, Found] | None:
-        """The first word of a parameter struct that points where the device may not reach."""
+        """The first word of a parameter struct that points to memory that the device may not
+        access."""
         found = Found()
         with self.lock:
             at = self._engine.engine_scan(params, len(params), device_index, reachable, found)
@@ -208,7 +209,7 @@ class Machine:
             return self._text(self._engine.engine_check(params, len(params), self._error, 2048))
 
     def check_freed(self) -> str | None:
-        """A write to memory after it was freed, as far as it is still kept."""
+        """A write to freed memory, if that memory is still kept."""
         if not self.checks:
             return None
         with self.lock:
@@ -278,7 +279,7 @@ class Machine:
             return late and f"{kernel.name}: {findings.with_argument(late, params, arguments)}"
 
     def stop(self, wait_s: float) -> bool:
-        """End the kernel that another thread runs; whether it has ended."""
+        """End the kernel that another thread runs. Returns whether it has ended."""
         self._engine.engine_stop()
         has_ended = self.lock.acquire(timeout=wait_s)
         if has_ended:

@@ -83,6 +83,6 @@ def check(options: Options, title: str) -> None:
 
 
 def with_macros(defines: dict[str, object], options: Options) -> dict[str, object]:
-    """The macros of `defines=`, which win, and of the options."""
+    """The macros of the options and of `defines=`, which take precedence."""
     own = {name: value for name, value in options.macros.items() if value is not None}
     return {**own, **defines}

@@ -1,13 +1,12 @@
 """Settings of the emulator: checks, time limit, and the order of threads.
 
-`GPUTENSOR_EMULATOR_SANITIZE` names what is checked at each access of memory, in a build of its own:
-`writes` (nothing but a kernel's own arguments is written), `memory` (that, and reads; of shared
-memory too), `init` (shared memory is read before it is written), `race`, `overflow` (of signed
-integers, and division by zero), or `all`; `1` is libasan (sanitizer.py).
-`GPUTENSOR_EMULATOR_LIMIT` is the number of seconds that a kernel may run (default: no limit).
-`GPUTENSOR_EMULATOR_SCHEDULE` is the order of blocks, and of threads between barriers: `forward`,
-`reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that can
-appear on a GPU.
+`GPUTENSOR_EMULATOR_SANITIZE` selects the checks of each memory access, in a separate build:
+`writes` (only a kernel's own arguments are written to), `memory` (the same for reads, and shared
+memory), `init` (shared memory is read before it is written), `race`, `overflow` (of signed
+integers, and division by zero), or `all`; `1` is libasan (sanitizer.py). `GPUTENSOR_EMULATOR_LIMIT`
+is the number of seconds that a kernel may run (default: no limit). `GPUTENSOR_EMULATOR_SCHEDULE` is
+the order of blocks, and of threads between barriers: `forward`, `reversed` or `random`
+(`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that can appear on a GPU.
 """
 
 from __future__ import annotations

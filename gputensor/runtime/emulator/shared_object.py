@@ -27,7 +27,7 @@ _ASKED = frozenset((
 
 
 def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
-    """Raises: KernelError where a GPU's compiler would refuse the text."""
+    """Raises: KernelError if a GPU's compiler would reject the text."""
     host = next(_of_the_host(image), None)
     if host is not None:
         log = f"'{host}' is a function of the host, which a kernel cannot call"
@@ -50,7 +50,7 @@ def _of_the_host(image: bytes) -> Iterator[str]:
 
 
 def too_large(image: bytes, text: str, entries: Sequence[str]) -> tuple[str, int] | None:
-    """The first of the kernels that declares more than a GPU has, and how many bytes."""
+    """The first kernel that declares more static shared memory than a GPU has, and its bytes."""
     if _of_thread(image) <= MOST:
         return None
     sizes = dict(_variables(image))

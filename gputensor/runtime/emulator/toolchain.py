@@ -24,7 +24,8 @@ _LANGUAGE = (
 ).split()
 # Findings go to the shim, not to libubsan: it is not linked, hence -nodefaultlibs.
 _CHECKED = "-Og -g1 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
-# The calls that -fsanitize=thread puts at each access are answered by the engine, not by libtsan.
+# -fsanitize=thread inserts a call at each access; the engine implements these calls instead of
+# libtsan.
 _INSTRUMENTED = (
     "-Og -g -gdwarf-4 -fsanitize=thread,alignment,bounds -fno-sanitize-recover=all"
 ).split()

@@ -33,7 +33,7 @@ def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> N
 
 
 def center(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x less its mean, the mean, and one by the root of the variance; dimensions are kept."""
+    """x minus its mean, the mean, and the reciprocal root of the variance; dimensions are kept."""
     eps = real("norm", "eps", eps)
     mean = calls.mean_dim(x, dims, True, None)
     centered = calls.sub_Tensor(x, mean)
@@ -66,7 +66,7 @@ def input_gradient(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Ten
 
 
 def parameter_gradient(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
-    """Sums over dims, as a parameter's gradient has them."""
+    """Sums over dims, in the form of a parameter's gradient."""
     summed = calls.sum_dim_IntList(x, dims, False) if dims else x
     return cast(calls.reshape(summed, sizes), of)
 
@@ -96,8 +96,8 @@ def kernel_gradients(
     op: str, inputs: tuple[Any, ...], of_x: Tensor | None, into: Any, sizes: tuple[int, ...],
     of: dtype, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Gradients computed by a kernel. into: the array of `of_x` in the kernel's form; sizes, of: of
-    the parameters."""
+    """Gradients computed by a kernel. into: the array of `of_x` in the kernel's form. sizes, of:
+    sizes and dtype of the parameters."""
     count, compute = math.prod(sizes), FLOAT if of in HALVES else of
     found = [np.empty(count, compute.np) if is_wanted else None for is_wanted in mask[1:]]
     run(getattr(stub.cpu("norm"), op), *inputs, into, *found)

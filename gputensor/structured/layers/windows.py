@@ -116,15 +116,15 @@ def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
     if 0 in x._geometry.sizes[-count:]:
         raise errors.wrong_shape(op, "self", "have no size 0 but of samples and channels", x)
     found = arguments.per_dim(op, "output_size", value, count)
-    if math.prod(found) >= 1 << 40:  # more than any memory
+    if math.prod(found) >= 1 << 40:  # beyond any memory
         raise errors.must(op, "output_size", "ask for fewer than 2**40 windows", value)
     return found
 
 
 # --- results --------------------------------------------------------------------------------------
 
-# work(library, x, first, *made) fills `made`, planes of each result, from the planes x; first: of
-# the first dimension the number of the first window, where rows are shared.
+# work(library, x, first, *made) fills `made`, planes of each result, from the planes x. first: the
+# number of the first window in the first dimension, if threads share rows.
 Work = Callable[..., None]
 # loop(x, *made) -> True if done; if False, nothing is written.
 Loop = Callable[..., bool]
@@ -250,7 +250,7 @@ def parts(size: int, out: int) -> Ranges:
 
 @lru_cache(maxsize=256)
 def coverers(size: int, out: int) -> Ranges:
-    """Which of `out` windows cover each element of a dimension: they follow each other."""
+    """The windows that cover each element of a dimension; these are consecutive."""
     i, found = numpy.arange(size), parts(size, out)
     return _ranges(found.ends.searchsorted(i, "right"), found.begins.searchsorted(i, "right"))
 

@@ -137,7 +137,7 @@ class CpuEntry:
         self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
 
     def over_sizes(self, sizes: Sizes) -> CpuEntry:
-        """The entry of operands that differ in nothing but their sizes. See `_likeness`."""
+        """The entry for operands that differ only in their sizes. See `_likeness`."""
         entry = _new(CpuEntry)
         entry.rule, entry.name = self.rule, self.name
         entry.kinds, entry.bound, entry.has_numbers = self.kinds, self.bound, self.has_numbers
@@ -162,7 +162,8 @@ class CpuEntry:
         self.numpy_allocates: bool = numpy_allocates and not self.block
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
-        """Run the loop over the inputs into `out`, on several threads where that pays."""
+        """Run the loop over the inputs into `out`, on several threads if there are enough
+        elements."""
         if self.plan.numel == 0:
             return
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
@@ -198,7 +199,7 @@ class CpuEntry:
 
 
 def _block(loop: Any, numel: int) -> int:
-    """Elements that a thread takes at a time; 0 where one call does it all."""
+    """Elements that a thread processes at a time; 0 for a single call."""
     if stub.is_compiled(loop):
         return 0
     if isinstance(loop, ufunc) or isinstance(loop, partial) and isinstance(loop.func, ufunc):
@@ -230,7 +231,8 @@ def too_large(
     error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...],
     names: tuple[str, ...] = ("self", "other"),
 ) -> Exception:  # fmt: skip
-    """NumPy's error for an integer that no double reaches, as ours; ours as it is."""
+    """Convert NumPy's error for an integer beyond doubles to ours; return our own errors
+    unchanged."""
     if isinstance(error, errors.GpuTensorError):
         return error
     arg, value = next(
@@ -292,7 +294,7 @@ class DeviceEntry:
 def find_entry(
     table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> Any:
-    """The entry of these operands from an operator's table, made when it is not there yet."""
+    """The entry of these operands from an operator's table; it is made if missing."""
     if out is None:
         kinds = [type(x) if type(x) in NUMBERS else x._geometry if x._device is CPU else _key(x)
                  for x in inputs]  # fmt: skip
@@ -311,7 +313,7 @@ def _key(operand: Any) -> Any:
         return type(operand)
     if operand._device is CPU:
         return operand._geometry
-    data, shape = operand._storage._data, operand._geometry  # None: meta, or still to be computed
+    data, shape = operand._storage._data, operand._geometry  # None: meta, or pending
     begin = operand._offset * shape.dtype.itemsize
     return (shape, operand._device, (begin if data is None else begin + data.ptr) & 15)
 
@@ -386,7 +388,8 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
 def functional(
     operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0
 ) -> Kernel:
-    """Kernel(key_set, *inputs, *params) -> a new tensor. Params: scalars that shape no layout."""
+    """Kernel(key_set, *inputs, *params) -> a new tensor. Params: scalars that do not affect the
+    layout."""
     name = loop or rule.loop
 
     def kernel(key_set: int, *args: Any) -> Tensor:

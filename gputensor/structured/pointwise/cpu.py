@@ -1,6 +1,7 @@
-"""The CPU's own kernels of unary and binary operators: one frame from the plan to the loop.
+"""The CPU's own kernels of unary and binary operators, with one Python frame between plan and
+loop.
 
-The general kernels of this folder serve every other case.
+The general kernels of this folder run in all other cases.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 def binary(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kernel:
     """The functional form of a binary operator on the CPU: where `a + b` ends.
 
-    scaled: the kernel that takes over where `alpha` is not 1, for operators that have it.
+    scaled: the kernel for an `alpha` other than 1, for operators with `alpha`.
     """
     loop = rule.loop
 
@@ -129,7 +130,7 @@ def binary_inplace(operator: Operator, rule: Rule, scaled: Kernel | Any = None) 
                 mine is not None and (mine is theirs or mine.may_alias)
                 or theirs is not None and theirs.may_alias
             ):  # fmt: skip
-                # NumPy's look at the bounds is a tenth of ours.
+                # NumPy's bounds check takes a tenth of the time of ours.
                 if mine is theirs or may_share_memory(array, other._get_array()):
                     check_overlap(operator.short_name, rule, self, (self, other))
             x = other._array

@@ -52,12 +52,12 @@ def binary(
 ) -> Kernel:  # fmt: skip
     """The functional form of a binary operator on every device but the CPU.
 
-    check_alpha: for operators with `alpha`: it as a Python number, or an error where it does not
+    check_alpha: for operators with `alpha`: returns it as a Python number, or raises if it does not
     fit.
     """
     loop = rule.loop
     general = pointwise.functional(operator, rule)
-    # Operands may be the CPU's, where IncludeDispatchKeys brought the call here: its loops differ.
+    # Operands may be on the CPU if IncludeDispatchKeys led here; the CPU's loops are different.
     scaled = pointwise.functional(operator, rule, loop + "_alpha", n_params=1)
 
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:

@@ -43,7 +43,7 @@ def rule(operator: Operator, family: str, loop: str) -> Rule:
 
 
 def checked(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """The params as Python numbers that fit the dtype computed in."""
+    """The params as Python numbers that fit the dtype of the computation."""
     return tuple([_checked(operator, common, name, x) for name, x in params.items()])
 
 
@@ -189,7 +189,7 @@ def _beside(
 
 
 class _Taker:
-    """Which arguments of a call are inputs, and which are params."""
+    """Selects the inputs and the params among a call's arguments."""
 
     __slots__ = ("operator", "prepare", "inputs", "params", "names")
 

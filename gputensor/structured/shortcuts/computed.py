@@ -102,7 +102,7 @@ def learn(
 
 
 def long_way(*args: Any) -> None:
-    """The end of a list of short cuts: return None, for the full dispatch."""
+    """The last in a sequence of short cuts: returns None, for the full dispatch."""
 
 
 def learn_again(
@@ -228,8 +228,7 @@ def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...
     loop, behind = entry.loop, (*[x for x in inputs if type(x) in NUMBERS], *beside)
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
-        # Not written out for each number of operands, which would save only a tenth of what this
-        # saves.
+        # One form for all numbers of operands: separate forms would save only a tenth more.
         def short(self: Any, *rest: Any) -> Any:
             others = rest[: count - 1]
             if not all(map(is_, rest[count - 1 :], params)):

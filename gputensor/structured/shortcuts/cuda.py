@@ -20,7 +20,7 @@ from ...dispatch.shortcuts import ShortCut
 from .computed import is_kept
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
-_ALIGNED = 15  # bits of an address that are to be 0
+_ALIGNED = 15  # bits of an address that must be 0
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
@@ -44,7 +44,7 @@ def learn_reduction(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], geometry: Any,
     launch: Any,
 ) -> None:  # fmt: skip
-    """Leave a reduction's, for these dimensions and this dtype."""
+    """Store a reduction's short cut, for these dimensions and this dtype."""
     x, *params = args
     shape, device = x._geometry, x._device
     if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):
@@ -54,7 +54,7 @@ def learn_reduction(
 
 
 def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
-    """Leave the in-place form's."""
+    """Store the in-place form's short cut."""
     found = _short_key(entry, key)
     if found is not None:
         make = forms.cuda_inplace_number if len(key) == 4 else forms.cuda_inplace
@@ -90,5 +90,5 @@ def empty_like(geometry: Any, place: Any) -> ShortCut:
 
 
 def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
-    """self -> a copy of a geometry, by a launch that looks at the addresses itself."""
+    """self -> a copy of a geometry, by a launch that reads the addresses itself."""
     return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())

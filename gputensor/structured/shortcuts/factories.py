@@ -1,7 +1,7 @@
 """Short cuts of factories and of copies on the CPU. See Note [Short cuts] in dispatch.
 
-They jump over the operators that a factory or a copy is composed of, and check what those would
-check: the thread's state, the default device, and the operand's keys. The forms are in
+They skip the operators that a factory or a copy is composed of, and make the checks of these
+operators: the thread's state, the default device, and the operand's keys. The forms are in
 _generated/short_forms.py; this module has the parts that depend on the layout.
 """
 
@@ -73,7 +73,7 @@ def empty_like(geometry: Geometry) -> ShortCut:
 
 
 def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
-    """self -> a copy of a geometry; None where NumPy lays out copies of `self` in another way."""
+    """self -> a copy of a geometry; None if NumPy gives copies of `self` another layout."""
     shape = self._geometry
     order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
     # Not its own array: reading that would run pending work.

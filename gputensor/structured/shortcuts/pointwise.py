@@ -48,7 +48,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
 
 
 def _element(loop: Any, key: tuple[Any, type]) -> Any:
-    """NumPy's dtype that a loop takes a number of this type in; None if that depends on more.
+    """NumPy's dtype of a number of this type in a loop; None if it depends on more than that.
 
     key: the geometry of the first operand, and the type of the number.
     """
@@ -60,7 +60,7 @@ def _element(loop: Any, key: tuple[Any, type]) -> Any:
 
 
 def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
-    """Leave the in-place form's."""
+    """Store the in-place form's short cut."""
     entry.is_fresh = False
     if entry.block or not entry.geometry.numel:
         return

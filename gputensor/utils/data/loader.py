@@ -240,7 +240,6 @@ class _Workers:
 
     @property
     def is_alive(self) -> bool:
-        """Return True until `end` is called."""
         return self._end.alive
 
     def batches(self, loader: DataLoader) -> Iterator[Any]:
@@ -312,7 +311,6 @@ class _Workers:
         return answers.pop(number)
 
     def end(self) -> None:
-        """End the processes."""
         self._end()
 
 

@@ -1,5 +1,5 @@
-// What the engine and the loops of every capability agree on. Both include it. It declares data and
-// no function, so nothing here depends on a compiler flag.
+// The interface between the engine and the loops of each capability. It declares data and no
+// functions, so it does not depend on compiler flags.
 #ifndef GPUTENSOR_ABI
 #define GPUTENSOR_ABI
 
@@ -9,7 +9,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned char byte;
 
-constexpr int MOST_OPERANDS = 8;  // of one call, outputs included
+constexpr int MOST_OPERANDS = 8;  // arrays of one call, including outputs
 constexpr int MOST_DIMS = 64;     // NumPy's limit
 constexpr int MOST_SCALARS = 8;
 
@@ -34,23 +34,23 @@ enum Dtype : byte {
 };
 constexpr int N_DTYPES = 16;
 
-struct alignas(16) Scalar { u64 low, high; };  // a number, in the bytes of the type that reads it
+struct alignas(16) Scalar { u64 low, high; };  // a number, as bytes of the type that reads it
 
-// A loop over elements: n of them from data[k] on, outputs first. step[k] is the size of an
-// element, or 0 where one value stands for all; such a value is of the type that the loop computes
-// in. Outputs are dense. data[0] may be data[k].
+// A loop over n elements from data[k] on, outputs first. step[k] is the size of an element, or 0
+// for one value that is used for all elements; such a value has the type of the computation.
+// Outputs are dense. data[0] may equal data[k].
 typedef void (*Loop)(char* const* data, const i64* step, i64 n, const Scalar* scalars);
 
 struct LoopEntry {
   const char* name;
-  byte input[3], result, common;  // dtypes: of each input, of the result, and what they meet in
-  byte inputs, scalars;             // how many
+  byte input[3], result, common;  // dtypes of each input, of the result, and of the computation
+  byte inputs, scalars;             // their number
   Loop loop;
-  // Where it is given: whether the loop takes n dense elements as its second input.
+  // If given: returns whether the loop accepts these n dense elements as its second input.
   bool (*takes)(const char* second, i64 n);
 };
 
-// An array as a function of a family sees it. data is null where None was given.
+// An array argument of a family's function. data is null for None.
 struct Array {
   char* data;
   i64 size;  // elements
@@ -58,29 +58,29 @@ struct Array {
   i64 shape[MOST_DIMS], stride[MOST_DIMS];  // elements; bytes
 };
 
-// Runs body(context, first, last) over parts of [0, units), `step` units at a time, on the
-// library's threads; returns when all are done.
+// Run body(context, first, last) over parts of [0, units), `step` units at a time, on the library's
+// threads. It returns when all parts are done.
 typedef void (*Body)(void* context, i64 first, i64 last);
 typedef void (*Share)(Body body, void* context, i64 units, i64 step);
 
-// A call of a family's function: arrays, integers and floats in the order in which they were given.
+// A call of a family's function: its arrays, its integers and its floats, each in the given order.
 struct Call {
   int n_arrays, n_ints, n_floats;
   const Array* array;
   const i64* integer;
   const double* real;
   Share share;
-  int threads;  // that `share` runs over at most
+  int threads;  // the maximum number of threads of `share`
 };
 
-// Returns 0, or the place of a bad value plus one (an index out of bounds, say), which the caller
-// in Python turns into a message.
+// Returns 0, or 1 + the position of a bad value (such as an index out of bounds), for which the
+// caller in Python raises an error.
 typedef i64 (*Function)(const Call& call);
 
 struct FunctionEntry {
-  const char* name;  // "op dtype[ dtype…]", as Python asks for it
+  const char* name;  // "op dtype[ dtype…]", the name that Python uses
   Function function;
-  bool is_long;      // takes its time for few elements, too: the interpreter's lock is let go
+  bool is_long;      // slow even for few elements: the interpreter's lock is released
 };
 
 struct Family {
@@ -89,13 +89,14 @@ struct Family {
   int n_loops;
   const FunctionEntry* functions;
   int n_functions;
-  // A number beside f16 or bf16 is rounded to it, as PyTorch does here; elsewhere it enters as f32.
+  // A number with f16 or bf16 operands is rounded to their type, as in PyTorch; in other loops it
+  // is an f32.
   bool rounds_numbers = false;
 };
 
-// From dtype to dtype: n elements, both dense.
+// Cast n elements from one dtype to another; both sides are dense.
 typedef void (*Cast)(char* to, const char* from, i64 n);
-// Elements of a strided operand into dense memory, or back: `rows` rows of n elements.
+// Copy a strided operand to dense memory, or back: `rows` rows of n elements.
 typedef void (*Move)(char* dense, char* strided, i64 n, i64 step, i64 rows, i64 row_step);
 
 struct Machine;  // machine.h
@@ -105,7 +106,7 @@ struct Capability {
   const Family* const* families;
   int n_families;
   const Cast (*casts)[N_DTYPES];          // [from][to]
-  const Cast* widen;                      // [dtype]: one element to the type that it is computed in
+  const Cast* widen;                      // [dtype]: casts to the computation's type
   const Move *pack, *unpack;              // [log2 of the element's size]
   const Machine* machine;
 };

@@ -1,8 +1,8 @@
-// Chains of operators as one program: what gputensor/fusion runs on the CPU.
+// Chains of operators as one program: gputensor/fusion runs these on the CPU.
 //
-// Built from steps in SSA form. Values are numbered: the inputs, then what each step gives; an
-// operand below 0 is a number, -1 the first. Each value is rounded to its dtype, as the operator
-// alone would store it, so a program has the bits of its operators one by one.
+// Built from steps in SSA form. Values are numbered: first the inputs, then the result of each
+// step. An operand below 0 is a number; -1 is the first. Each value is rounded to its dtype, as by
+// the operator alone, so a program gives the bits of its operators run one by one.
 #include <string.h>
 
 #include "chain.h"
@@ -13,12 +13,12 @@ namespace {
 using abi::Scalar;
 
 constexpr int MOST_NUMBERS = 64;
-// Bytes of the temporaries of a row, which are on a thread's stack.
+// Bytes of a row's temporaries, which are on a thread's stack.
 constexpr i64 MOST_OF_ROW = 1 << 20;
 // A step is at most a load, itself and a store; a run of two or more has an end.
 constexpr int MOST_INSTRUCTIONS = 3 * MOST_STEPS + MOST_STEPS / 2;
 
-// A number of a call, as some step takes it.
+// A number of a call, in the form that some step takes.
 struct Entered {
   int index, common;
   bool rounds;
@@ -29,7 +29,7 @@ struct Chain {
   int dtype[MOST_ARRAYS];  // of the operands
   int n_scalars;
   Entered number[MOST_NUMBERS], scalar[MOST_NUMBERS];
-  // Of each output a bit for each input that is read after the output was written.
+  // For each output, a mask of the inputs that are read after the output was written.
   unsigned read_later[MOST_ARRAYS];
   RowCall call[MOST_STEPS];
   abi::Instruction code[MOST_INSTRUCTIONS];
@@ -59,9 +59,9 @@ bool read_call(const char* family, const char* name, PyObject* arrays, PyObject*
   return to->function;
 }
 
-// (family, op, common, out, operands, params), of rows (…, is_row, arrays, integers, numbers):
-// False where there is no such loop. arrays: of a function, by operand; -1 for the result,
-// -2 - dtype for a value of each row that nobody reads; () for a loop.
+// Read (family, op, common, out, operands, params), or for rows (…, is_row, arrays, integers,
+// numbers). Returns false if there is no such loop. arrays: the arguments of a function: operands
+// by index, -1 for the result, -2 - dtype for a result of each row that is not read; () for a loop.
 bool read_step(PyObject* given, Said* to) {
   const char *family, *op;
   PyObject *operands, *params, *arrays = nullptr, *integers, *numbers;
@@ -80,7 +80,7 @@ bool read_step(PyObject* given, Said* to) {
   if (!strcmp(family, "copy")) return to->n_operands == 1 && !to->n_params;
   const abi::Family* found = family_of(family);
   to->entry = loop_of(found, op, to->common);
-  if (to->entry && to->entry->takes) return false;  // a chain has no second loop for the others
+  if (to->entry && to->entry->takes) return false;  // a chain has no other loop for other calls
   if (!to->entry || to->entry->inputs != to->n_operands || to->entry->scalars != to->n_params)
     return false;
   to->rounds = found->rounds_numbers;
@@ -88,8 +88,8 @@ bool read_step(PyObject* given, Said* to) {
   return true;
 }
 
-// Slots of temporaries: each is used again, for the same dtype and size, after the last step that
-// reads what is in it.
+// Slots of temporaries. After the last step that reads a slot's value, the slot is reused for a
+// value of the same dtype and size.
 struct Slots {
   Program& program;
   int free[MOST_SLOTS], n_free = 0;
@@ -112,7 +112,7 @@ struct Slots {
   void give(int slot) { free[n_free++] = slot; }
 };
 
-// False where it is longer than a program may be, or has too many temporaries.
+// Returns false if the program would be too long or have too many temporaries.
 bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, int n_outputs,
            const Said* said, int n_steps) {
   Program& program = chain.program;
@@ -256,7 +256,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   return of_row <= MOST_OF_ROW;
 }
 
-// Whether no output overlaps an input that is still read.
+// Returns whether no output overlaps an input that is still read.
 bool are_apart(const Chain& chain, PyObject* const* args) {
   const Program& program = chain.program;
   for (int k = 0; k < program.n_outputs; k++) {
@@ -280,9 +280,9 @@ bool are_expected(const Chain& chain, PyObject* const* args) {
   return true;
 }
 
-// The layout of a call by rows. Its arrays have two dimensions, rows and elements of a row, either
-// of which may be 1; or one, which is cut into rows, and of which an output that rows have once has
-// as many elements as there are rows.
+// The layout of a call by rows. Its arrays have two dimensions (rows, elements of a row), either of
+// which may be 1; or one dimension, which is cut into rows. In the second case, an output with one
+// element per row has as many elements as there are rows.
 bool read_rows(const Chain& chain, PyObject* const* args, Walk& walk) {
   const Program& program = chain.program;
   if (!are_expected(chain, args) || !are_apart(chain, args)) return false;
@@ -315,14 +315,14 @@ bool read_rows(const Chain& chain, PyObject* const* args, Walk& walk) {
   return is_cut || walk.size[0] <= program.row;
 }
 
-// The layout of a call: the shape is the outputs'. False where something is not as expected.
+// The layout of a call; its shape is the outputs' shape. Returns false for unexpected arguments.
 bool read_arrays(const Chain& chain, PyObject* const* args, Walk& walk) {
   const Program& program = chain.program;
   PyArrayObject* const first = (PyArrayObject*)args[0];
   if (!are_expected(chain, args)) return false;
   const int ndim = PyArray_NDIM(first);
   const npy_intp* shape = PyArray_DIMS(first);
-  bool is_flat = true;  // all are runs of memory, or one element
+  bool is_flat = true;  // each is contiguous or has one element
   for (int k = 0; k < program.n_operands; k++) {
     PyArrayObject* x = (PyArrayObject*)args[k];
     const int lead = ndim - PyArray_NDIM(x);
@@ -365,7 +365,7 @@ bool read_arrays(const Chain& chain, PyObject* const* args, Walk& walk) {
   return true;
 }
 
-// 1: done; 0: not numbers that are expected here; -1: an error is set.
+// Returns 1: done; 0: unexpected numbers; -1: an error is set.
 int enter_all(const Entered* what, int n, PyObject* given, Scalar* to) {
   for (int k = 0; k < n; k++) {
     PyObject* number = PySequence_GetItem(given, what[k].index);
@@ -377,7 +377,7 @@ int enter_all(const Entered* what, int n, PyObject* given, Scalar* to) {
   return 1;
 }
 
-// (*outputs, *inputs, numbers, may_share) -> whether it is done; if not, nothing is written
+// (*outputs, *inputs, numbers, may_share) -> True if done; otherwise nothing is written
 PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   const Chain& chain = *(const Chain*)PyCapsule_GetPointer(self, nullptr);
   const Program& program = chain.program;
@@ -412,8 +412,7 @@ PyMethodDef call_method = {"program", (PyCFunction)(void (*)(void))call, METH_FA
 
 void forget(PyObject* capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, nullptr)); }
 
-// (dtypes of the inputs, values that are stored, steps, elements of a row) -> a program; None where
-// there is none
+// (dtypes of the inputs, stored values, steps, elements of a row) -> a program, or None
 PyObject* make(PyObject*, PyObject* args) {
   PyObject *given, *stored, *steps;
   int inputs[MOST_ARRAYS], outputs[MOST_ARRAYS], n_inputs, n_outputs;

@@ -1,4 +1,5 @@
-// A chain of operators before it is a program: its steps, and those of them that run in registers.
+// The steps of a chain of operators, from which a program is made, and the runs of steps in
+// registers.
 #ifndef GPUTENSOR_CHAIN
 #define GPUTENSOR_CHAIN
 
@@ -9,8 +10,8 @@ namespace engine {
 
 constexpr int MOST_VALUES = MOST_ARRAYS + MOST_STEPS;
 
-// A step as Python says it. entry: null for a cast. way: its instructions by what the accumulator
-// holds, null where there is none.
+// A step as given by Python. entry: null for a cast. way: its instruction for each content of the
+// accumulator; null if there is none.
 struct Said {
   const abi::LoopEntry* entry;
   const abi::InstructionEntry* way[abi::N_HELD];
@@ -18,23 +19,23 @@ struct Said {
   int operand[MOST_INPUTS], param[abi::MOST_SCALARS];
   bool rounds;
   int common;
-  // A function over rows instead of a loop, and whether the result is one value for each row.
+  // For a function over rows instead of a loop; and whether the result has one value for each row.
   RowCall call;
   bool is_row;
 };
 
-// The steps of a chain that run in registers. They are runs of steps of one dtype.
+// The runs of steps of a chain that run in registers. The steps of a run have one dtype.
 class Registers {
  public:
-  // dtype: of each value; is_stored: whether it is an output.
+  // dtype: of each value. is_stored: whether each value is an output.
   void find(const Said* said, int n_steps, int n_inputs, const int* dtype, const bool* is_stored);
-  // How many steps the run that begins at this one has; 0 where none does.
+  // The number of steps of the run that begins at this step; 0 if none begins here.
   int begins(int step) const;
-  // Whether a value is read in its own run alone, so that a place of one tile is enough for it.
+  // Whether a value is read only in its own run, so that memory for one tile is enough.
   bool is_local(int value) const { return is_local_[value]; }
-  // Write the instructions of the run that begins at this step; slot: of each value and, behind
-  // operand j of step s, number[s][j] of each number; first_scalar: of each step. Returns how many
-  // there are.
+  // Write the instructions of the run that begins at this step. Returns their number. slot: the
+  // slot of each value; number[s][j]: the slot of a number that is operand j of step s;
+  // first_scalar: of each step.
   int translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
                 const int* first_scalar, abi::Instruction* to) const;
 
@@ -45,11 +46,11 @@ class Registers {
 
   const Said* said_;
   int n_steps_, n_inputs_;
-  int run_[MOST_STEPS];  // the first step of the run that it is in; -1: none
+  int run_[MOST_STEPS];  // the first step of its run; -1: none
   bool is_local_[MOST_VALUES];
 };
 
-// Fill `way`: the machine's instructions with the bits of this loop.
+// Fill `way` with the machine's instructions that give the bits of this loop.
 void find_ways(Said* said, const char* family);
 
 }  // namespace engine

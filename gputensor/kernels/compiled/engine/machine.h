@@ -1,10 +1,10 @@
-// Arithmetic on tiles that stay in registers: what engine/registers.cpp translates steps of a
-// program to, and loops/registers.cpp runs.
+// Arithmetic on tiles in registers: the instructions that engine/registers.cpp makes from the steps
+// of a program and that loops/registers.cpp runs.
 //
-// A tile is eight vectors. The machine has one accumulator of a tile; an instruction takes it, and
-// tiles of its places, and leaves its result in it. Numbers, and operands that are one value, are
-// places that repeat it. A truth is a vector of numbers as wide as the elements, with all bits or
-// none.
+// A tile is eight vectors. The machine has one accumulator of one tile. An instruction computes
+// with the accumulator and with tiles in memory (its places), and writes its result to the
+// accumulator. Numbers, and operands with one value, are places that repeat it. A bool is a vector
+// lane as wide as the elements, with all bits set or none.
 #ifndef GPUTENSOR_MACHINE
 #define GPUTENSOR_MACHINE
 
@@ -12,22 +12,21 @@
 
 namespace abi {
 
-// A tile at data + (at & mask), where `at` are the bytes from the beginning of a block. mask: 0
-// where all tiles are one.
+// A tile at data + (at & mask). at: the byte offset in a block. mask: 0 if all tiles are one tile.
 struct Place { char* data; i64 mask; };
 
 struct Instruction {
   void (*go)();
-  Loop loop;  // of "call", which runs it from place[1] on to place[0]
+  Loop loop;  // for "call", which runs this loop from place[1] on to place[0]
   short place[4], first_scalar;
 };
 
-// The place of the scalars of loops.
+// the place of the loops' scalars
 constexpr int SCALARS = 128;
 
-// What the accumulator holds when an instruction begins: its first operand, its second, both, or
-// none. Further operands are places, in their order. ONE: the only place, the first one or the
-// second one is a number, of which one vector is read.
+// The content of the accumulator when an instruction begins: its first operand, its second, both,
+// or neither. Other operands are places, in order. ONE: the place named is a number, of which one
+// vector is read.
 enum Held : byte {
   FIRST,
   SECOND,
@@ -41,7 +40,7 @@ enum Held : byte {
 constexpr int N_HELD = 8;
 
 struct InstructionEntry {
-  const char *family, *name;  // of the loop with the same bits
+  const char *family, *name;  // of the loop that gives these bits
   byte dtype, inputs;
   Held held;
   void (*go)();
@@ -51,7 +50,7 @@ struct Machine {
   int tile;  // bytes
   const InstructionEntry* entries;
   int n_entries;
-  // Run the instructions over each of n tiles; the last one is "end".
+  // Run the instructions for each of n tiles; the last instruction is "end".
   void (*run)(const Instruction* code, const Place* places, i64 n);
 };
 

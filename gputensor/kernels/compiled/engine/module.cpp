@@ -1,9 +1,9 @@
-// The library as Python sees it: functions that take ndarrays and numbers, as ufuncs do.
+// The library's Python interface: functions that take ndarrays and numbers, like ufuncs.
 //
-// A bound loop is a builtin function, which costs a call some 40 ns; what it does not expect (an
-// array of another dtype, byte order or alignment, a number of another kind, operands that overlap
-// in part) it hands to `otherwise`, NumPy's loop of the same operator. Functions of a family that
-// are named as NumPy's, and take the same arguments, do so too: see `serve`.
+// A bound loop is a builtin function; a call costs about 40 ns. A call with unexpected arguments
+// (an array of another dtype, byte order or alignment, a number of another kind, operands that
+// partly overlap) is passed to `otherwise`, NumPy's loop of the operator. Functions of a family
+// with the names and arguments of NumPy's functions do the same: see `serve`.
 #define IMPORTS_NUMPY
 #include "operands.h"
 
@@ -33,7 +33,7 @@ using abi::Scalar;
 
 struct Bound {
   Program program;
-  abi::Loop loop;               // where the program is this alone
+  abi::Loop loop;               // if the program is only this loop
   bool (*takes)(const char*, i64);  // see abi.h
   int inputs, scalars, computed;
   int kind[MOST_INPUTS], out;   // dtypes; NUMBER
@@ -42,7 +42,7 @@ struct Bound {
   PyObject* otherwise;
 };
 
-// (*inputs, *scalars, out or None), as loops of several ufuncs take `out` by its place alone.
+// (*inputs, *scalars, out or None): loops of several ufuncs take `out` only by position.
 PyObject* hand_over(const Bound* bound, PyObject* const* args, Py_ssize_t n, PyObject* out) {
   PyObject* given = PyTuple_New(n + 1);
   if (!given) return nullptr;
@@ -56,7 +56,8 @@ PyObject* hand_over(const Bound* bound, PyObject* const* args, Py_ssize_t n, PyO
   return made;
 }
 
-// A new array for the result: laid out as the first array of the result's shape, else row-major.
+// A new array for the result: with the layout of the first array that has the result's shape,
+// otherwise row-major.
 PyObject* new_result(const Bound* bound, PyArrayObject* const* in, int ndim,
                      const npy_intp* shape) {
   PyArray_Descr* of = descr[bound->out];
@@ -92,8 +93,8 @@ void look_at_second(void* context, i64 first, i64 last) {
   if (!second->bound->takes(second->data + first * item, last - first)) second->is_refused = true;
 }
 
-// Whether the loop takes the second input: see abi.h. Elements that are not dense, or are cast
-// first, are NumPy's.
+// Whether the loop accepts the second input: see abi.h. If its elements are not dense, or must be
+// cast first, NumPy's loop runs.
 bool takes_second(const Bound* bound, PyArrayObject* x, const Scalar* number) {
   if (!x) return bound->takes((const char*)number, 1);
   if (bound->kind[1] != bound->computed) return false;
@@ -168,7 +169,7 @@ PyObject* call_loop(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
   }
   if (!first) return hand_over(bound, args, expected, out);
 
-  // The shape that all broadcast to.
+  // the common shape after broadcasting
   int ndim = PyArray_NDIM(first);
   const npy_intp* shape = PyArray_DIMS(first);
   npy_intp common[NPY_MAXDIMS];
@@ -190,7 +191,7 @@ PyObject* call_loop(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
     if (out) {
       if (PyArray_NDIM(result) != ndim) return hand_over(bound, args, expected, out);
       for (int d = 0; d < ndim; d++) {
-        if (common[d] == 1) common[d] = PyArray_DIM(result, d);  // every input is one value there
+        if (common[d] == 1) common[d] = PyArray_DIM(result, d);  // every input has one value there
         if (PyArray_DIM(result, d) != common[d]) return hand_over(bound, args, expected, out);
       }
     }
@@ -247,7 +248,7 @@ PyObject* call_loop(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
 PyMethodDef loop_method = {"loop", (PyCFunction)(void (*)(void))call_loop,
                            METH_FASTCALL | METH_KEYWORDS,
                            "(*inputs, *scalars, out=None) -> out, or a new array."};
-// Its name tells a loop that looks at values before it runs, for `stub.looks_at_values`.
+// The name marks a loop that reads values before it runs, for `stub.looks_at_values`.
 PyMethodDef looking_method = {"looking_loop", (PyCFunction)(void (*)(void))call_loop,
                               METH_FASTCALL | METH_KEYWORDS, loop_method.ml_doc};
 
@@ -257,7 +258,7 @@ void forget_bound(PyObject* capsule) {
   PyMem_Free(bound);
 }
 
-// (family, op, kinds, common, result, otherwise) -> a loop; None where there is none
+// (family, op, kinds, common, result, otherwise) -> a loop, or None
 PyObject* bind(PyObject*, PyObject* args) {
   const char *family, *op;
   PyObject *kinds, *otherwise;
@@ -268,7 +269,7 @@ PyObject* bind(PyObject*, PyObject* args) {
   const abi::LoopEntry* entry = loop_of(found, op, common);
   if (!entry || PyTuple_Size(kinds) != entry->inputs) Py_RETURN_NONE;
 
-  for (int k = 0; k < entry->inputs; k++)  // a condition is no number of the common dtype
+  for (int k = 0; k < entry->inputs; k++)  // a condition does not have the common dtype
     if (PyLong_AsLong(PyTuple_GetItem(kinds, k)) == NUMBER && entry->input[k] != common)
       Py_RETURN_NONE;
   Bound* bound = (Bound*)PyMem_Calloc(1, sizeof(Bound));
@@ -330,7 +331,7 @@ PyObject* bind(PyObject*, PyObject* args) {
 
 constexpr int MOST_ARRAYS = 32, MOST_NUMBERS = 64;
 
-// What Python gives a function of a family, in C.
+// The arguments of a family's function, converted to C.
 struct Given {
   Array array[MOST_ARRAYS];
   i64 integer[MOST_NUMBERS];
@@ -339,7 +340,8 @@ struct Given {
   i64 most = 0;  // elements of the largest array
   bool are_aligned = true;
 
-  // False, with Python's error set, for what is no array or number, and for too many of them.
+  // Returns false, with a Python error set, for an argument that is no array or number, and for too
+  // many arguments.
   bool read(const char* name, PyObject* const* args, Py_ssize_t n);
   bool add(PyObject* given);
   i64 run(const abi::FunctionEntry* entry);
@@ -421,8 +423,8 @@ PyObject* call_otherwise(PyObject* otherwise, PyObject* const* args, Py_ssize_t 
   return made;
 }
 
-// (*arrays, ints and floats) -> True; what `otherwise` returns, where the function answers anything
-// but 0 or an array is not aligned
+// (*arrays, ints and floats) -> True; or the result of `otherwise`, if the function does not return
+// 0 or an array is not aligned
 PyObject* call_served(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   const Served* served = (const Served*)PyCapsule_GetPointer(self, nullptr);
   Given given;
@@ -448,8 +450,8 @@ const abi::FunctionEntry* entry_of(const char* family, const char* name) {
   return nullptr;
 }
 
-// (family, name, otherwise) -> a function that hands what it does not take to `otherwise`; None
-// where there is none
+// (family, name, otherwise) -> a function that passes the calls that it declines to `otherwise`; or
+// None
 PyObject* serve(PyObject*, PyObject* args) {
   const char *family, *name;
   PyObject* otherwise;
@@ -467,7 +469,7 @@ PyObject* serve(PyObject*, PyObject* args) {
   return made;
 }
 
-// (family, name) -> a function; None where there is none
+// (family, name) -> a function, or None
 PyObject* function(PyObject*, PyObject* args) {
   const char *family, *name;
   if (!PyArg_ParseTuple(args, "ss", &family, &name)) return nullptr;
@@ -485,7 +487,7 @@ PyObject* function(PyObject*, PyObject* args) {
 struct BoundReduction {
   const abi::FunctionEntry* entry;
   int given, out;  // dtypes
-  double number;   // which some operators take
+  double number;   // a parameter of some operators
   PyObject* otherwise;
 };
 
@@ -496,7 +498,7 @@ void fill(Array* to, PyArrayObject* from, int dtype) {
     to->shape[d] = PyArray_DIM(from, d), to->stride[d] = PyArray_STRIDE(from, d);
 }
 
-// A bit for each of the axes; -1: not what is expected here.
+// A mask of the axes; -1 for unexpected values.
 i64 axes_of(PyObject* given, int ndim) {
   if (given == Py_None) return ndim == 64 ? -1 : ((i64)1 << ndim) - 1;
   if (!PyTuple_Check(given)) return -1;
@@ -553,8 +555,8 @@ void forget_reduction(PyObject* capsule) {
   PyMem_Free(bound);
 }
 
-// (family, name, given, out, otherwise, number) -> a reduction, called as np.ufunc.reduce; None
-// where there is none. given, out: dtypes. otherwise: takes the calls that the reduction does not.
+// (family, name, given, out, otherwise, number) -> a reduction, called like np.ufunc.reduce; or
+// None. given, out: dtypes. otherwise: the function for calls that the reduction declines.
 PyObject* reduction(PyObject*, PyObject* args) {
   const char *family, *name;
   int given, out;
@@ -582,7 +584,7 @@ struct Known {
   const abi::Capability* capability;
 };
 
-// Those that are built and that this CPU can run, the best last.
+// The built capabilities that this CPU can run, the best one last.
 int known(Known* to) {
   int n = 0;
 #ifdef WITH_AVX2

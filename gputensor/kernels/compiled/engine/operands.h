@@ -1,6 +1,6 @@
-// What functions that Python calls know of the library and of ndarrays.
+// Declarations about the library and ndarrays, for the functions that Python calls.
 //
-// Built for CPython's stable ABI and NumPy's, so that one build serves every version from 3.11 on.
+// They use the stable ABIs of CPython and NumPy, so one build works with all versions from 3.11 on.
 #ifndef GPUTENSOR_OPERANDS
 #define GPUTENSOR_OPERANDS
 
@@ -19,28 +19,29 @@
 
 namespace engine {
 
-// Below this many elements the interpreter's lock is kept: to hand it over costs as much.
+// Below this number of elements the interpreter's lock is kept: releasing it costs as much as the
+// work.
 constexpr i64 KEEP_LOCK = 1 << 14;
 constexpr int MOST_INPUTS = 3;
-constexpr int NUMBER = -1;  // in the place of an operand's dtype
+constexpr int NUMBER = -1;  // in place of an operand's dtype
 extern const int ITEMSIZE[];
 
-// Those that `use` of module.cpp has chosen.
+// the loops chosen by `use` of module.cpp
 extern const abi::Capability* capability;
 extern PyArray_Descr* descr[abi::N_DTYPES];
 
-// Null where there is none.
+// null if there is none
 const abi::Family* family_of(const char* name);
 const abi::LoopEntry* loop_of(const abi::Family* family, const char* name, int common);
 
 bool is_of(PyArrayObject* array, int dtype);
 
-// A number as a loop of this common dtype takes it. rounds: to f16 or bf16, see abi.h. 1: done;
-// 0: not a number that is expected here; -1: an error is set.
+// Convert a number to the form that a loop of this common dtype takes. rounds: to f16 or bf16, see
+// abi.h. Returns 1: done; 0: an unexpected number; -1: an error is set.
 int enter(abi::Scalar* to, PyObject* given, int common, bool rounds = false);
 
 bool is_same_view(PyArrayObject* a, PyArrayObject* b);
-// Whether there are bytes between the first and the last of both.
+// Whether the memory ranges of both arrays overlap.
 bool may_overlap(PyArrayObject* a, PyArrayObject* b);
 
 // _library.program; see chain.cpp.

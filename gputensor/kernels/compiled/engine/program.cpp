@@ -13,14 +13,14 @@ using abi::Scalar;
 
 // Bytes of the temporaries of one block: half of a first-level cache.
 constexpr i64 TEMPORARY_BYTES = 16 << 10;
-// Elements of a block without temporaries, and that a second thread is woken for.
+// Elements of a block without temporaries, and elements from which on a second thread is used.
 constexpr i64 BLOCK = 1 << 13, GRAIN = 1 << 15;
 // Inner dimensions below this are walked two at a time.
 constexpr i64 SHORT = 256;
 constexpr i64 LINE = 64;
 
-// The bytes of the next block in operands that are runs of memory, asked for while this block is
-// computed: a part before each step. The CPU's own prefetcher begins anew in each block.
+// Prefetches the bytes of contiguous operands in the next block while this block is computed, a
+// part of them before each step. The CPU's own prefetcher starts again in each block.
 struct Ahead {
   int n = 0, steps;
   const char* at[MOST_ARRAYS];
@@ -41,23 +41,23 @@ constexpr int log2_of(int size) {
   return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4;
 }
 
-// How an operand lies in a block.
+// The layout of an operand in a block.
 enum Layout : byte { DENSE, ONE, PACKED };
 
 struct Plan {
   const Program* program;
   const Walk* walk;
   const Scalar *scalars, *numbers;
-  i64 columns, rows;              // of a block at most; rows of the whole of dimension 0
-  i64 blocks, blocks_inner;       // in all, and along what a block is cut from
+  i64 columns, rows;              // largest block: elements; rows of dimension 0
+  i64 blocks, blocks_inner;       // in total, and along the dimension that is cut into blocks
   int outer;                      // the first dimension that no block spans
   bool has_rows;
-  bool is_turned;                 // blocks go along dimension 1 before they go on along dimension 0
+  bool is_turned;                 // blocks advance along dimension 1 first, then along dimension 0
   i64 capacity;                   // elements of a temporary
   int stages;                     // loops, casts and runs in registers
   Layout layout[MOST_ARRAYS];
   bool stays[MOST_ARRAYS];      // packed once: the same for every block
-  mutable bool has_failed;      // a function said that it cannot
+  mutable bool has_failed;      // a function declined
 };
 
 void lay_out(Plan& plan) {
@@ -109,8 +109,8 @@ void lay_out(Plan& plan) {
     plan.outer = 1;
   }
   plan.capacity = capacity;
-  // An input whose elements beside each other are along dimension 1, as channels of a pixel: what
-  // was read for one of its blocks is in the cache for the next one.
+  // An input that is dense along dimension 1, such as the channels of a pixel: cache lines that
+  // were read for one block are used by the next one.
   plan.is_turned = false;
   for (int k = program.n_outputs; k < n && plan.outer == 1 && walk.ndim > 1; k++) {
     const i64 next = size_of(walk.stride[k][1]);
@@ -121,10 +121,11 @@ void lay_out(Plan& plan) {
   for (int d = plan.outer; d < walk.ndim; d++) plan.blocks *= walk.size[d];
 }
 
-// The temporaries of one thread, on the stack: at most some MiB, and nothing can fail.
+// The temporaries of one thread. They are on the stack (at most some MiB), so no allocation can
+// fail.
 i64 rounded(i64 bytes) { return (bytes + LINE - 1) & ~(LINE - 1); }
 
-// What a slot needs there: packed operands and temporaries, and a tile for what is one value.
+// The memory that a slot needs: for packed operands and temporaries, and a tile for one value.
 i64 bytes_of(const Plan& plan, int k) {
   const Program& program = *plan.program;
   const int n = program.n_operands;
@@ -139,8 +140,8 @@ i64 bytes_of(const Plan& plan, int k) {
   return is_number || plan.layout[k] == ONE ? tile : 0;
 }
 
-// The slots of one thread's block. tile: of an operand or number that is one value, a tile of it,
-// or null; shown: the value that is there. step: as of loops.
+// The slots of one thread's block. tile: for an operand or number with one value, a tile that
+// repeats it, or null. shown: the value in that tile. step: as in loops.
 struct Block {
   const Plan& plan;
   const Program& program;
@@ -160,7 +161,7 @@ struct Block {
     shown[k] = slot[k];
   }
 
-  // What a row has once was written.
+  // The values with one element per row were written.
   void end_row(int k) { step[k] = 0, shown[k] = nullptr; }
 
   void run_cast(const Step& now) {
@@ -171,7 +172,7 @@ struct Block {
     } else if (step[from] || (to >= program.n_operands && !program.code)) {
       step[to] = step[from] ? item : 0;
       now.cast(slot[to], slot[from], step[from] ? m : 1);
-    } else {  // one value for all of an output, or of what the machine may read
+    } else {  // one value for a whole output, or for a value that the machine may read
       Scalar one;
       now.cast((char*)&one, slot[from], 1);
       step[to] = item;
@@ -179,7 +180,7 @@ struct Block {
     }
   }
 
-  // Over n elements from `first` on.
+  // Run over n elements from `first` on.
   void run_loop(const Step& now, i64 first, i64 n) {
     char* data[MOST_OPERANDS];
     i64 steps[MOST_OPERANDS];
@@ -200,7 +201,7 @@ struct Block {
     if (is_row) end_row(to);
   }
 
-  // A row is an array of one row, what it has once an array of one element.
+  // A row is an array with one row; a value with one element per row is an array with one element.
   void run_call(const RowCall& now) {
     abi::Array array[MOST_OPERANDS];
     for (int j = 0; j < now.n_arrays; j++) {
@@ -219,7 +220,8 @@ struct Block {
       if (program.is_row[now.slot[j]]) end_row(now.slot[j]);
   }
 
-  // Of two NaN, the loops take the one that all elements share, the instructions the second.
+  // For two NaN operands, the loops return the one that is shared by all elements, the instructions
+  // the second.
   void run_in_registers(const Step* steps) {
     if (nans) return run_loops(steps, 0);
     const abi::Machine& machine = *program.capability->machine;
@@ -327,7 +329,7 @@ void blocks(void* context, i64 first, i64 last) {
       strided[k] = slot[k];
       if (k >= program.n_outputs && !is_packed[k]) {
         const i64 row_step = plan.has_rows ? walk.stride[k][1] : 0;
-        // what stays is packed for as many rows as any block has
+        // packed operands that stay have the rows of the largest block
         const i64 count = plan.stays[k] ? plan.rows : rows;
         program.capability->pack[log2_of(item)](packed[k], slot[k], columns, walk.stride[k][0],
                                                 count, row_step);
@@ -381,8 +383,7 @@ void coalesce(Walk& walk, int n_operands) {
     kept++;
   }
   walk.ndim = kept;
-  // Insertion sort; of equal strides the order stays. Source: TensorIterator.cpp,
-  // reorder_dimensions.
+  // Insertion sort, stable for equal strides. Source: TensorIterator.cpp, reorder_dimensions.
   for (int d = 1; d < walk.ndim; d++) {
     for (int e = d; e > 0; e--) {
       int order = 0;

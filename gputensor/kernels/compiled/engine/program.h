@@ -1,8 +1,8 @@
 // Block programs: a list of (loop, operand slots) over the elements of some arrays.
 //
-// The elements are walked in blocks that are dense, or one value, in every slot: operands that are
-// neither are packed into temporaries, which stay in the first-level cache. An eager operator is a
-// program of one step, with casts before and behind it where dtypes differ.
+// The elements are processed in blocks in which each slot is dense or has one value. Other operands
+// are packed into temporaries that stay in the first-level cache. An eager operator is a program
+// with one step, and casts before and after it if dtypes differ.
 #ifndef GPUTENSOR_PROGRAM
 #define GPUTENSOR_PROGRAM
 
@@ -15,7 +15,7 @@ using abi::i64;
 
 constexpr int MOST_STEPS = 64, MOST_SLOTS = 128, MOST_ARRAYS = 24;
 
-// A function of a family over one row: a reduction of it, say. slot: of each array.
+// A function of a family over one row, such as a reduction. slot: of each array.
 struct RowCall {
   abi::Function function;
   int n_arrays, n_ints, n_floats;
@@ -24,27 +24,26 @@ struct RowCall {
   double real[2];
 };
 
-// A loop over slots, or a cast from slot[1] to slot[0] where there is no loop. call: number of a
-// function instead, from 1 on. in_registers: so many
-// steps from this one on are the instructions from `code` on; their loops do what is left of a
-// block behind its last tile.
+// A loop over slots, or without a loop a cast from slot[1] to slot[0]. call: the number of a
+// function instead, counted from 1. in_registers: this number of steps, from this one on, are the
+// instructions from `code` on; the steps' loops process the elements after a block's last tile.
 struct Step {
   abi::Loop loop;
   abi::Cast cast;
   byte n_slots, slot[abi::MOST_OPERANDS];  // outputs first
-  byte first_scalar, in_registers, item;  // item: bytes of an element there
+  byte first_scalar, in_registers, item;  // item: bytes of an element in each slot
   byte call;
   short code;
 };
 
-// Slots: the operands, outputs first, then numbers, then temporaries.
+// Slots are the operands, outputs first, then numbers, then temporaries.
 struct Program {
   int n_outputs, n_operands, n_numbers, n_slots, n_steps;
   byte itemsize[MOST_SLOTS], dtype[MOST_SLOTS];
-  bool is_wide[MOST_SLOTS];  // a number, in the type that is computed in
-  bool is_tile[MOST_SLOTS];  // a temporary that is one tile of the machine
+  bool is_wide[MOST_SLOTS];  // a number, in the type of the computation
+  bool is_tile[MOST_SLOTS];  // a temporary of one tile of the machine
   bool is_row[MOST_SLOTS];   // an output or a temporary with one value for each block
-  // Where it is not 0, a block is a row: so many elements of dimension 0, or what is left of it.
+  // If not 0, a block is a row: this number of elements of dimension 0, or the rest of it.
   i64 row;
   const RowCall* call;
   Step step[MOST_STEPS];
@@ -52,7 +51,7 @@ struct Program {
   const abi::Capability* capability;
 };
 
-// The elements to walk. stride[k][d]: bytes, of operand k, dimension 0 the fastest.
+// The elements to process. stride[k][d]: in bytes, of operand k; dimension 0 is the fastest.
 struct Walk {
   int ndim;
   i64 numel;
@@ -61,12 +60,12 @@ struct Walk {
   i64 stride[MOST_ARRAYS][abi::MOST_DIMS];
 };
 
-// Sort the dimensions by the operands' strides, outputs first, drop those of one element and join
-// those that are one run in every operand.
+// Sort the dimensions by the operands' strides, outputs first. Drop dimensions of one element, and
+// merge dimensions that are one run in every operand.
 void coalesce(Walk& walk, int n_operands);
 
-// Run over all elements, on the library's threads where that pays and `may_share`. False where a
-// function of rows cannot do it.
+// Run over all elements, on the library's threads if there are enough elements and `may_share`.
+// Returns false if a function of rows declines.
 bool run(const Program& program, const Walk& walk, const abi::Scalar* scalars,
          const abi::Scalar* numbers = nullptr, bool may_share = true);
 

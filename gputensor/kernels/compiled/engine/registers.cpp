@@ -1,7 +1,7 @@
 // Steps of a chain as instructions of the machine: see chain.h and machine.h.
 //
-// The instructions follow the steps in their order. A value stays in the accumulator for the next
-// step; it goes to memory as well where another step reads it, or where the program stores it.
+// The instructions have the order of the steps. A value stays in the accumulator for the next step.
+// It is also written to memory if another step reads it or the program stores it.
 #include <string.h>
 
 #include "chain.h"
@@ -29,7 +29,7 @@ const abi::InstructionEntry* entry_of(const char* family, const char* name, int 
   return nullptr;
 }
 
-// The instruction that runs the loop itself over a tile.
+// The instruction that runs a step's loop over a tile.
 const abi::InstructionEntry* call_of(const Said& said) {
   const abi::LoopEntry& loop = *said.entry;
   for (int j = 0; j < loop.inputs; j++)
@@ -38,7 +38,7 @@ const abi::InstructionEntry* call_of(const Said& said) {
                                     : nullptr;
 }
 
-// The form of an instruction whose place is a number; the form itself where none is.
+// The form of an instruction if its place is a number; otherwise the form itself.
 int with_number(const Said& said, int way) {
   if (said.n_operands != 2) return way;
   const bool is_first = said.operand[0] < 0, is_second = said.operand[1] < 0;
@@ -69,8 +69,8 @@ void find_ways(Said* said, const char* family) {
   if (!said->way[FIRST]) said->way[NOTHING] = call_of(*said);
 }
 
-// Whether the step's operands and result are what the machine takes; of a truth, that its run alone
-// has it.
+// Whether the machine can compute the step's operands and result. A bool must be used only within
+// its run.
 bool Registers::fits(int step) const {
   const Said& said = said_[step];
   const int made = n_inputs_ + step;
@@ -131,7 +131,7 @@ int Registers::begins(int step) const {
   return last - step;
 }
 
-// Whether the step can take its operand from the accumulator, every time that it reads it.
+// Whether the step can read its operand from the accumulator each time that it reads it.
 bool Registers::reads_in_registers(int step, int value) const {
   const Said& said = said_[step];
   const int n = count_of(said, value);

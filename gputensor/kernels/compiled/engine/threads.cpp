@@ -1,14 +1,14 @@
-// Standing threads of the library. See threads.h.
+// The library's permanent threads. See threads.h.
 //
-// Order    a thread does the units of its own part first, then what others have left: a part is one
-//          run of memory, which the thread's cache may still hold from the call before.
-// Idle     a helper sleeps in a semaphore and holds nothing.
+// Order a thread first runs the units of its own part, then units left by other threads. A part is
+//          one run of memory, which may still be in the thread's cache from the previous call. Idle
+//          a helper sleeps in a semaphore and holds no lock.
 // Fork     a forked child has no helpers until it starts its own.
-// Signals  helpers block them all: they are for the interpreter's threads.
+// Signals helpers block all signals, so that the interpreter's threads get them.
 //
-// A helper is asked, and comes or is called off: nobody waits for one that has not begun, so a busy
-// machine loses nothing. One call at a time has helpers; calls that other threads make meanwhile,
-// and calls from inside a body, do all their units themselves.
+// A call wakes helpers. When the work is done, it cancels helpers that have not begun instead of
+// waiting for them, so that nothing is lost on a busy machine. Only one call at a time has helpers.
+// Calls from other threads meanwhile, and calls from inside a body, run all their units themselves.
 #include "threads.h"
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace {
 
 using abi::i64;
 
-constexpr int MOST = 256, SPINS = 2000;  // threads; looks at a helper that is about to end
+constexpr int MOST = 256, SPINS = 2000;  // threads; checks for a helper that is about to end
 
 struct alignas(64) Part {
   std::atomic<i64> next;
@@ -50,7 +50,7 @@ std::atomic<int> wanted{1};
 pthread_mutex_t one_call = PTHREAD_MUTEX_INITIALIZER;
 
 void wait(sem_t* semaphore) {
-  while (sem_wait(semaphore)) {}  // a signal's handler came between
+  while (sem_wait(semaphore)) {}  // interrupted by a signal handler
 }
 
 void take(int own) {
@@ -128,7 +128,7 @@ void share(abi::Body body, void* context, i64 units, i64 step) {
     work.parts[n].next = pieces * n / count;
     work.parts[n].end = pieces * (n + 1) / count;
   }
-  for (i64 n = 0; n < count - 1; n++)  // one that was called off is about to look again
+  for (i64 n = 0; n < count - 1; n++)  // a cancelled helper is about to check again
     if (helpers[n].state.exchange(ASKED) == ASLEEP) sem_post(&helpers[n].asked);
   take(0);
   for (i64 n = 0; n < count - 1; n++) end(helpers[n]);

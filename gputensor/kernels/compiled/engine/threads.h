@@ -1,4 +1,4 @@
-// The threads that loops share their work over, without the interpreter's lock.
+// The threads that share the work of loops, without the interpreter's lock.
 #ifndef GPUTENSOR_THREADS
 #define GPUTENSOR_THREADS
 
@@ -6,8 +6,9 @@
 
 namespace engine {
 
-// Do body(context, first, last) over [0, units), `step` units at a time, on up to as many threads
-// as `set_threads` says, the caller's included. Inside a body it runs in the calling thread alone.
+// Run body(context, first, last) over [0, units), `step` units at a time, on at most the number of
+// threads given to `set_threads`, including the caller's. Inside a body, it runs only in the
+// calling thread.
 void share(abi::Body body, void* context, abi::i64 units, abi::i64 step);
 
 void set_threads(int count);

@@ -1,5 +1,5 @@
-// Means of as many windows as are asked for, which may overlap. Included by pool_windows.cpp.
-constexpr i64 LINE = 1024, SHORT = 32;  // columns at a time; rows or columns that are one sum
+// Means over a given number of windows, which may overlap. Included by pool_windows.cpp.
+constexpr i64 LINE = 1024, SHORT = 32;  // columns at a time; rows or columns of one sum
 
 struct Parts {
   i64 size, out, stride, to;  // strides in bytes
@@ -13,10 +13,10 @@ struct Adaptive {
   char* out;
   Parts along[3];  // d, h, w
   i64 channels, channel, channel_to, sample, sample_to;
-  bool has_lanes;  // of channels, not of columns
+  bool has_lanes;  // strides of channels, not of columns
 };
 
-// total[k] = the sum of n lanes side by side over the rows of a window, SHORT rows at a time.
+// total[k] = the sum over the rows of a window, for n adjacent lanes; SHORT rows at a time.
 template <class T>
 void sum_rows(T* total, const char* x, const Adaptive& a, i64 d, i64 h, i64 n) {
   T some[LINE];
@@ -50,7 +50,7 @@ template <class T> T sum_across(const T* x, i64 n) {
   return total;
 }
 
-// A row of windows along w: of as many of them at once as their columns are a line.
+// A row of windows along w, as many at a time as their columns fit into a line.
 template <class T>
 void adapt_row(const Adaptive& a, const char* x, char* out, i64 d, i64 h, i64 rows) {
   const Parts& w = a.along[2];
@@ -77,7 +77,7 @@ void adapt_row(const Adaptive& a, const char* x, char* out, i64 d, i64 h, i64 ro
   }
 }
 
-// The channels of a row of windows, each of which is summed as above.
+// The channels of a row of windows; each channel is summed as above.
 template <class T>
 void adapt_channels(const Adaptive& a, const char* x, char* out, i64 d, i64 h, i64 rows) {
   const Parts& w = a.along[2];
@@ -127,7 +127,7 @@ template <class T> void adapt(void* context, i64 first, i64 last) {
   }
 }
 
-// Of lines whose elements, or whose channels, lie side by side.
+// For lines with adjacent elements or adjacent channels.
 i64 adaptive_avg_pool(const Call& call) {
   const abi::Array &x = call.array[0], &out = call.array[1];
   if (x.ndim != 5 || out.ndim != 5 || out.dtype != x.dtype) return 1;

@@ -1,10 +1,10 @@
-// out[r] = where the extreme of row r is, along one dimension; and the extreme.
+// out[r] = the index of the extreme of row r along one dimension; and the extreme.
 //
 // Numbers  the first of equal elements, and the first NaN if there is one.
-// Order    none: any way of parting the work finds the same place.
-// A run is searched in two steps: for its extreme, which vectorises, then for the first element
-// that is that. Where the fastest dimension is kept, each of its columns has an extreme and a place
-// so far.
+// Order none: the index does not depend on how the work is divided.
+// A run is searched in two steps: first for its extreme, which vectorises, then for the first
+// element that equals it. If the fastest dimension is kept, each of its columns has a current
+// extreme and its index.
 #include "leaves.h"
 #include "reduction.h"
 
@@ -16,17 +16,17 @@ namespace {
 
 constexpr i64 BLOCK = 1024;        // elements searched at a time
 constexpr i64 COLUMNS = 256;       // of a block
-constexpr i64 FEWEST_COLUMNS = 16; // of which each is not a run of its own
+constexpr i64 FEWEST_COLUMNS = 16; // below this, a row is not a run of its own
 constexpr i64 ROWS = 4;
 constexpr i64 GRAIN = 1 << 15, PIECE = 1 << 16;
 
 struct Search {
   byte type;
   int size;
-  // The place in a run of n elements; its element to `found`.
+  // The index of the extreme in a run of n elements; the element is written to `found`.
   i64 (*row)(const char* x, i64 n, char* found);
   bool (*is_better)(const char* x, const char* than);
-  // Takes in ROWS rows or one, of which the first is number `first`.
+  // Process ROWS rows, or one; the first has number `first`.
   void (*columns)(char* value, i64* place, const char* const* x, i64 rows, i64 n, i64 first);
 };
 
@@ -91,7 +91,7 @@ template <class T, bool IS_MOST> struct search {
       const T *b = (const T*)x[1], *c = (const T*)x[2], *d = (const T*)x[3];
 #pragma GCC ivdep
       for (i64 j = 0; j < n; ++j) {
-        // Of four rows the place is a small number, which is as wide as an element.
+        // For four rows, the index is a small number as wide as an element.
         typedef typename lanes<T>::number N;
         const T so_far = value[j];
         T best = a[j];
@@ -122,15 +122,15 @@ template <class T, bool IS_MOST> struct search {
 struct Plan {
   const Search* search;
   const char* x;
-  char *out, *values;  // values: null where nobody wants them
+  char *out, *values;  // values: null if not requested
   int item;
   abi::Cast cast;
   abi::Move pack;
-  i64 n, step;  // along the dimension that is searched
+  i64 n, step;  // along the searched dimension
   int n_kept;
   Dim kept[abi::MOST_DIMS];
   i64 outputs, blocks, parts, part;  // parts of an output, or of a block of columns
-  i64* found;  // of all parts: a place, and the element's bits, of each column
+  i64* found;  // for all parts: an index and the element's bits for each column
 };
 
 // beside: the extreme.
@@ -143,7 +143,7 @@ void store(const Plan& plan, const Place& at, i64 place) {
   if (plan.values) memcpy(at.beside, at.x + place * plan.step, plan.item);
 }
 
-// The place in [first, last) of a run, and its element.
+// The index of the extreme in [first, last) of a run, and its element.
 i64 search_run(const Plan& plan, const char* x, i64 first, i64 last, char* found) {
   const Search& search = *plan.search;
   x += first * plan.step;
@@ -257,7 +257,7 @@ void parts_of_blocks(void* context, i64 first, i64 last) {
   }
 }
 
-// Of the parts of output or column `number`, `across` of which lie side by side, the best.
+// The best of the parts of output or column `number`; `across` of these are adjacent.
 i64 best_of(const Plan& plan, i64 number, i64 across) {
   const i64* found = plan.found + 2 * (number / across * plan.parts * across + number % across);
   const i64* best = found;
@@ -282,11 +282,11 @@ void end_blocks(const Plan& plan) {
   }
 }
 
-// Arrays: x, values where they are asked for, out. Integers: the dimension.
+// Arrays: x, values if requested, out. Integers: the dimension.
 i64 run(const Call& call, const Search& search) {
   const bool has_values = call.n_arrays == 3;
   const Array &x = call.array[0], &out = call.array[has_values ? 2 : 1];
-  const Array& values = call.array[1];  // out again where they are not
+  const Array& values = call.array[1];  // out again if they are not
   const i64 axis = call.integer[0];
   Plan plan;
   plan.search = &search, plan.x = x.data, plan.out = out.data;

@@ -23,12 +23,12 @@ struct sub_alpha {
   }
 };
 
-// Exponents that are no call of `pow`: twice the number, which is whole.
+// Twice an exponent that needs no call of `pow`; it is an integer.
 template <int TWICE> struct raised {
   template <class T> static DEVICE T of(T x) { return op::pow_number::of(x, (T)TWICE / 2, x); }
 };
 
-// The exponent is one value in nearly every call: it is looked at once, not for each element.
+// In most calls the exponent is one value, so it is tested once, not for each element.
 template <class T>
 static void pow_number(char* const* data, const i64* step, i64 n, const Scalar* s) {
   const acc<T> twice = step[2] ? 0 : 2 * *(const acc<T>*)data[2];
@@ -42,7 +42,7 @@ static void pow_number(char* const* data, const i64* step, i64 n, const Scalar* 
   loop<of_two<op::pow_number>, 0, T, 2>(data, step, n, s);
 }
 
-// These refuse the divisor 0, for which NumPy's loop raises.
+// These loops decline the divisor 0, for which NumPy's loop raises an error.
 template <class F, class T> constexpr abi::LoopEntry integer_entry(const char* name) {
   const abi::byte of = code_of<T>;
   return {name, {of, of}, of, of, 2, 0, integer_division<F, T>, has_no_zero<T>};

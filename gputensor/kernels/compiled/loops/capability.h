@@ -1,6 +1,6 @@
-// Opens every file of loops/: the types and functors of the CUDA kernels, in a namespace of the
-// capability that the file is compiled for, so that the linker never takes a function compiled for
-// one CPU in place of the same one for another.
+// Included first by every file of loops/. It has the types and functors of the CUDA kernels, in a
+// namespace for the capability that the file is compiled for. So the linker cannot replace a
+// function by the same function compiled for another CPU.
 #ifndef GPUTENSOR_CAPABILITY_H
 #define GPUTENSOR_CAPABILITY_H
 
@@ -49,8 +49,8 @@ template <> constexpr abi::byte code_of<c64> = abi::c64;
 template <> constexpr abi::byte code_of<c128> = abi::c128;
 template <> constexpr abi::byte code_of<c32> = abi::c32;
 
-// The first HALVES, or as many as are left, elements of f16 or bf16 to and from f32. The compiler
-// vectorises bf16's conversion, not f16's.
+// Convert the first HALVES (or fewer) elements of f16 or bf16 to or from f32. The compiler
+// vectorises bf16's conversion, but not f16's.
 constexpr int HALVES = 64;
 
 template <class T> static inline void widen_all(f32* to, const T* from) {
@@ -90,7 +90,7 @@ template <class T> static inline void narrow_all(T* to, const f32* from) {
   for (int k = 0; k < HALVES; ++k) to[k] = cast<T>(from[k]);
 }
 
-// Some at a time: the first `n` elements.
+// Convert the first `n` elements, some at a time.
 template <class T> static inline void widen_some(f32* to, const T* from, i64 n) {
   i64 i = 0;
   for (; i + HALVES <= n; i += HALVES) widen_all(to + i, from + i);

@@ -1,12 +1,12 @@
-// Casts between all dtypes, Note [Casts] of kernels/cuda/include/types.cuh; and the moves that pack
-// strided operands into dense memory and back.
+// Casts between all dtypes, Note [Casts] of kernels/cuda/include/types.cuh; and the copies that
+// pack strided operands into dense memory and back.
 #include "capability.h"
 
 namespace CAPABILITY {
 
 template <class To, class From> static void cast_dense(char* to, const char* from, i64 n);
 
-constexpr int BLOCK = 256;  // elements that go through another type
+constexpr int BLOCK = 256;  // elements that are cast through another type at a time
 
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
 
@@ -18,9 +18,9 @@ static inline f32 number(bf16 x) { return to_float(x); }
 static inline f32 number(c64 x) { return x.re; }
 static inline f64 number(c128 x) { return x.re; }
 
-// By the CPU's own cast to i32, which it has for vectors. A block with what does not fit is done
-// again, by the rules. x86 answers with the least i32 there, other CPUs with any: an f64 may go
-// through an i64 of which the low bits are left.
+// Casts by the CPU's vector cast to i32. A block with values out of range is cast again, by the
+// rules. For such values x86 returns the smallest i32, and other CPUs any value. An f64 may be cast
+// to an i64, of which the low bits are kept.
 template <class To, class From> static inline void truncate_all(To* to, const From* from, i64 n) {
   alignas(64) i32 block[BLOCK];
   const bool is_direct = sizeof(To) == sizeof(i32) && (const void*)to != (const void*)from;
@@ -48,8 +48,8 @@ template <class To, class From> static inline void truncate_all(To* to, const Fr
 
 // --- 64 bits ------------------------------------------------------------------------------------
 
-// The halves of an integer as fractions of two f64 whose sum is the integer, rounded once: few CPUs
-// have such a cast for vectors.
+// The halves of an integer become fractions of two f64, whose sum is the integer, rounded once: few
+// CPUs have a vector instruction for this cast.
 static inline f64 to_double(u64 x, bool is_signed) {
   const u64 low = (x & 0xffffffffull) | 0x4330000000000000ull;               // 2^52 + low
   const u64 high = (x >> 32) ^ (is_signed ? 0x4530000080000000ull : 0x4530000000000000ull);
@@ -57,12 +57,12 @@ static inline f64 to_double(u64 x, bool is_signed) {
   return (bits_as<f64>(high) - bias) + bits_as<f64>(low);
 }
 
-// To f32 with one rounding: by f64 where that has each of a block exactly.
+// To f32 with one rounding: through f64 if that can represent each number of a block exactly.
 template <class From> static inline void to_singles(f32* to, const From* from, i64 n) {
   constexpr u64 EXACT = 1ull << 53;
   for (i64 i = 0; i < n; i += BLOCK) {
     const i64 left = least(n - i, BLOCK);
-    u64 others = 0;  // bits of the size of each, if not of its sign
+    u64 others = 0;  // the bits of each magnitude, possibly without its sign
     for (i64 k = 0; k < left; ++k) others |= (u64)(from[i + k] < 0 ? ~from[i + k] : from[i + k]);
     if (others < EXACT) {
       for (i64 k = 0; k < left; ++k) to[i + k] = (f32)to_double((u64)from[i + k], true);
@@ -72,8 +72,8 @@ template <class From> static inline void to_singles(f32* to, const From* from, i
   }
 }
 
-// As f32, which f16 takes from here with one rounding in all: 12 bits of the fraction, the last of
-// which is set where a bit after it was.
+// An f32 from which a cast to f16 rounds only once: it has 12 bits of the fraction, and the last
+// one is set if a later bit was set.
 static inline f32 to_sticky(f64 x) {
   constexpr u64 REST = (1ull << 40) - 1;
   const u64 bits = bits_as<u64>(x);
@@ -168,7 +168,7 @@ extern const abi::Cast casts[abi::N_DTYPES][abi::N_DTYPES] = {
 #undef FROM
 };
 
-// An element in the type that it is computed in.
+// An element in the type of the computation.
 template <class T> static void widen(char* to, const char* from, i64) {
   const auto value = cast<typename acc_of<T>::type>(*(const T*)from);
   memcpy(to, &value, sizeof value);
@@ -180,7 +180,7 @@ extern const abi::Cast widens[abi::N_DTYPES] = {
 #undef WIDEN
 };
 
-// Every STEP-th element: the compiler has vectors for steps that it knows.
+// Every STEP-th element: the compiler vectorises loops with constant steps.
 template <class W, int STEP> static void pack_every(W* to, const W* from, i64 n) {
 #pragma GCC ivdep
   for (i64 i = 0; i < n; ++i) to[i] = from[i * STEP];

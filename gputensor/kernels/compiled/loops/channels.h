@@ -6,7 +6,7 @@
 
 namespace CAPABILITY {
 
-// Arrays (N, C, S). Runs of S lie densely, or channels do and S is 1: then N is rows.
+// Arrays (N, C, S). Either runs of S are dense; or channels are dense and S is 1, and N are rows.
 struct Channels {
   const Call* call;
   bool are_beside;
@@ -28,7 +28,7 @@ static bool lay_out_channels(Channels& to, const Call& call, const int (&of)[3])
   return true;
 }
 
-// Rows of channels side by side, COLUMNS of them at a time.
+// Rows of adjacent channels, COLUMNS of them at a time.
 constexpr i64 COLUMNS = 256;
 
 template <class A>
@@ -41,7 +41,7 @@ LOOP add_line(A* sum, const A* x, i64 n) {
 #pragma GCC ivdep
   for (i64 k = 0; k < n; ++k) sum[k] += x[k];
 }
-// Four lines, each added in its turn: sums are loaded and stored once.
+// Four lines are added one after the other; sums are loaded and stored once.
 template <class A>
 LOOP add_four(A* sum, const A* a, const A* b, const A* c, const A* d, i64 n) {
 #pragma GCC ivdep
@@ -76,13 +76,13 @@ LOOP through_line(A* out, const A* grad, const A* x, const A* by, const A* middl
   for (i64 k = 0; k < n; ++k) out[k] = grad[k] * by[k] + (x[k] - middle[k]) * slope[k] + more[k];
 }
 
-// A number of a channel, where there is no array, `otherwise`.
+// The number of a channel; `otherwise` if there is no array.
 template <class A>
 static inline A number_of(const abi::Array& x, i64 c, A otherwise) {
   return x.data ? ((const A*)x.data)[c] : otherwise;
 }
 
-// What is done with rows of channels side by side, in parts of the rows. middle …: (C) in A.
+// Process rows of adjacent channels, in parts of the rows. middle …: (C) in A.
 template <class A>
 struct Beside {
   Channels* channels;
@@ -91,7 +91,7 @@ struct Beside {
   const A *middle, *scale, *shift, *slope;
   const abi::Array *first, *second, *out;
 
-  // Scale and shift of channels, in the room of the second sums: SCALE has none.
+  // Scale and shift of channels, in the memory of the second sums, which SCALE does not have.
   void begin_scale(const A* rstd, const abi::Array& by, const abi::Array& more) {
     A *to = (A*)(parts.of<A>(0) + parts.n), *behind = to + parts.n;
     for (i64 c = 0; c < parts.n; ++c)
@@ -173,7 +173,7 @@ static bool begin_beside(Beside<A>& to, Channels& channels) {
                                     channels.channels);
 }
 
-// Channels whose runs lie one after another are taken together: as many as fill a piece.
+// Channels with consecutive runs are processed together, as many as fit into a piece.
 constexpr i64 MOST_TOGETHER = 64;
 
 static inline i64 channels_together(i64 run) {
@@ -181,14 +181,15 @@ static inline i64 channels_together(i64 run) {
   return fitting < 1 ? 1 : fitting < MOST_TOGETHER ? fitting : MOST_TOGETHER;
 }
 
-// take(begin, end) of channels that are taken together.
+// Call take(begin, end) for channels that are processed together.
 template <class Take>
 static inline void in_blocks(const Channels& channels, i64 first, i64 last, Take take) {
   const i64 step = channels_together(channels.run);
   for (i64 c = first; c < last; c += step) take(c, last - c < step ? last : c + step);
 }
 
-// take(channel, sample, bytes from where the sample begins, elements) of the runs of some channels.
+// Call take(channel, sample, bytes from the sample's begin, elements) for the runs of some
+// channels.
 template <class Take>
 static inline void each_run(const Channels& channels, i64 begin, i64 end, Take take) {
   for (i64 s = 0; s < channels.samples; ++s)
@@ -205,7 +206,7 @@ static const A* piece_of(const Channels& channels, const abi::Array& x, i64 samp
   return widened(x.dtype, x.data + sample * x.stride[0] + at, channels.itemsize, n, room);
 }
 
-// scale …: of each of the channels from `begin` on.
+// scale …: for each channel from `begin` on.
 template <class A>
 static void scale_runs(const Channels& channels, const abi::Array& x, const abi::Array& out,
                        i64 begin, i64 end, const A* middle, const A* scale, const A* shift) {

@@ -3,13 +3,13 @@
 //
 // Calls    conv(x, weight, bias or None, out, windows, groups, transposed),
 //          weight_gradient(x, grad, out, windows, groups)
-//          Arrays are (n, c, d, h, w), (o, c, d, h, w) and (o), of any strides; windows: of d, h, w
-//          the step, the padding and the dilation. A transposed convolution is as many plain ones
-//          as its steps leave different sets of taps.
+//          Arrays are (n, c, d, h, w), (o, c, d, h, w) and (o), of any strides; windows: the step,
+//          the padding and the dilation of d, h and w. A transposed convolution is computed as
+//          several plain ones: one for each of the different sets of taps that its steps leave.
 // Types    f32 and f64, of all arrays.
-// Memory   weights once, in panels; a thread has a panel of windows, which stays in its cache.
-// Order    over channels and taps as they lie in the weights; of a gradient over windows, some at a
-//          time, whose sums are added.
+// Memory weights are packed once, in panels; each thread has a panel of windows, which stays in its
+// cache. Order over channels and taps in the order of the weights; a gradient's sum is over
+// windows, some at a time, whose sums are added.
 #include "conv_depthwise.h"
 
 namespace CAPABILITY {
@@ -17,17 +17,17 @@ namespace CAPABILITY {
 namespace {
 
 constexpr i64 DEPTH = 384;   // rows of a panel of windows
-constexpr i64 LENGTH = 192;  // windows whose sums make one term of a gradient
+constexpr i64 LENGTH = 192;  // windows whose sum is one term of a gradient
 
-// Weights (o, c, d, h, w) of one group by tap; strides in bytes.
+// Weights (o, c, d, h, w) of one group, ordered by tap; strides in bytes.
 struct Weights {
   const char* data;
   i64 made, read;  // from one channel of the result to the next, and of the input
   i64 tap[3];
 };
 
-// to[k][ROWS]: the weights of a block of ROWS channels of the result, row by row of the panels, for
-// channels [first, last) of the input.
+// to[k][ROWS]: the weights of a block of ROWS channels of the result, in the order of the panels'
+// rows, for channels [first, last) of the input.
 template <class T>
 void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 block, i64 first, i64 last,
                   T* to) {
@@ -55,12 +55,12 @@ template <class T> struct Products {
   const T* weights;  // packed, of all groups
   const char* bias;
   i64 bias_step, outer, inner, groups;
-  i64 blocks, parts;  // of ROWS channels; in how many parts they are
+  i64 blocks, parts;  // blocks of ROWS channels; the number of their parts
   i64 answer;
 };
 
-// Writes `rows` channels of the result, from `channel` on, of the windows of some runs; adds the
-// bias to `sums` before.
+// Write `rows` channels of the result, from `channel` on, for the windows of some runs. It first
+// adds the bias to `sums`.
 template <class T>
 void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs, i64 n_runs) {
   const Array& out = *p.out;
@@ -90,7 +90,7 @@ void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs
   }
 }
 
-// panel[c][t][WIDTH]: what each tap reads of channels [channel, stop).
+// panel[c][t][WIDTH]: the elements that each tap reads in channels [channel, stop).
 template <class T>
 void fill_panel(const Piece* pieces, i64 n_runs, i64 taps, i64 channel, i64 stop, i64 channel_step,
                 i64 step, T* panel) {
@@ -158,7 +158,7 @@ i64 products(const Call& call, const Windows& of, const Array& x, const Weights&
   Room room(Room::bytes_of<T>(groups * blocks * depth * ROWS<T>));
   if (!room) return NO_MEMORY;
   T* packed = room.take<T>(groups * blocks * depth * ROWS<T>);
-  // In the order in which they lie: by blocks, or by channels of the input.
+  // In memory order: by blocks, or by channels of the input.
   const bool by_blocks = w.read <= w.made;
   const i64 shares = by_blocks ? blocks : inner;
   over(call, true, groups * shares, depth * blocks * ROWS<T> / shares, [&](i64 first, i64 last) {
@@ -173,7 +173,8 @@ i64 products(const Call& call, const Windows& of, const Array& x, const Weights&
     }
   });
   const i64 tiles = (of.columns() + WIDTH<T> - 1) / WIDTH<T>, units = tiles * groups;
-  // Few tiles are shared out by channels, too: each part gathers its windows again.
+  // If there are few tiles, the channels are also divided among threads; each part gathers its
+  // windows again.
   const i64 wanted = 2 * call.threads;
   const i64 parts = units >= wanted ? 1 : smaller(blocks, (wanted - 1) / units + 1);
   Products<T> p = {of, &x, &out, packed, bias.data, bias.data ? bias.stride[0] : 0, outer,
@@ -185,8 +186,8 @@ i64 products(const Call& call, const Windows& of, const Array& x, const Weights&
 
 // --- plain and transposed ------------------------------------------------------------------------
 
-// The sets of taps along one dimension: one of a plain convolution, as many as steps of a
-// transposed one, whose results lie that far apart.
+// The sets of taps along one dimension. A plain convolution has one set. A transposed convolution
+// has `step` sets; the results of one set are `step` elements apart.
 void axes_of(Axis* axes, i64 number, i64* room, i64 size, i64 out, i64 kernel, i64 step, i64 pad,
              i64 gap, bool transposed) {
   Axis& axis = *axes;
@@ -247,8 +248,8 @@ template <class T> i64 convolution(const Call& call) {
 template <class T> struct Gradient {
   Windows of;
   const Array *x, *grad, *out;
-  i64 outer, inner, parts;  // in how many parts the rows are
-  bool are_beside;          // x's channels lie side by side: a row's tap counts before its channel
+  i64 outer, inner, parts;  // the number of parts of the rows
+  bool are_beside;          // x's channels are adjacent: rows are ordered by tap, then by channel
   i64 answer;
 
   i64 tap(i64 row) const { return are_beside ? row / inner : row % of.taps(); }
@@ -280,8 +281,8 @@ void pack_gradients(const Gradient<T>& p, i64 channel, i64 count, const Run* run
   }
 }
 
-// to[q][ROWS]: what rows [begin, begin + rows) read for the windows of some runs, a row being a tap
-// of a channel of x. lines: room for as many elements.
+// to[q][ROWS]: the elements that rows [begin, begin + rows) read for the windows of some runs. A
+// row is a tap of a channel of x. lines: memory for the same number of elements.
 template <class T>
 void pack_rows(const Gradient<T>& p, const Piece* pieces, i64 n_runs, i64 first_channel, i64 begin,
                i64 rows, i64 count, T* lines, T* to) {
@@ -306,7 +307,7 @@ void pack_rows(const Gradient<T>& p, const Piece* pieces, i64 n_runs, i64 first_
   turn<T>((char*)to, ROWS<T> * sizeof(T), (const char*)lines, LENGTH * sizeof(T), rows, count);
 }
 
-// Writes the sums of rows [begin, begin + rows) for some channels of the result, from `channel` on.
+// Write the sums of rows [begin, begin + rows) for some channels of the result, from `channel` on.
 template <class T>
 void put_rows(const Gradient<T>& p, i64 begin, i64 rows, i64 channel, i64 channels, const T* sums) {
   const Axis* along = p.of.along;

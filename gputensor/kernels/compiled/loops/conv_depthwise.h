@@ -1,5 +1,5 @@
-// Convolutions whose groups have one channel of the input, where no product of matrices is left:
-// rows of windows, or channels where these lie side by side, are added up tap by tap.
+// Convolutions whose groups have one input channel, so that they are no matrix products. Rows of
+// windows, or adjacent channels, are added up tap by tap.
 #ifndef GPUTENSOR_CONV_DEPTHWISE
 #define GPUTENSOR_CONV_DEPTHWISE
 
@@ -7,18 +7,19 @@
 
 namespace CAPABILITY {
 
-constexpr i64 LINE = 2048;     // windows of a strip, about: two lines stay in the first-level cache
+constexpr i64 LINE = 2048;     // windows of a strip: two lines fit the first-level cache
 constexpr i64 LANES = 256;     // channels whose sums are taken at a time
 constexpr i64 BESIDE = 32;     // channels whose gradients are added at a time
-// Sums of a line's terms, joined at its end: as many at every capability.
+// The number of partial sums of a line, which are added at its end. It is equal for all
+// capabilities.
 constexpr i64 SOME_SUMS = 16;
 
 template <class T> struct Depthwise {
   Windows of;
   const Array *x, *w, *bias, *out;
-  i64 outer;        // channels of the result for one of the input
+  i64 outer;        // result channels per input channel
   bool transposed;
-  const T* packed;  // where channels lie side by side: [tap][channel]
+  const T* packed;  // for adjacent channels: [tap][channel]
   i64 answer;
 };
 
@@ -29,18 +30,18 @@ static inline const char* weight_at(const Array& w, i64 channel, i64 outer, bool
 
 // --- strips of rows ------------------------------------------------------------------------------
 
-// A strip of windows of one plane of a channel as one line, row after row, `pitch` elements from a
-// row to the next. The elements that a tap reads are such a line, too: of a copy with its padding,
-// in which the elements that windows a step apart read lie side by side. So no loop is as short as
-// a row, and none asks where the padding is.
+// A strip of windows of one plane of a channel is treated as one line: row after row, with `pitch`
+// elements from one row to the next. The elements that a tap reads are a line, too. It is in a copy
+// with padding, in which elements of windows that are one step apart are adjacent. So no loop is as
+// short as a row, and no loop tests for padding.
 struct Strips {
-  i64 low[2], reach[2], phases[2];  // of h and w: the first offset, from it to the last, copies
-  i64 rows, columns;                // windows of a strip at most
-  i64 down, across;                 // how many strips make a plane
+  i64 low[2], reach[2], phases[2];  // h and w: first offset, reach to the last, copies
+  i64 rows, columns;                // maximum number of windows of a strip
+  i64 down, across;                 // strips per plane
   i64 pitch, plane;                 // elements of a row and of a copy
 };
 
-// Room behind a line, which is read in whole registers.
+// Extra elements behind a line, because lines are read in whole registers.
 template <class T> constexpr i64 SLACK = 4 * wide<T>::LANES;
 
 static Strips strips_of(const Windows& of) {
@@ -63,7 +64,7 @@ static Strips strips_of(const Windows& of) {
   return s;
 }
 
-// Whether a strip fits: taps may be as far apart as padding allows.
+// Whether a strip fits: padding allows taps to be far apart.
 static inline bool fits(const Strips& s) {
   constexpr i64 MOST = 1 << 20;
   return s.reach[0] < MOST && s.reach[1] < MOST && s.phases[0] * s.phases[1] * s.plane < 16 * MOST;
@@ -78,7 +79,7 @@ static inline Strip strip_at(const Windows& of, const Strips& s, i64 number) {
           smaller(s.columns, of.along[2].count - column)};
 }
 
-// Copies what a strip's windows read of a plane, and zeros beside it.
+// Copy the elements of a plane that a strip's windows read, with zeros around them.
 template <class T>
 static void fill(const Windows& of, const Strips& s, const Strip& strip, const Array& x,
                  const char* plane, T* to) {
@@ -105,7 +106,7 @@ static void fill(const Windows& of, const Strips& s, const Strip& strip, const A
     }
 }
 
-// Where a tap's line begins in the copies.
+// The begin of a tap's line in the copies.
 static inline i64 line_of(const Windows& of, const Strips& s, i64 b, i64 c) {
   const Axis &h = of.along[1], &w = of.along[2];
   const i64 down = h.offset[b] - s.low[0], across = w.offset[c] - s.low[1];
@@ -113,7 +114,7 @@ static inline i64 line_of(const Windows& of, const Strips& s, i64 b, i64 c) {
          across / w.step;
 }
 
-// to[k] += the sum over taps of weight[t] * line[t][k], of n elements and some behind them.
+// to[k] += the sum over taps of weight[t] * line[t][k], for n elements and some behind them.
 template <class T>
 static void add_lines(T* to, const T* const* line, const T* weight, i64 taps, i64 n) {
   typedef wide<T> V;
@@ -185,7 +186,7 @@ template <class T> void strips_of_windows(void* context, i64 first, i64 last) {
 
 // --- channels side by side -----------------------------------------------------------------------
 
-// All channels of one window, which lie side by side.
+// All channels of one window, which are adjacent.
 template <class T> void channels_of_windows(void* context, i64 first, i64 last) {
   const Depthwise<T>& p = *(const Depthwise<T>*)context;
   const Axis* along = p.of.along;
@@ -263,7 +264,7 @@ i64 each_channel(const Call& call, const Windows& of, const Array& x, const Arra
 
 // --- the gradient of weights ---------------------------------------------------------------------
 
-// The sum of products of two lines of n elements, in sums that are joined in one order.
+// The sum of products of two lines of n elements, as partial sums that are added in a fixed order.
 template <class T> static T dot(const T* a, const T* b, i64 n) {
   T sum[SOME_SUMS] = {};
   i64 k = 0;
@@ -275,7 +276,7 @@ template <class T> static T dot(const T* a, const T* b, i64 n) {
   return sum[0];
 }
 
-// Adds the gradient of all taps of one channel to `sums`, in f64. copy, line: room for a strip.
+// Add the gradients of all taps of one channel to `sums`, in f64. copy, line: memory for a strip.
 template <class T>
 void gradient_of_channel(const Windows& of, const Strips& s, const Array& x, const Array& grad,
                          i64 channel, i64 outer, T* copy, T* line, f64* sums) {
@@ -305,8 +306,8 @@ void gradient_of_channel(const Windows& of, const Strips& s, const Array& x, con
   }
 }
 
-// The gradients of some channels that lie side by side; sums: [tap][lane], in f64. The terms of a
-// row of windows are added first.
+// The gradients of some adjacent channels. sums: [tap][lane], in f64. The terms of a row of windows
+// are added first.
 template <class T>
 void gradient_of_lanes(const Windows& of, const Array& x, const Array& grad, i64 channel, i64 lanes,
                        f64* sums) {

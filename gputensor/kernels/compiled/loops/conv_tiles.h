@@ -1,64 +1,22 @@
-// What products of windows are made of: tiles of sums in registers, and windows in panels.
+// Parts of products of windows: tiles of sums in registers, and windows in panels.
 //
-// Order    a sum is taken over the rows of its panels from the first on, by fused multiply-adds, so
-//          its bits are the same at every capability and with any threads.
+// Order a sum is over the rows of its panels, beginning with the first one, by fused multiply-adds.
+//          So its bits do not depend on the capability or on threads.
 #ifndef GPUTENSOR_CONV_TILES
 #define GPUTENSOR_CONV_TILES
 
 #include "matrices.h"
 #include "turn.h"
+#include "wide.h"
 
 namespace CAPABILITY {
-
-// A register of T; `fma` gives a * b + c. ROWS x COLUMNS registers of sums fill most of them.
-template <class T> struct wide;
-#if defined(__AVX512F__)
-#define WIDE(T, TYPE, END)                                                            \
-  template <> struct wide<T> {                                                        \
-    typedef TYPE type;                                                                \
-    static constexpr int LANES = 64 / sizeof(T), ROWS = 8, COLUMNS = 3;               \
-    static type zero() { return _mm512_setzero_##END(); }                             \
-    static type all(T x) { return _mm512_set1_##END(x); }                             \
-    static type load(const T* x) { return _mm512_loadu_##END(x); }                    \
-    static void store(T* to, type x) { _mm512_storeu_##END(to, x); }                  \
-    static type fma(type a, type b, type c) { return _mm512_fmadd_##END(a, b, c); }   \
-  };
-WIDE(f32, __m512, ps)
-WIDE(f64, __m512d, pd)
-#elif defined(__AVX2__)
-#define WIDE(T, TYPE, END)                                                            \
-  template <> struct wide<T> {                                                        \
-    typedef TYPE type;                                                                \
-    static constexpr int LANES = 32 / sizeof(T), ROWS = 4, COLUMNS = 3;               \
-    static type zero() { return _mm256_setzero_##END(); }                             \
-    static type all(T x) { return _mm256_set1_##END(x); }                             \
-    static type load(const T* x) { return _mm256_loadu_##END(x); }                    \
-    static void store(T* to, type x) { _mm256_storeu_##END(to, x); }                  \
-    static type fma(type a, type b, type c) { return _mm256_fmadd_##END(a, b, c); }   \
-  };
-WIDE(f32, __m256, ps)
-WIDE(f64, __m256d, pd)
-#else
-#define WIDE(T, TYPE, END)                                                            \
-  template <> struct wide<T> {                                                        \
-    typedef TYPE type;                                                                \
-    static constexpr int LANES = 16 / sizeof(T), ROWS = 8, COLUMNS = 3;               \
-    static type zero() { return vdupq_n_##END(0); }                                   \
-    static type all(T x) { return vdupq_n_##END(x); }                                 \
-    static type load(const T* x) { return vld1q_##END(x); }                           \
-    static void store(T* to, type x) { vst1q_##END(to, x); }                          \
-    static type fma(type a, type b, type c) { return vfmaq_##END(c, a, b); }          \
-  };
-WIDE(f32, float32x4_t, f32)
-WIDE(f64, float64x2_t, f64)
-#endif
-#undef WIDE
 
 template <class T> constexpr int ROWS = wide<T>::ROWS;                      // of a tile
 template <class T> constexpr int WIDTH = wide<T>::LANES * wide<T>::COLUMNS;  // its columns
 
-// out[i, j] = the sum over k of a[k, i] * b[k, j], added to what `out` has if `adds`; a's rows have
-// ROWS elements, b's and out's WIDTH, of which the first R, and COLUMNS registers, are used.
+// out[i, j] = the sum over k of a[k, i] * b[k, j], added to the elements of `out` if `adds`. Rows
+// of a have ROWS elements, of which R are used; rows of b and out have WIDTH, of which COLUMNS
+// registers are used.
 template <class T, int R, int COLUMNS>
 static void tile(const T* a, const T* b, i64 k, T* out, bool adds) {
   typedef wide<T> V;
@@ -93,7 +51,7 @@ static inline void tile_of(i64 columns, const T* a, const T* b, i64 k, T* out, b
   tile<T, R, 3>(a, b, k, out, adds);
 }
 
-// Of the first rows and columns alone; of few rows, half a tile is made.
+// For the first rows and columns only; for few rows, half a tile is computed.
 template <class T>
 static inline void tile_of(i64 rows, i64 columns, const T* a, const T* b, i64 k, T* out,
                            bool adds) {
@@ -103,9 +61,9 @@ static inline void tile_of(i64 rows, i64 columns, const T* a, const T* b, i64 k,
 
 // --- windows -------------------------------------------------------------------------------------
 
-// One dimension of windows. Window j of `count` reads, for tap t of `taps`, the element
-// j * step + offset[t], where that is inside [0, size), and element kernel[t] of the weights;
-// its result is element first + j * apart.
+// One dimension of windows. For tap t of `taps`, window j of `count` reads element j * step +
+// offset[t], if that is inside [0, size), and element kernel[t] of the weights. Its result is
+// element first + j * apart.
 struct Axis {
   i64 size, count, step, first, apart, taps;
   const i64 *offset, *kernel;
@@ -120,28 +78,28 @@ struct Windows {
   i64 columns() const { return samples * places(); }
 };
 
-// The windows [low, high) of `count` that read an element inside, the first one reading `at`.
+// The windows [low, high) of `count` that read an element inside; the first one reads `at`.
 static inline void inside(const Axis& axis, i64 at, i64 count, i64* low, i64* high) {
   const i64 step = axis.step, left = axis.size - at;
   *low = smaller(at < 0 ? (-at + step - 1) / step : 0, count);
   *high = larger(*low, left <= 0 ? 0 : smaller((left + step - 1) / step, count));
 }
 
-// How far the weight of a tap is from the first one.
+// The offset of a tap's weight from the first weight.
 static inline i64 weight_of(const Axis* along, const i64* stride, i64 a, i64 b, i64 c) {
   return along[0].kernel[a] * stride[0] + along[1].kernel[b] * stride[1] +
          along[2].kernel[c] * stride[2];
 }
 
-// Windows that follow each other along w: columns [column, column + length) of a panel.
+// Consecutive windows along w: columns [column, column + length) of a panel.
 struct Run { i64 column, length, sample, at[3]; };
 
-// How many runs `columns` windows make at most.
+// The maximum number of runs of `columns` windows.
 static inline i64 most_runs(const Windows& of, i64 columns) {
   return smaller(columns, columns / of.along[2].count + 2);
 }
 
-// The runs of windows [first, last). Returns: how many.
+// Write the runs of windows [first, last). Returns their number.
 static i64 runs_of(const Windows& of, i64 first, i64 last, Run* runs) {
   const Axis &d = of.along[0], &h = of.along[1], &w = of.along[2];
   i64 count = 0;
@@ -158,7 +116,7 @@ static i64 runs_of(const Windows& of, i64 first, i64 last, Run* runs) {
   return count;
 }
 
-// Which elements one tap reads for one run: from `data` on, for its windows [low, high).
+// The elements that one tap reads for one run: from `data` on, for the run's windows [low, high).
 struct Piece { const char* data; i64 column, low, high, length; };
 
 static void pieces_of(const Windows& of, const Array& x, const char* data, const Run* runs,
@@ -195,8 +153,8 @@ template <class T, i64 MOST> static inline void copy_few(T* to, const T* from, i
   }
 }
 
-// Lines are short: a call of memcpy or memset, which the compiler makes of a loop without the empty
-// statement, takes longer than its work.
+// Lines are short, so a call of memcpy or memset takes longer than the copy. The empty statement
+// keeps the compiler from making such a call of the loop.
 template <class T> static inline void copy_line(T* to, const T* from, i64 n) {
   typedef wide<T> V;
   if (n < V::LANES) return copy_few<T, V::LANES / 2>(to, from, n);
@@ -231,7 +189,7 @@ static inline void take_second(f64* to, const f64* from) {
   *(V*)to = __builtin_shuffle(*x, *y, places{0, 2, 4, 6});
 }
 
-// to[k] = from[2 * k]; nothing behind from[2 * n - 2] is read.
+// to[k] = from[2 * k]; no element behind from[2 * n - 2] is read.
 template <class T> static inline void spread_by_two(T* to, const T* from, i64 n) {
   constexpr i64 W = 32 / sizeof(T);
   i64 k = 0;
@@ -239,14 +197,14 @@ template <class T> static inline void spread_by_two(T* to, const T* from, i64 n)
   for (; k < n; ++k) to[k] = from[2 * k];
 }
 
-// to[0], …, to[n - 1] = the elements from `from` on, `step` bytes from one to the next.
+// to[0], …, to[n - 1] = the elements from `from` on, `step` bytes apart.
 template <class T> static inline void spread(T* to, const char* from, i64 step, i64 n) {
   if (step == (i64)sizeof(T)) return copy_line(to, (const T*)from, n);
   if (step == 2 * (i64)sizeof(T)) return spread_by_two(to, (const T*)from, n);
   for (i64 k = 0; k < n; ++k) to[k] = *(const T*)(from + k * step);
 }
 
-// Writes what one tap reads of one channel.
+// Write the elements that one tap reads in one channel.
 template <class T>
 static inline void gather(const Piece* pieces, i64 n_pieces, i64 channel, i64 step, T* to) {
   for (i64 r = 0; r < n_pieces; ++r) {
@@ -258,8 +216,8 @@ static inline void gather(const Piece* pieces, i64 n_pieces, i64 channel, i64 st
   }
 }
 
-// What one tap reads of `count` channels that lie side by side, `apart` elements from the line of
-// one to the next.
+// Write the elements that one tap reads in `count` adjacent channels; the channels' lines are
+// `apart` elements apart.
 template <class T>
 static inline void gather_beside(const Piece* pieces, i64 n_pieces, i64 channel, i64 count,
                                  i64 step, i64 apart, T* to) {

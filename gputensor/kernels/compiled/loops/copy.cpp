@@ -2,8 +2,8 @@
 // copy
 //
 // Shapes   any strides; dst and src may not overlap unless they are the same elements.
-// Types    the same dtype by its size; casts follow Note [Casts] of kernels/cuda/include/types.cuh.
-// Order    each element by itself. Casts that change the layout go through a scratch in the cache.
+// Types the same dtype by its size; casts follow Note [Casts] of kernels/cuda/include/types.cuh.
+// Order elements are independent. Casts that change the layout go through a buffer in the cache.
 #include "copy_plan.h"
 
 namespace CAPABILITY {
@@ -11,13 +11,13 @@ namespace copies {
 
 // --- casts --------------------------------------------------------------------------------------
 
-// Both sides run along A.
+// Both sides are dense along A.
 static void cast_rows(const Plan& p, const Unit& unit) {
   for (i64 k = 0; k < unit.m; k++)
     p.cast(unit.at.to + p.b.to[k], unit.at.from + p.b.from[k], unit.n);
 }
 
-// A box of src is laid out in dst's order, cast row by row, and moved on where dst has gaps.
+// A box of src is copied to dst's order, cast row by row, and moved once more if dst has gaps.
 static void cast_boxes(const Plan& p, const Unit& unit) {
   alignas(LINE) char scratch[2 * SCRATCH_BYTES];
   alignas(LINE) char row[SCRATCH_ROW * 16];
@@ -109,7 +109,7 @@ static void choose_cast(Plan& p) {
 
 // --- the function -------------------------------------------------------------------------------
 
-// (dst, src, bytes of the last cache) -> 0; 1 where NumPy has to do it, and nothing is written.
+// (dst, src, bytes of the last cache) -> 0; or 1, with nothing written, if NumPy must copy.
 static i64 copy(const Call& call) {
   const Array &dst = call.array[0], &src = call.array[1];
   if (dst.dtype < 0 || src.dtype < 0) return 1;

@@ -1,24 +1,25 @@
 // dst[n, c, …] = cast(src[n, c, …] * scale[c] + bias[c])                            family: pack
 //
 // Shapes   (N, C, …), any strides. scale and bias hold C numbers of f64.
-// Types    computed in f32, in f64 where either side is, each step rounded; integers are rounded to
-//          nearest even and saturated, NaN gives 0. The same bits as kernels/cpu/copy_pack.py.
-// Order    each element by itself: a block of pixels of a few channels becomes planes in the
-//          first-level cache, which are scaled, cast and laid out.
+// Types computed in f32, or in f64 if either side is f64; each step is rounded. Integers are
+//          rounded to nearest even and saturated; NaN gives 0. The bits equal those of
+//          kernels/cpu/copy_pack.py. Order elements are independent. A block of pixels of a few
+//          channels is split into planes in the first-level cache, which are scaled, cast and
+//          written.
 #include "copy_plan.h"
 
 namespace CAPABILITY {
 namespace copies {
 
-// Of a block: its pixels, or its numbers where a pixel's channels stay side by side.
+// Of a block: its pixels, or its numbers if a pixel's channels stay adjacent.
 constexpr i64 PIXELS = 1024, NUMBERS = 2048, MOST_CHANNELS = 4096;
 
 struct Packing : Plan {
-  i64 channels, to_channel, from_channel;  // how many; bytes from one to the next
+  i64 channels, to_channel, from_channel;  // count; distance in bytes
   double by[MOST_CHANNELS], plus[MOST_CHANNELS];  // rounded to f32
   int to_type, from_type;
   abi::Cast load;  // to numbers
-  bool keeps_pixels;  // both sides have a pixel's channels side by side
+  bool keeps_pixels;  // a pixel's channels are adjacent on both sides
   alignas(LINE) char row_by[NUMBERS * 8],
       row_plus[NUMBERS * 8];  // then, for a block of whole pixels
 };
@@ -63,7 +64,7 @@ template <class T> static void store(const Packing& p, char* to, const T* x, i64
   }
 }
 
-// One number for all of a run, or one for each.
+// One number for a whole run, or one for each element.
 template <class T> INLINE T entry_of(T x, i64) { return x; }
 template <class T> INLINE T entry_of(const T* x, i64 i) { return x[i]; }
 
@@ -80,8 +81,8 @@ static void scale_at_once(char* to, const char* from, i64 n, Numbers by, Numbers
   }
 }
 
-// n <= NUMBERS elements, dense on both sides: in one pass where pixels are bytes or T, else by way
-// of numbers in the first-level cache.
+// n <= NUMBERS elements, dense on both sides. They take one pass if pixels are bytes or T,
+// otherwise they go through numbers in the first-level cache.
 template <class T, class Numbers>
 static void scale(const Packing& p, char* to, const char* from, i64 n, Numbers by, Numbers plus) {
   const bool is_number = p.to_type == code_of<T>;
@@ -108,7 +109,7 @@ static void scale(const Packing& p, char* to, const char* from, i64 n, Numbers b
     case 8: CALL(8);        \
   }
 
-// n elements at equal steps, either side.
+// n elements with constant steps on both sides.
 static void at_any_steps(char* to, i64 to_step, const char* from, i64 from_step, i64 n, i64 item) {
 #define MOVE(ITEM)                                                              \
   for (i64 i = 0; i < n; ++i)                                                   \
@@ -126,7 +127,7 @@ static void lanes_of(bool into, char* to, const char* from, i64 n, i64 plane, i6
   LANES[log2_of(item)](moves, {{to, from}, n, 1, {to, from}});
 }
 
-// A run of pixels whose channels lie side by side on both sides, `entries` numbers in all.
+// A run of pixels whose channels are adjacent on both sides; `entries` numbers in total.
 template <class T>
 static void scale_pixels(const Packing& p, char* to, const char* from, i64 entries) {
   const i64 block = NUMBERS / p.channels * p.channels;
@@ -181,7 +182,7 @@ static Array without(const Array& x, int dim) {
 
 INLINE bool is_real_type(int dtype) { return dtype > abi::b8 && dtype <= abi::f64; }
 
-// (dst, src, scale, bias) -> 0; 1 where NumPy has to do it, and nothing is written.
+// (dst, src, scale, bias) -> 0; or 1, with nothing written, if NumPy must do it.
 static i64 pack(const Call& call) {
   const Array &dst = call.array[0], &src = call.array[1], &scale = call.array[2],
               &bias = call.array[3];

@@ -1,20 +1,19 @@
-// dst made of pieces of others: pad, roll, cat.                                     family: pieces
-//
-// Calls    place(dst, src, value, pieces): of each dimension how many pieces, and of each its size,
-//          where it begins in src (below 0: it holds value), and its step (1, 0, -1)
-//          join(dst, sources, dim): one behind the other along dim
+// dst composed of pieces of other arrays: pad, roll, cat. family: pieces
+// Calls place(dst, src, value, pieces): for each dimension the number of pieces, and for each piece
+//          its size, its begin in src (below 0: filled with value) and its step (1, 0, -1)
+//          join(dst, sources, dim): concatenate along dim
 // Shapes   any strides. join: all dense, in one order of dimensions.
 // Types    one dtype; bytes are moved.
-// Order    each element by itself; a row of dst is written from its begin to its end. Returns 1
-//          where NumPy has to do it, and nothing is written then.
+// Order a row of dst is written from its begin to its end. Returns 1, with nothing written, if
+//          NumPy must do it.
 #include "copy_plan.h"
 
 namespace CAPABILITY {
 namespace copies {
 
 constexpr int MOST_PIECES = 16;
-constexpr i64 MOST_WORDS = 1024;  // bytes of a run that is not moved by memcpy
-// Bytes of a unit of work, and of a block that is not put together any more.
+constexpr i64 MOST_WORDS = 1024;  // longest run that is not copied by memcpy, in bytes
+// Bytes of a unit of work, and of a block that is not merged with others.
 constexpr i64 PIECE_BYTES = 1 << 16, BLOCK_BYTES = 1 << 14, PARALLEL_PIECES = 1 << 16;
 
 struct Piece { i64 end, from, step; bool is_value; };  // its end in dst; bytes in src
@@ -28,9 +27,9 @@ struct Axis {
 struct Placing {
   Place at;
   const char* value;
-  i64 item, block;  // bytes of an element, and of what is one run on both sides
+  i64 item, block;  // bytes of an element, and of a run on both sides
   int n;
-  Axis axis[MOST_DIMS];  // the first is walked along
+  Axis axis[MOST_DIMS];  // the loop runs along the first
   i64 part, parts, units;  // entries of the first axis in a unit, and units of it
 };
 
@@ -49,8 +48,8 @@ static void words(char* to, i64 to_step, const char* from, i64 from_step, i64 n)
   }
 }
 
-// Bytes of a row, by words of which the last one lies over the one before it: rows of images are
-// short, and a call of memcpy takes longer.
+// Copy the bytes of a row in words; the last word overlaps the one before it. Rows of images are
+// short, so a call of memcpy takes longer.
 template <int ITEM> INLINE void by_words(char* to, const char* from, i64 nbytes) {
   for (i64 i = 0; i + ITEM <= nbytes; i += ITEM) {
     memcpy(to + i, from + i, ITEM);
@@ -95,14 +94,14 @@ static void values(const Placing& p, char* to, i64 to_step, i64 n) {
 
 // --- rows ---------------------------------------------------------------------------------------
 
-// The piece of an axis that an index is in.
+// The piece of an axis that contains an index.
 INLINE const Piece& piece_of(const Axis& axis, i64 index) {
   int k = 0;
   while (index >= axis.piece[k].end) k++;
   return axis.piece[k];
 }
 
-// A row of dst from `part` on; from: where its first entry would lie in src.
+// Write a row of dst from `part` on. from: the address in src that corresponds to its first entry.
 INLINE void place_row(const Placing& p, char* to, const char* from, i64 part) {
   const Axis& along = p.axis[0];
   const i64 end = least(along.size, (part + 1) * p.part);
@@ -126,7 +125,7 @@ INLINE void place_row(const Placing& p, char* to, const char* from, i64 part) {
   }
 }
 
-// Where the rows of an index of the outer axes lie.
+// The addresses of the rows of an index of the outer axes.
 struct Rows { char* to; const char* from; bool is_value; };
 
 static Rows rows_at(const Placing& p, const i64* index) {
@@ -141,7 +140,7 @@ static Rows rows_at(const Placing& p, const i64* index) {
 
 static void place_units(void* context, i64 first, i64 last) {
   const Placing& p = *(const Placing*)context;
-  const Axis &along = p.axis[0], &down = p.axis[1];  // `down` has one entry where there is none
+  const Axis &along = p.axis[0], &down = p.axis[1];  // without another axis, `down` has one entry
   i64 index[MOST_DIMS], rest = first / p.parts, part = first % p.parts;
   for (int d = 1; d < p.n; d++) index[d] = rest % p.axis[d].size, rest /= p.axis[d].size;
   if (p.n == 1) index[1] = 0;
@@ -165,7 +164,7 @@ static void place_units(void* context, i64 first, i64 last) {
   }
 }
 
-// Whether all of an axis is one run of src, which begins where `from` is moved to.
+// Whether a whole axis is one run of src; moves `from` to its begin.
 static bool is_whole(const Axis& axis, i64 block) {
   return axis.n == 1 && !axis.piece[0].is_value && axis.to == block && axis.piece[0].step == block;
 }
@@ -206,7 +205,7 @@ static i64 place(const Call& call) {
   }
   p.n -= taken;
   for (int d = 0; d < p.n; d++) p.axis[d] = p.axis[d + taken];
-  int outer = p.n > 1 ? 2 : 1;  // the others that are one run are walked as one
+  int outer = p.n > 1 ? 2 : 1;  // other axes that are one run are merged
   for (int d = 2; d < p.n; d++) {
     Axis &axis = p.axis[d], &last = p.axis[outer - 1];
     Piece &piece = axis.piece[0], &before = last.piece[0];
@@ -239,7 +238,7 @@ static i64 place(const Call& call) {
 struct Joining {
   char* to;
   int n;
-  i64 row, nbytes;  // bytes of all sources' runs side by side; of dst
+  i64 row, nbytes;  // bytes of the runs of all sources together; of dst
   struct { const char* from; i64 run, end; } source[32];
 };
 
@@ -260,8 +259,8 @@ static void join_units(void* context, i64 first, i64 last) {
   }
 }
 
-// The bytes of a run along `dim` and what lies within, where an array is dense with its dimensions
-// in the order of `like`; else 0.
+// The bytes of a run along `dim` and the dimensions inside it, if an array is dense with its
+// dimensions in the order of `like`; otherwise 0.
 static i64 run_of(const Array& x, const Array& like, int dim) {
   bool is_done[MOST_DIMS] = {false};
   i64 dense = x.itemsize, run = 0;

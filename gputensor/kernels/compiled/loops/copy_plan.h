@@ -1,7 +1,7 @@
-// Which loop of copy_words.h takes a copy, in which units of work.
+// The choice of a loop of copy_words.h for a copy, and its units of work.
 //
-// Shapes   any strides, src's negative too (a flip), src broadcast; dst has each element once.
-// Order    units in the order of src for rows, else of dst; threads take ranges of them.
+// Shapes any strides; src may have negative strides (a flip) and is broadcast; dst has each element
+// once. Order units in the order of src for rows, otherwise of dst; threads run ranges of units.
 //
 // Dimensions are sorted by dst's strides and merged. Table A has the entries of one unit along
 // dst's run, table B those across it; each covers one or more dimensions, the last of them in
@@ -29,20 +29,21 @@ struct Walk {
   Dimension dim[MOST_DIMS];  // the first is dst's fastest; `to` is above 0
 };
 
-// Bytes of a unit of work; of a run of both sides from which on other dimensions are not needed; of
-// a run of dst that is cut at the ends of lines even where it begins within one; of one that memcpy
-// moves faster than whole lines past the cache; and of an element that is moved in one piece.
+// In bytes: a unit of work; a run of both sides from which on other dimensions are not needed; a
+// run of dst that is cut at the ends of cache lines even if it begins within one; a run that memcpy
+// copies faster than stores of whole lines past the cache; and an element that is moved in one
+// piece.
 constexpr i64 UNIT_BYTES = 1 << 19, SHORT_RUN = 256, LONG_RUN = 1024, LONG_ROW = 1 << 12,
               LONG_PIECE = 64;
-// Bytes that a second thread is woken for.
+// From this number of bytes on, a second thread is used.
 constexpr i64 PARALLEL_FROM = 1 << 18;
-// Of casts that change the layout: bytes of the scratch, which stays in the first-level cache, and
-// elements of a row of it; elements from which on rows are cast as they lie.
+// For casts that change the layout: bytes of the buffer, which stays in the first-level cache;
+// elements of a row of the buffer; and the row length from which on rows are cast in place.
 constexpr i64 SCRATCH_BYTES = 1 << 14, SCRATCH_ROW = 256, DIRECT_FROM = 64;
 
-struct Digit { i64 count, to, from; };  // of the number of a unit; bytes from one to the next
+struct Digit { i64 count, to, from; };  // digits of a unit's number; distance in bytes
 
-struct Side {  // a table's entries in a unit: `full` of each of `part` of a dimension's `size`
+struct Side {  // a table's entries in a unit: `full`, multiplied by `part` of a dimension's `size`
   i64 full = 1, part = 1, size = 1;
   i64 entries(i64 index) const { return full * least(part, size - index * part); }
 };
@@ -61,14 +62,14 @@ struct Plan {
   Digit digit[MOST_DIMS + 2];
   i64 numel, units;
   abi::Cast cast;
-  i64 pitch;              // of a scratch
-  bool is_row, is_block;  // A is a run of dst; all of a unit is
+  i64 pitch;              // of a buffer
+  bool is_row, is_block;  // A is a run of dst; a whole unit is one
   Table in_scratch;
 };
 
 INLINE i64 size_of(i64 x) { return x < 0 ? -x : x; }
 
-// False where the sizes do not fit, or an element of dst has several places to come from.
+// Returns false if the sizes do not fit, or if elements of dst overlap.
 static bool read(Walk& w, const Array& dst, const Array& src) {
   const int lead = dst.ndim - src.ndim;
   if (lead < 0) return false;
@@ -123,7 +124,7 @@ static Overlap overlap(const Walk& w) {
   return is_same ? SAME : MIXED;
 }
 
-// Whether elements lie where the type's loops expect them.
+// Whether elements are aligned as the type's loops require.
 static bool is_aligned(const Array& x) {
   i64 all = (i64)x.data;
   for (int d = 0; d < x.ndim; d++)
@@ -132,9 +133,9 @@ static bool is_aligned(const Array& x) {
   return all % item == 0;
 }
 
-// Whether dst is written past the cache: both sides are more than two thirds of it. Of 16 MiB in a
-// cache of 32 MiB, a copy past it takes 1.3 to 1.7 times as long as one into it; of 24 MiB and
-// more, 0.55 to 0.9 times.
+// Whether dst is written past the cache: if both sides together exceed two thirds of it. With a
+// cache of 32 MiB, stores past it take 1.3 to 1.7 times as long for 16 MiB, and 0.55 to 0.9 times
+// for 24 MiB and more.
 static bool empties_cache(const Walk& w, i64 cache) {
   i64 written = w.to_item, read = w.from_item;
   for (int d = 0; d < w.n; d++) {
@@ -146,8 +147,8 @@ static bool empties_cache(const Walk& w, i64 cache) {
 
 // --- units --------------------------------------------------------------------------------------
 
-// Takes dimensions into a table, in their order, until it has about `target` entries. The part of a
-// single dimension is a multiple of `multiple`, which divides `target`.
+// Add dimensions to a table, in order, until it has about `target` entries. A part of a single
+// dimension is a multiple of `multiple`, which divides `target`.
 static int take(Plan& p, const int* dims, int n, i64 target, i64 multiple, Table* table, Side& side,
                 Digit& digit) {
   side = Side(), digit = {1, 0, 0};
@@ -212,7 +213,7 @@ static void share(const Call& call, Plan& p) {
   call.share(run, &p, p.units, step < 1 ? 1 : step);
 }
 
-// Bytes of a unit of a copy of so many.
+// Bytes of a unit, for a copy of this number of bytes.
 INLINE i64 unit_bytes(const Plan& p) {
   const i64 part = p.numel * p.walk.to_item / 4;
   return part > UNIT_BYTES ? UNIT_BYTES : part < 1 << 14 ? 1 << 14 : part;
@@ -220,8 +221,8 @@ INLINE i64 unit_bytes(const Plan& p) {
 
 INLINE i64 between(i64 low, i64 x, i64 high) { return x < low ? low : x > high ? high : x; }
 
-// The dimensions that are in neither list, by src's strides or as they are; one along which src
-// repeats stands where dst has it. Returns how many.
+// Write the dimensions that are in neither list, sorted by src's strides or in dst's order; a
+// dimension along which src repeats keeps dst's order. Returns their number.
 static int others(const Walk& w, const int* a, int n_a, const int* b, int n_b, bool by_src,
                   int* found) {
   int n = 0;
@@ -240,7 +241,7 @@ static int others(const Walk& w, const int* a, int n_a, const int* b, int n_b, b
   return n;
 }
 
-// Sets the tables, of A in `a` and of B in `b`, and the digits.
+// Set the tables of A in `a` and of B in `b`, and the digits.
 static void cut(Plan& p, const int* a, int n_a, i64 along, i64 multiple, bool has_a, const int* b,
                 int n_b, i64 bytes, i64 item, i64 multiple_b = 1) {
   n_a = take(p, a, n_a, along, multiple, has_a ? &p.a : nullptr, p.along, p.digit[0]);
@@ -279,7 +280,7 @@ static int run_of_src(const Walk& w) {
   return -1;
 }
 
-// The dimensions of dst's run and of src's, until the shorter is long enough or ends.
+// Find the dimensions of dst's and src's runs, until the shorter run is long enough or ends.
 static void grow(const Walk& w, int x, int* a, int& n_a, int* b, int& n_b) {
   i64 run[2] = {w.dim[0].size, w.dim[x].size};
   bool ends[2] = {false, false};
@@ -310,7 +311,7 @@ static i64 volume(const Walk& w, const int* dims, int n) {
   return found;
 }
 
-// The lane of a copy between planes and pixels, and its run, or false.
+// Find the lane and the run of a copy between planes and pixels; returns false for other copies.
 static bool find_lanes(const Walk& w, int x, int& lane, int& run) {
   for (int k = 0; k < 2; k++) {
     lane = k ? x : 0, run = k ? 0 : x;
@@ -329,7 +330,7 @@ static void as_rows(Plan& p, i64 run, i64 cache) {
     streams = streams && w.dim[d].to % LINE == 0;
     repeats = repeats || w.dim[d].from == 0;
   }
-  // past the cache only where memcpy does not read and write faster
+  // past the cache only if memcpy is not faster
   streams = streams && (run < LONG_ROW || repeats) && empties_cache(w, cache);
   w.dim[0] = {run, 1, 1};
   int a[] = {0}, b[MOST_DIMS];
@@ -338,7 +339,7 @@ static void as_rows(Plan& p, i64 run, i64 cache) {
   cut(p, a, 1, unit_bytes(p) & ~(i64)(LINE - 1), LINE, false, b, n, unit_bytes(p), 1);
 }
 
-// What has no run, or a short one, on both sides.
+// A plan for copies with no runs, or short ones, on both sides.
 static void as_pieces(Plan& p) {
   const Walk& w = p.walk;
   int a[MOST_DIMS], b[MOST_DIMS], x = 0;
@@ -348,7 +349,7 @@ static void as_pieces(Plan& p) {
   const int n_a = others(w, &x, turns ? 1 : 0, a, 0, false, a);
   int n_b = 0;
   if (turns) b[n_b++] = x;
-  // a box of both sides' short steps stays in the cache
+  // a box of both sides' short strides stays in the cache
   cut(p, a, n_a, turns ? 64 : 512, 1, true, b, n_b, turns ? 1 << 14 : unit_bytes(p), p.moves.item);
 }
 
@@ -359,7 +360,7 @@ static bool as_tiles(Plan& p, int x, i64 cache) {
   grow(w, x, a, n_a, b, n_b);
   const i64 run = volume(w, a, n_a);
   if (run * item < 16 || volume(w, b, n_b) * item < 16) return false;
-  // a run is cut at the ends of dst's lines where that leaves few parts of lines
+  // a run is cut at the ends of dst's cache lines if this leaves few partial lines
   const u64 begin = (u64)w.at.to;
   bool has_lines = begin % item == 0;
   for (int d = 1; d < w.n; d++) {
@@ -379,7 +380,7 @@ static void as_lanes(Plan& p, int lane, int run) {
   p.loop = LANES[log2_of(w.to_item)];
   p.moves.into_pixels = lane == 0, p.moves.lanes = (int)w.dim[lane].size;
   p.moves.step = lane == 0 ? w.dim[lane].from : w.dim[lane].to;
-  for (int d = lane + 1; d < w.n; d++) w.dim[d - 1] = w.dim[d];  // the loop walks it
+  for (int d = lane + 1; d < w.n; d++) w.dim[d - 1] = w.dim[d];  // the loop runs over it
   w.n--;
   int a[] = {run > lane ? run - 1 : run}, b[MOST_DIMS];
   const i64 item = w.to_item * p.moves.lanes;
@@ -387,7 +388,7 @@ static void as_lanes(Plan& p, int lane, int run) {
       item);
 }
 
-// A copy between the same types.
+// A copy without a cast.
 static void choose(Plan& p, i64 cache) {
   Walk& w = p.walk;
   p.work = move, p.moves = {&p.a, &p.b, w.to_item, 0, 0, false, false, false};

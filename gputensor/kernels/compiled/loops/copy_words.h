@@ -1,6 +1,5 @@
-// How words are moved between two orders of dimensions: the loops that a plan of copy_plan.h
-// chooses from. A unit of work is a box: entries of table A along dst's run, entries of table B
-// across it.
+// Loops that copy words between two orders of dimensions; copy_plan.h chooses among them. A unit of
+// work is a box: the entries of table A along dst's run, and those of table B across it.
 //
 // tiles    each side is dense along another dimension: vectors of rows are transposed in registers.
 // lanes    2 to 4 planes become pixels, or pixels planes.
@@ -10,7 +9,7 @@
 // gathers  a run of dst, words anywhere in src.
 // pieces   anything else: up to 64 bytes at a time.
 //
-// Order    each unit by itself: units may run on any thread.
+// Order units are independent and may run on any thread.
 // Source   transposing by unpacking is the classic network of log2(n) equal stages.
 #ifndef GPUTENSOR_COPY_WORDS
 #define GPUTENSOR_COPY_WORDS
@@ -25,7 +24,7 @@ namespace copies {
 constexpr int LINE = 64;          // bytes of a cache line
 constexpr int MOST_ENTRIES = 1024;  // of a table
 
-// Entries along one or more dimensions: where each is, in bytes from the first.
+// Entries along one or more dimensions: offsets in bytes from the first entry.
 struct Table {
   i64 to[MOST_ENTRIES], from[MOST_ENTRIES];
 };
@@ -38,16 +37,16 @@ struct Place {
 struct Unit {
   Place at;
   i64 n, m;    // entries of A, of B
-  Place next;  // the next unit, whose first tile is asked for ahead
+  Place next;  // the next unit, whose first tile is prefetched
 };
 
-struct Moves {  // what a loop knows beside its unit
+struct Moves {  // the parameters of a loop, beside its unit
   const Table *a, *b;
-  i64 item;     // bytes that a loop moves at a time; of a run, all of it
-  i64 step;     // lines: bytes from word to word of src; lanes: from plane to plane
-  int lanes;    // 2 to 4; of `into_pixels`, else of from_pixels
+  i64 item;     // bytes that a loop moves at a time; for runs, a whole run
+  i64 step;     // lines: distance of src's words in bytes; lanes: distance of planes
+  int lanes;    // 2 to 4; whether lanes become pixels, or pixels lanes
   bool into_pixels;
-  bool is_aligned, streams;  // dst is cut at the ends of its lines; and written past the cache
+  bool is_aligned, streams;  // dst is cut at ends of lines; is written past the cache
 };
 
 typedef void (*Loop)(const Moves& moves, const Unit& unit);
@@ -93,7 +92,7 @@ template <int ITEM> using vector = typename vector_of<ITEM>::type;
 #else
 #define SHUFFLE(T, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
 #endif
-// The words of the first halves of a and b in turns, and of the second halves.
+// Interleave the words of the first halves of a and b, and of their second halves.
 INLINE v1 low(v1 a, v1 b) {
   return SHUFFLE(v1, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
@@ -145,12 +144,12 @@ INLINE void end_of_lines() {
 
 // --- tiles --------------------------------------------------------------------------------------
 //
-// A tile is a cache line of dst by a cache line of src. Each is touched once, as a whole: a pitch
-// of a power of two, whose lines share few sets of the cache, costs no more than another.
+// A tile is a cache line of dst by a cache line of src. Each line is accessed once, as a whole. So
+// strides that are powers of two, whose lines share few sets of the cache, are as fast as others.
 
 typedef char Line[LINE];
 
-// 16 by 16 bytes: N rows of src, which become N rows of dst.
+// 16 by 16 bytes: N rows of src are transposed to N rows of dst.
 template <int ITEM>
 INLINE void square(char* to, const i64* to_row, const char* from, const i64* from_row) {
   constexpr int N = 16 / ITEM;
@@ -178,7 +177,7 @@ INLINE void whole_tile(char* to, const i64* to_row, const char* from, const i64*
   for (int c = 0; c < L; c++) whole_line(to + to_row[c], lines[c], STREAM);
 }
 
-// The last vectors of a row or column are moved back to where they are whole.
+// The last vectors of a row or column overlap the ones before, so that they are whole.
 template <int ITEM>
 INLINE void part_of_tile(char* to, const i64* to_row, i64 columns, const char* from,
                          const i64* from_row, i64 rows) {
@@ -196,8 +195,8 @@ INLINE void part_of_tile(char* to, const i64* to_row, i64 columns, const char* f
     }
 }
 
-// Asks for the lines of a tile to come while this one is turned. Rows that begin within a line may
-// end in the next one.
+// Prefetch the lines of the next tile while this one is transposed. A row that begins within a line
+// may end in the next line.
 template <bool STREAM>
 INLINE void prefetch(char* to, const i64* to_row, i64 columns, const char* from,
                      const i64* from_row, i64 rows, i64 last) {
@@ -273,7 +272,7 @@ template <int ITEM, int C> INLINE void from_pixels(char* dst, const char* src, i
   }
 }
 
-// A runs along both sides; B is what is walked outside.
+// A runs along both sides; B is the outer loop.
 template <int ITEM> static void lanes(const Moves& moves, const Unit& unit) {
   const i64 n = unit.n, plane = moves.step;
   const bool into = moves.into_pixels;
@@ -291,7 +290,7 @@ template <int ITEM> static void lanes(const Moves& moves, const Unit& unit) {
 
 // --- runs of dst --------------------------------------------------------------------------------
 
-// Bytes ahead of where a row is read that are asked for: rows lie one after another in src.
+// The distance of prefetches in bytes: rows are consecutive in src.
 constexpr i64 AHEAD = 512;
 
 // A is one run, unit.n times moves.item bytes of it; B are the rows.
@@ -377,7 +376,7 @@ template <int ITEM> static void gathers(const Moves& moves, const Unit& unit) {
   }
 }
 
-// Words of ITEM bytes, or two that overlap where an element is longer.
+// Words of ITEM bytes; a longer element is two words that overlap.
 template <int ITEM, bool TWO> static void pieces(const Moves& moves, const Unit& unit) {
   const i64 second = moves.item - ITEM;
   for (i64 k = 0; k < unit.m; k++) {

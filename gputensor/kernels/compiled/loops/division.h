@@ -1,9 +1,9 @@
-// Quotients and remainders as loops that a compiler vectorises: functors of family binary.
+// Quotients and remainders in loops that the compiler vectorises: functors of family binary.
 //
-// Integers are divided in floating point, which is exact: the quotient of two whole numbers a and b
-// that is not whole is at least |a / b| / |a| away from the next whole number. That is more than
-// half an ulp of f32 for elements of 16 bits, and of f64 below 2^51. The remainder of a fused
-// product is exact, too. What does not fit is divided by the functors of kernels/cuda/binary.cu.
+// Integers are divided in floating point, which is exact. If the quotient of two integers a and b
+// is not an integer, its distance from the next integer is at least |a / b| / |a|. That is more
+// than half an ulp of f32 for 16-bit elements, and of f64 for elements below 2^51. The remainder by
+// a fused product is exact, too. The functors of kernels/cuda/binary.cu divide larger elements.
 #ifndef GPUTENSOR_DIVISION
 #define GPUTENSOR_DIVISION
 
@@ -18,8 +18,8 @@ template <class T> struct quotient_of_type<T, 1> { typedef f32 type; };
 template <class T> struct quotient_of_type<T, 2> { typedef f32 type; };
 template <class T> using quotient_type = typename quotient_of_type<T>::type;
 
-// To and from the type that is divided in. Vectors of AVX2 have no conversion between u32, u64, i64
-// and f64: such numbers are put into the lowest bits of one.
+// Conversions to and from the type of the division. AVX2 has no vector conversion between u32, u64
+// or i64 and f64, so these numbers are written to the lowest bits of an f64.
 template <class T> constexpr bool BY_BITS = sizeof(T) == 8 || same<T, u32>;
 template <class T> DEVICE quotient_type<T> as_quotient(T x) {
   typedef elementary::form<f64> form;
@@ -38,7 +38,7 @@ template <class T> DEVICE T from_quotient(quotient_type<T> x) {
   }
 }
 
-// The divisor 0 gives 0; -1 beside the least integer that integer itself.
+// Division by 0 gives 0; the smallest integer divided by -1 gives itself.
 template <class T> DEVICE T divisor_of(T b) { return b == 0 ? 1 : b; }
 template <class T> DEVICE bool wraps(T b) { return is_signed_integer<T> && b == (T)-1; }
 
@@ -74,7 +74,7 @@ template <class T> static bool are_exact(const T* x, i64 n) {
   return all < 1ull << 51;
 }
 
-// The functor's third argument is the operator's scalar, which most of them ignore.
+// The functor's third argument is the operator's scalar, which most functors ignore.
 template <class F> struct of_two {
   template <class T> static DEVICE auto of(T a, T b) { return F::of(a, b, T{}); }
 };
@@ -98,7 +98,7 @@ template <class T> static bool has_no_zero(const char* data, i64 n) {
 
 // --- floating numbers ---------------------------------------------------------------------------
 
-// Remainders of a far quotient are the C library's.
+// If a quotient is too large, the C library computes the remainder.
 template <class F> struct floating_division : of_two<F> {
   template <class T> static DEVICE bool is_rare(T a, T b) {
     return elementary::is_far_quotient(a, b);

@@ -1,7 +1,7 @@
 // Loops over elements from functors of kernels/cuda/*.cu.
 //
-// A functor has a loop for each set of inputs that are one value for all elements; the others are
-// dense, as the engine packs what is strided. f16 and bf16 go through the loop of f32.
+// A functor has one loop for each set of inputs that have one value for all elements. Other inputs
+// are dense, because the engine packs strided ones. f16 and bf16 use the loop of f32.
 #ifndef GPUTENSOR_ELEMENTWISE_H
 #define GPUTENSOR_ELEMENTWISE_H
 
@@ -11,7 +11,7 @@ namespace CAPABILITY {
 
 template <class T> using acc = typename acc_of<T>::type;
 
-// How a functor's result is stored beside elements of T: bool, the real part's type, or T.
+// The type of a functor's result for elements of T: bool, the type of the real part, or T.
 template <class R, class T> struct result_of { typedef T type; };
 template <class T> struct result_of<bool, T> { typedef b8 type; };
 template <> struct result_of<f32, c64> { typedef f32 type; };
@@ -25,7 +25,7 @@ template <class To, class R> DEVICE To stored_as(R value) {
   }
 }
 
-// F of an element of each input, with the scalars of the call behind them.
+// F of one element of each input, followed by the scalars of the call.
 template <class F, int SCALARS, class A, class... X> DEVICE auto call(const A* s, X... x) {
   if constexpr (SCALARS == 0) {
     return F::of(x...);
@@ -51,17 +51,17 @@ template <class F, int SCALARS, int INPUTS, class A> auto called() {
   }
 }
 
-// Functors that have a slow form for rare elements: Note [Rare elements] of elementary.cuh.
+// Functors with a slow form for rare elements: see Note [Rare elements] in elementary.cuh.
 template <class F, class = void> constexpr bool has_slow_form = false;
 template <class F>
 constexpr bool has_slow_form<F, decltype((void)&F::template is_rare<f32>)> = true;
-// Functors of which no loop is vectorised where an input is one value, as conditions on this value
-// become branches. The value is repeated.
+// Functors whose loops are not vectorised if an input is one value, because conditions on this
+// value become branches. The value is repeated.
 template <class F> constexpr bool repeats_values = false;
-// Functors whose inputs may change places: where the first one is one value.
+// Functors whose inputs may be exchanged if the first one is one value.
 template <class F> constexpr bool commutes = false;
 
-// MASK: bit k is set where input k is one value, of type A.
+// MASK: bit k is set if input k is one value, of type A.
 template <class F, int SCALARS, class T, int INPUTS, int MASK>
 static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
   typedef acc<T> A;
@@ -93,7 +93,7 @@ static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
       out[i] = stored_as<To>(F::is_rare(x(i), y(i)) ? F::rare(x(i), y(i)) : F::of(x(i), y(i)));
     if (found) return;
   }
-  // Outputs may be inputs, element for element, and overlap them in no other way.
+  // An output may be exactly an input; it may not overlap an input otherwise.
 #pragma GCC ivdep
   for (i64 i = 0; i < n; ++i) {
     if constexpr (INPUTS == 1) {
@@ -106,7 +106,8 @@ static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
   }
 }
 
-// f16 and bf16 by the loop of f32, some elements at a time, which stay in the first-level cache.
+// f16 and bf16 through the loop of f32, some elements at a time, which stay in the first-level
+// cache.
 template <class T, bool GIVES_BOOL>
 static void half_loop(abi::Loop of_floats, int inputs, char* const* data, const i64* step, i64 n,
                       const Scalar* scalars) {
@@ -114,7 +115,7 @@ static void half_loop(abi::Loop of_floats, int inputs, char* const* data, const 
   alignas(64) f32 wide[4][SOME];
   char* at[4];
   i64 steps[4] = {GIVES_BOOL ? 1 : 4};
-  for (int k = 1; k <= inputs; ++k) {  // what is one value is f32 already
+  for (int k = 1; k <= inputs; ++k) {  // a single value is already f32
     at[k] = step[k] ? (char*)wide[k] : data[k];
     steps[k] = step[k] ? 4 : 0;
   }
@@ -128,8 +129,8 @@ static void half_loop(abi::Loop of_floats, int inputs, char* const* data, const 
   }
 }
 
-// Functors of two inputs that are the same of sixteen numbers as of one: f16 and bf16 stay in
-// registers, as there is less to compute than to move.
+// Functors of two inputs that also take vectors of sixteen numbers: f16 and bf16 stay in registers,
+// because the arithmetic takes less time than memory access.
 template <class F> constexpr bool takes_vectors = false;
 typedef f32 floats __attribute__((vector_size(64)));
 typedef u32 words __attribute__((vector_size(64)));
@@ -185,8 +186,8 @@ static i64 in_registers(T* out, const T* a, const T* b, f32 one, i64 n) {
   return i;
 }
 
-// One loop for any steps, where an element is of the type that is computed in: of functions too
-// long to gain from more.
+// One loop for any steps, for elements of the computation's type: of functions too long to gain
+// not gain from more loops.
 template <class F, int SCALARS, class T, int INPUTS>
 static void any_loop(char* const* data, const i64* step, i64 n, const T* s) {
   typedef decltype(called<F, SCALARS, INPUTS, T>()) R;
@@ -204,7 +205,7 @@ static void any_loop(char* const* data, const i64* step, i64 n, const T* s) {
   }
 }
 
-// What no loop is made for: inputs that are one value are repeated, some elements at a time.
+// For sets of inputs without a loop: inputs with one value are repeated, some elements at a time.
 template <class F, int SCALARS, class T, int INPUTS>
 static void repeating_loop(char* const* data, const i64* step, i64 n, const acc<T>* s) {
   constexpr int SOME = 512;

@@ -1,19 +1,18 @@
-// out[b] = the sum, or the mean, of the rows of a table that the indices of bag b name.  family:
-// embedding_bag
+// out[b] = the sum or the mean of the table's rows at the indices of bag b. family: embedding_bag
 //
-// Calls    sum(table, indices, offsets, weights or null, out, of, sizes, is_mean, padding)
-//          of: the bag of each index; sizes: how many indices of each bag are not `padding`.
-// Types    table, weights and out f32 or f64; indices and offsets i64 or i32; of and sizes i64.
-// Order    rows of a bag are added in turn; a bag is one thread's. Returns 1, and may have written
-//          anything, where an index is none or offsets do not ascend from 0.
+// Calls sum(table, indices, offsets, weights or null, out, of, sizes, is_mean, padding) of: the bag
+//          of each index. sizes: the number of indices of each bag that are not `padding`. Types
+//          table, weights and out f32 or f64; indices and offsets i64 or i32; of and sizes i64.
+//          Order the rows of a bag are added one after the other, by one thread. Returns 1 for an
+//          invalid index, or if offsets do not ascend from 0; `out` is then undefined.
 #include "capability.h"
 
 namespace CAPABILITY {
 
 namespace {
 
-constexpr i64 GRAIN = 1 << 14;  // elements that a thread takes
-constexpr i64 AHEAD = 4, LINE = 64, MOST_BYTES = 1 << 11;  // rows and bytes that are fetched before
+constexpr i64 GRAIN = 1 << 14;  // elements per thread
+constexpr i64 AHEAD = 4, LINE = 64, MOST_BYTES = 1 << 11;  // prefetched rows and bytes
 
 struct Integers {
   const char* data;

@@ -3,8 +3,8 @@
 // Calls    matrix_exp(address of BLAS's gemm, whether its integers are of 64 bits, shares; a, out).
 // Shapes   a of any strides; out dense, by columns.
 // Types    f32, f64, c64, c128.
-// Method   a Taylor polynomial of degree 1, 2, 4, 8, 12 or 18, by the 1-norm; of larger norms that
-//          of a / 2^s, squared s times. A matrix that is not finite gives NaN.
+// Method a Taylor polynomial of degree 1, 2, 4, 8, 12 or 18, by the 1-norm; for larger norms, the
+//          exponential of a / 2^s, squared s times. A matrix that is not finite gives NaN.
 // Source   Bader, Blanes, Casas: Computing the matrix exponential with an optimized Taylor
 //          polynomial approximation, 2019; bounds as in PyTorch,
 //          aten/src/ATen/native/LinearAlgebra.cpp.
@@ -24,9 +24,9 @@ template <> struct bounds<f64> {
                                4.991228871115323e-02, 2.996158913811580e-01, 1.090863719290036e+00};
 };
 
-// Rows of matrices whose products are ours.
+// Largest matrices, in rows, that are multiplied by our own loops.
 constexpr i64 OURS = 32;
-constexpr int MATRICES = 9;  // in the room of a thread
+constexpr int MATRICES = 9;  // matrices in a thread's memory
 
 template <class T> static bool is_finite(T x) {
   if constexpr (is_pair<T>) {
@@ -42,14 +42,14 @@ template <class T> struct Exponential {
 
   BlasProduct<T> blas;
   i64 n;
-  T *a, *a2, *a3, *a6, *sum[4], *spare;  // a holds the matrix
+  T *a, *a2, *a3, *a6, *sum[4], *spare;  // `a` contains the matrix
 
   Exponential(BlasProduct<T> blas, i64 n, Room& room) : blas(blas), n(n) {
     T** all[] = {&a, &a2, &a3, &a6, &sum[0], &sum[1], &sum[2], &sum[3], &spare};
     for (T** one : all) *one = room.take<T>(n * n);
   }
 
-  // Rows and columns can be taken for one another: exp(a^T) = exp(a)^T.
+  // Rows and columns may be exchanged: exp(a^T) = exp(a)^T.
   void multiply(const T* x, const T* y, T* out) const {
     if constexpr (!is_pair<T>)
       if (n <= OURS) return small_product<T>({x, n, 1}, y, n, out, n, n, n, n);
@@ -108,7 +108,7 @@ template <class T> struct Exponential {
         (-99 + 11 * root) / (5040 * x3), (89 - root) / (5040 * x3 * x3)};
     static constexpr f64 third[] = {0, 0, x3, 1}, last[] = {1, 1, (857 - 58 * root) / 630};
     combine(sum[0], first, 3);
-    multiply(a2, sum[0], a3);  // the fourth power is in a3's place
+    multiply(a2, sum[0], a3);  // a3 contains the fourth power
     combine(sum[0], third, 4);
     combine(sum[1], second, 4);
     multiply(sum[0], sum[1], out);

@@ -1,10 +1,10 @@
-// value[i] = x[place that the indices name for i]                                   family: gather
-// See indexed.h. Elements are moved as words of their size, in any order: each is written once.
+// value[i] = x[the position that the indices give for i] family: gather See indexed.h. Elements are
+// copied as words of their size, in any order; each is written once.
 #include "indexed.h"
 
 namespace CAPABILITY {
 
-constexpr i64 MOVED_BYTES = 1 << 16;  // that a thread moves at a time
+constexpr i64 MOVED_BYTES = 1 << 16;  // elements that a thread copies at a time
 
 template <class W>
 static inline void copy_row(char* to, i64 to_step, const char* from, i64 from_step, i64 n) {
@@ -20,7 +20,7 @@ static inline void copy_row(char* to, i64 to_step, const char* from, i64 from_st
   }
 }
 
-// Whether all indices of a row that is about to be read are in range; has_negative is of these.
+// Whether all indices of the next row are in range. has_negative: whether one is negative.
 static bool are_fine(const Walk& walk, const char* const* index, const Dim& dim, i64 n,
                      bool& has_negative) {
   Signs signs = {0, 0, 0};
@@ -34,7 +34,7 @@ static bool are_fine(const Walk& walk, const char* const* index, const Dim& dim,
   return bad >= 0;
 }
 
-constexpr i64 AHEAD = 4, LINES = 8;  // rows that are asked for before they are moved; of each
+constexpr i64 AHEAD = 4, LINES = 8;  // rows that are prefetched; bytes of each
 
 template <class W>
 static void gather_rows(const Walk& walk, char* x, char* value, const char* const* index, i64 rows,
@@ -88,7 +88,7 @@ static void gather_some(void* context, i64 first, i64 last) {
   walk_rows(*own.walk, own.move, first, last);
 }
 
-// Of a walk with one row: these elements of it.
+// These elements of a walk with one row.
 static void gather_part(void* context, i64 first, i64 last) {
   const Gathering& own = *(const Gathering*)context;
   Walk part = *own.walk;
@@ -106,13 +106,13 @@ template <class W> static i64 gather_words(const Call& call) {
     for (; e && walk.dim[e - 1].value < dim.value; --e) walk.dim[e] = walk.dim[e - 1];
     walk.dim[e] = dim;
   }
-  for (int d = 0; d < walk.ndim; ++d) walk.dim[d].is_free = false;  // as is the order of any others
+  for (int d = 0; d < walk.ndim; ++d) walk.dim[d].is_free = false;  // the others' order, too
   coalesce(walk);
   const i64 numel = numel_of(walk);
   i64 indices = 0;
   for (int k = 0; k < walk.n_indices; ++k) indices += call.array[2 + k].size;
   bool is_bad = false;
-  // Indices that are read about once are looked at when they are.
+  // Indices that are read only once are checked when they are read.
   if (numel && has_index(walk, walk.dim[walk.ndim - 1]) && 2 * indices >= walk.n_indices * numel) {
     walk.bad = &is_bad;
   } else if (const i64 bad = check(walk, call)) {

@@ -1,7 +1,7 @@
-// How often values occur, or the sums of their weights.                          family: histogram
-// Shapes   x dense; counts dense, cleared by the caller. Points: x (n, edges), a number per edges.
-// Types    bincount: integers; points: f32, f64. Counts are i64, sums of weights f64.
-// Order    counts are added in parts, which are integers; weights one after the other in one
+// Counts of values, or sums of their weights. family: histogram Shapes x dense; counts dense,
+// cleared by the caller. Points: x (n, edges), one coordinate for each array of edges. Types
+// bincount: integers; points: f32, f64. Counts are i64, sums of weights f64.
+// Order counts are integers, which are added in parts; weights are added one after the other in one
 // thread.
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 
 namespace CAPABILITY {
 
-constexpr i64 COUNTED = 1 << 15;  // elements of a part at least
+constexpr i64 COUNTED = 1 << 15;  // minimum number of elements of a part
 constexpr i64 MOST_PARTS = 16;
 
 struct Counting {
@@ -70,13 +70,13 @@ template <class T> struct Points {
   f64* sums;
 };
 
-// How many edges are at most x, which lies between the outermost: among three beside the place that
-// a division gives where they are even, else by halving.
+// The number of edges that are at most x, which lies between the outermost edges. For evenly spaced
+// edges, three edges near the quotient of a division are compared; otherwise it is a binary search.
 template <class T> static inline i64 edges_up_to(const T* edges, i64 bins, T x, bool are_even) {
   if (are_even) {
     const T made = (x - edges[0]) / (edges[bins] - edges[0]) * (T)bins;
     i64 guess = made > 0 ? (made < (T)bins ? (i64)made : bins) : 0;
-    i64 place = guess;  // edges before the guess's left neighbour are at most x
+    i64 place = guess;  // edges before the estimate's left neighbour are at most x
     place -= guess > 0 && !(edges[guess - 1] <= x);
     place += edges[guess] <= x;
     return place + (guess < bins && edges[guess + 1] <= x);
@@ -89,7 +89,7 @@ template <class T> static inline i64 edges_up_to(const T* edges, i64 bins, T x, 
   return low;
 }
 
-// The bin of a point, or -1 where it lies in none.
+// The bin of a point; -1 if it is in no bin.
 template <class T> static inline i64 bin_of(const Points<T>& p, const T* x) {
   i64 bin = 0;
   for (int d = 0; d < p.dims; ++d) {
@@ -115,8 +115,8 @@ template <class T> static void count_points(void* context, i64 first, i64 last) 
   }
 }
 
-// Arrays: counts of i64, or sums of f64 where there are weights; x; weights or None; the edges of
-// all dimensions, one behind the other. Numbers: even, and how many bins each dimension has.
+// Arrays: counts of i64, or with weights sums of f64; x; weights or None; the edges of all
+// dimensions, concatenated. Numbers: even, and the number of bins of each dimension.
 template <class T> static i64 points(const Call& call) {
   Points<T> p = {};
   p.x = (const T*)call.array[1].data, p.weights = (const T*)call.array[2].data;

@@ -1,11 +1,12 @@
-// Elements of a tensor that indices name, walked: families gather and scatter.
+// The walk over indexed elements of a tensor: families gather and scatter.
 //
-// Arrays   x, which is indexed; the values read or written; one to MOST_INDICES of int64.
-// Numbers  begin, wraps, then for each index the dimension of x that it stands for. The indices'
-//          own dimensions stand in the walk from `begin` on, in place of those; begin -1: one index
-//          of all the walk's dimensions, and x is at its own place in the others.
-// Bounds   all indices are looked at before anything is written: `check` tells the first that has
-//          one out of range.
+// Arrays x, the indexed tensor; the values to read or write; one to MOST_INDICES index arrays of
+// int64. Numbers begin, wraps, and for each index the dimension of x that it indexes. In the walk,
+// the dimensions of the indices replace the indexed ones, from dimension `begin` on. With begin -1
+// there is one index with all dimensions of the walk, and in the other dimensions the position in x
+// is that of the walk.
+// Bounds all indices are checked before anything is written: `check` returns the first array with
+//          an index out of range.
 #ifndef GPUTENSOR_INDEXED_H
 #define GPUTENSOR_INDEXED_H
 
@@ -15,7 +16,8 @@ namespace CAPABILITY {
 
 constexpr int MOST_INDICES = 6;
 
-// One of the walk. Strides in bytes. is_free: its places are apart in x, whatever the indices are.
+// A dimension of the walk, with strides in bytes. is_free: its elements are different elements of x
+// for any indices.
 struct Dim {
   i64 size, x, value, index[MOST_INDICES];
   bool is_free;
@@ -25,14 +27,14 @@ struct Walk {
   int ndim, n_indices;
   char *x, *value;
   const char* index[MOST_INDICES];
-  i64 bound[MOST_INDICES], step[MOST_INDICES];  // of what an index stands for: size, bytes
-  i64 first, last;  // only indices of the first array in here are followed, where rows are moved
+  i64 bound[MOST_INDICES], step[MOST_INDICES];  // an indexed dimension: size, stride in bytes
+  i64 first, last;  // moving rows: only these indices of the first array are used
   bool wraps, has_negative;
-  bool* bad;  // where there is one, indices are looked at when they are used, and it is told here
+  bool* bad;  // if given, indices are checked when used, and a bad one is reported here
   Dim dim[abi::MOST_DIMS];
 };
 
-// Moves `rows` rows of inner.size elements; x, value and index are where the first row begins.
+// Move `rows` rows of inner.size elements. x, value and index: the begin of the first row.
 typedef void (*Rows)(const Walk& walk, char* x, char* value, const char* const* index, i64 rows,
                      const Dim& outer, const Dim& inner);
 
@@ -110,7 +112,7 @@ static void coalesce(Walk& walk) {
 
 // --- bounds -------------------------------------------------------------------------------------
 
-// The sign of each is set where an index is negative, beyond the end, or before the beginning.
+// The sign bits are set if an index is negative, beyond the end, or before the begin.
 struct Signs { i64 negative, beyond, before; };
 
 struct Check {
@@ -137,7 +139,7 @@ static void look_at(Signs& signs, const char* data, i64 n, i64 stride, i64 bound
   signs.negative |= negative, signs.beyond |= beyond, signs.before |= before;
 }
 
-// Rows first to last - 1 of an index; or, where it is one row, these elements of it.
+// Rows first to last - 1 of an index; if it has one row, these elements of it.
 static void check_some(void* context, i64 first, i64 last) {
   Check& check = *(Check*)context;
   Signs signs = {0, 0, 0};
@@ -161,7 +163,7 @@ static void check_some(void* context, i64 first, i64 last) {
   __atomic_fetch_or(&check.signs.before, signs.before, __ATOMIC_RELAXED);
 }
 
-// 0, or the number of the first index array that has one out of range plus one.
+// 0, or 1 + the number of the first index array with an index out of range.
 static i64 check(Walk& walk, const Call& call) {
   for (int k = 0; k < walk.n_indices; ++k) {
     const abi::Array& index = call.array[2 + k];
@@ -195,7 +197,7 @@ static i64 check(Walk& walk, const Call& call) {
 
 // --- places -------------------------------------------------------------------------------------
 
-// The bytes from x that the indices name.
+// The byte offset in x that the indices give.
 static inline i64 place(const Walk& walk, const char* const* index, const Dim& dim, i64 i) {
   i64 found = 0;
   for (int k = 0; k < walk.n_indices; ++k) {
@@ -207,7 +209,7 @@ static inline i64 place(const Walk& walk, const char* const* index, const Dim& d
 
 constexpr i64 PLACES = 256;  // that are computed at a time
 
-// Of n elements along a dimension, from the first on; with what x steps itself.
+// The offsets of n elements along a dimension, including x's own step.
 static void places(i64* to, const Walk& walk, const char* const* index, const Dim& dim, i64 first,
                    i64 n) {
   for (i64 i = 0; i < n; ++i) to[i] = (first + i) * dim.x;
@@ -229,7 +231,7 @@ static inline bool has_index(const Walk& walk, const Dim& dim) {
 
 // --- walks --------------------------------------------------------------------------------------
 
-// The rows from number `first` to `last - 1`, each all of the innermost dimension.
+// The rows `first` to `last - 1`; each has the whole innermost dimension.
 static void walk_rows(const Walk& walk, Rows move, i64 first, i64 last) {
   const int outer = walk.ndim - 2;
   i64 at[abi::MOST_DIMS];
@@ -266,7 +268,7 @@ static void walk_rows(const Walk& walk, Rows move, i64 first, i64 last) {
 
 static i64 rows_of(const Walk& walk) { return numel_of(walk) / walk.dim[walk.ndim - 1].size; }
 
-// Part of a walk: from `first` on, `size` long in a dimension.
+// A part of a walk: `size` indices of a dimension, from `first` on.
 static void narrow(Walk& walk, int d, i64 first, i64 size) {
   Dim& dim = walk.dim[d];
   walk.x += first * dim.x, walk.value += first * dim.value;

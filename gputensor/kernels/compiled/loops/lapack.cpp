@@ -1,10 +1,11 @@
 // Systems of linear equations and determinants, of batches.                       family: lapack
 //
-// Calls    first the address of LAPACK's or BLAS's function, which Python finds in SciPy; then
-//          whether matrices are shared over the library's threads (see `over`); then flags.
-// Shapes   operands of any strides, their batches broadcast; results dense, matrices by columns.
-// Types    f32, f64, c64, c128; pivots and info i32, both as LAPACK has them.
-// Own      LU and its solutions of real matrices of up to TINY rows (tiny.h): the address is 0.
+// Calls first the address of LAPACK's or BLAS's function, which Python finds in SciPy; then whether
+//          the matrices are divided among the library's threads (see `over`); then flags. Shapes
+//          operands have any strides, and their batches broadcast; results are dense batches of
+//          column-major matrices. Types f32, f64, c64, c128; pivots and info i32, as in LAPACK. Own
+//          for real matrices of up to TINY rows (tiny.h), our own loops compute LU and solutions;
+//          the address is 0.
 #include "tiny.h"
 
 namespace CAPABILITY {
@@ -85,7 +86,7 @@ template <class T> static inline T signed_one(const int* pivots, i64 n) {
   return one;
 }
 
-// (lu by columns, pivots, determinant): the diagonal's product in its order
+// (column-major lu, pivots, determinant): the product of the diagonal, in order
 template <class T> static i64 det(const Call& call) {
   const Array &lu = call.array[0], &pivots = call.array[1];
   const i64 n = rows_of(lu);
@@ -111,14 +112,14 @@ static inline f64 size_of(f64 x) { return fabs(x); }
 static inline f32 size_of(z64 x) { return hypotf(x.re, x.im); }
 static inline f64 size_of(z128 x) { return hypot(x.re, x.im); }
 
-constexpr int SUMS = 8;  // of logarithms, side by side
+constexpr int SUMS = 8;  // of logarithms, in lanes
 
 template <class R>
 __attribute__((noinline)) static void add_logarithms(R (&sums)[SUMS], const R* sizes) {
   for (int k = 0; k < SUMS; ++k) sums[k] += math_log(sizes[k]);
 }
 
-// (lu by columns, pivots, sign, logarithm of the size)
+// (column-major lu, pivots, sign, logarithm of the absolute value)
 template <class T> static i64 slogdet(const Call& call) {
   typedef part<T> R;
   const Array &lu = call.array[0], &pivots = call.array[1];
@@ -178,7 +179,7 @@ template <class T> static i64 cholesky(const Call& call) {
         if (begin < end) memset((void*)(column + begin), 0, (end - begin) * sizeof(T));
         const part<T>* entry = (const part<T>*)(column + j);
         const bool is_nan = entry[0] != entry[0] || (is_pair<T> && entry[1] != entry[1]);
-        if (is_nan && !found) found = (int)j + 1;  // OpenBLAS goes on with NaN
+        if (is_nan && !found) found = (int)j + 1;  // OpenBLAS continues with NaN
       }
       info[unit] = found;
     }
@@ -192,7 +193,7 @@ template <class T> static i64 solve_triangular(const Call& call) {
   const Array &a = call.array[0], &b = call.array[1], &x = call.array[2];
   const i64 n = rows_of(a), m = rows_of(b), columns = columns_of(b);
   const i64 down = a.stride[a.ndim - 2], across = a.stride[a.ndim - 1], size = sizeof(T);
-  // Rows that are dense are the columns of the transpose.
+  // A matrix with dense rows is its transpose with dense columns.
   const bool is_ready = are_by_columns<T>(a);
   const bool is_turned = !is_ready && across == size && down == n * size;
   const bool is_upper = (call.integer[2] != 0) != is_turned, is_left = call.integer[3];

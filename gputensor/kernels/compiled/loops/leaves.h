@@ -1,4 +1,5 @@
-// Leaves of arithmetic: from what joins two elements, and what an element is mapped to first.
+// Leaves of reductions, made of an operation on two elements and a function applied to each element
+// first.
 #ifndef GPUTENSOR_LEAVES_H
 #define GPUTENSOR_LEAVES_H
 
@@ -9,10 +10,10 @@ namespace CAPABILITY {
 
 using abi::Array;
 
-// Instead of a number for `finish`: how many elements make one output.
+// A parameter of `finish`: the number of elements per output.
 constexpr double COUNT = __builtin_nan("");
 
-// 32 bytes of T: the same lanes at every capability, however wide its registers are.
+// 32 bytes of T: the number of lanes is equal for all capabilities and register widths.
 template <class T> struct lanes {
   static constexpr int WIDTH = 32 / sizeof(T);
   typedef T type __attribute__((vector_size(32)));
@@ -24,7 +25,7 @@ template <class T> struct lanes {
     return found;
   }
 
-  // A number of each lane: integers as wide as T.
+  // A number for each lane: integers as wide as T.
   template <int SIZE, class = void> struct integer { typedef signed char type; };
   template <class N> struct integer<2, N> { typedef short type; };
   template <class N> struct integer<4, N> { typedef int type; };
@@ -53,7 +54,7 @@ template <class T> constexpr T lowest_of() {
   }
 }
 
-// OP::identity<T>, OP::join(a, b) and OP::map(x, param), of numbers and of vectors alike.
+// OP::identity<T>, OP::join(a, b) and OP::map(x, param), for numbers and for vectors.
 template <class OP, class T> struct leaf_of {
   typedef lanes<T> V;
   typedef typename V::type vector;
@@ -169,7 +170,7 @@ struct add {
   template <class X, class T> static X map(X x, T) { return x; }
 };
 
-// NaN, if there is one.
+// NaN, if there is one
 template <bool IS_MOST> struct extreme {
   template <class A> static constexpr A identity = IS_MOST ? lowest_of<A>() : highest_of<A>();
   template <class X> static X join(X a, X b) {
@@ -182,8 +183,8 @@ template <bool IS_MOST> struct extreme {
   template <class X, class A> static X map(X x, A) { return x; }
 };
 
-// Arrays: x, out. Integers: a bit for each dimension that is reduced. COMPLEX: of a complex x, and
-// an out that is one too where parts are kept.
+// Arrays: x, out. Integers: a mask of the reduced dimensions. COMPLEX: x is complex, and so is out
+// if parts are kept.
 template <const Leaf& LEAF, Complex COMPLEX> i64 reduced(const Call& call) {
   const Array &x = call.array[0], &out = call.array[1];
   const bool has_parts =

@@ -1,12 +1,13 @@
 // loss[r] = -w[t[r]] * x[r, t[r]], their sum, or their mean by weight; and its derivative.  family:
 // loss
 //
-// Calls    nll_loss(x, target, weight or null, loss, total, reduction, ignore_index)
+// Calls nll_loss(x, target, weight or null, loss, total, reduction, ignore_index)
 //          nll_loss_backward(grad, target, weight or null, total, grad_x, reduction, ignore_index)
-//          Classes are dimension 1 of x, or its only one. The place of a target that is no class is
-//          what is returned, and nothing is written then.
-// Types    floating x, weight and results; targets i64 or u8. Computed in f64, rounded once.
-// Order    of sums: CHAIN rows in turn, chains in turn, parts of PART rows or more in turn.
+//          Classes are dimension 1 of x, or its only one. If a target is no class, its position is
+//          returned and nothing is written.
+// Types floating x, weight and results; targets i64 or u8. Computed in f64, rounded once. Order of
+// sums: the rows of a chain (CHAIN rows), the chains of a part (PART rows or more) and the parts
+// are each added one after the other.
 #include "rows.h"
 
 namespace CAPABILITY {
@@ -21,7 +22,7 @@ template <class T> static inline void put_number(char* at, f64 x) {
   *(T*)at = same<T, bf16> ? cast<T>(f32_rounded_to_odd(x)) : cast<T>(x);
 }
 
-enum { X, TARGET, EACH };  // rows of x or its gradient, their targets, and what else rows have
+enum { X, TARGET, EACH };  // rows of x or of its gradient, their targets, and the rows' other array
 
 struct Work {
   Rows rows;
@@ -35,7 +36,7 @@ struct Work {
   i64 bad[MOST_PARTS];  // the first row of a part with a bad target, plus one
 };
 
-// take(row, where its x begins, its target, where what else it has is) of some rows.
+// Call take(row, address of its x, its target, address in the other array) for some rows.
 template <class Take>
 static inline void each_row(const Work& work, i64 first, i64 last, Take take) {
   const Rows& rows = work.rows;
@@ -114,7 +115,7 @@ template <class T> static void fill_rows(void* context, i64 first, i64 last) {
   });
 }
 
-// x or its gradient; its targets; and what each row, or all rows together, have.
+// x or its gradient; the targets; and an array with an element for each row, or one element.
 static bool lay_out(Work& work, const abi::Array& x, const abi::Array& target,
                     const abi::Array& weight, const abi::Array& each) {
   const int axis = x.ndim > 1 ? 1 : 0;

@@ -1,21 +1,21 @@
 // out[u] = a[u] @ b[u] of batches of matrices.                                      family: matmul
 //
-// Calls    bmm(address of BLAS's gemm, whether its integers are of 64 bits; a, b, out). With the
-//          address 0 loops of our own run, which are faster for small matrices, of f32 and f64.
-// Shapes   a (u, m, k) and b (u, k, n) of any strides; rows of out are dense. k = 0 gives zeros.
-// Types    f32, f64, c64, c128.
-// Threads  a product is one thread's: BLAS has to take one thread while this runs.
+// Calls bmm(address of BLAS's gemm, whether its integers are of 64 bits; a, b, out). With the
+//          address 0 our own loops run, which are faster for small matrices of f32 and f64. Shapes
+//          a (u, m, k) and b (u, k, n) of any strides; rows of out are dense. k = 0 gives zeros.
+//          Types f32, f64, c64, c128.
+// Threads one thread computes a product; BLAS must use one thread meanwhile.
 #include "products.h"
 
 namespace CAPABILITY {
 
-// A matrix of a batch as it is, or a copy whose rows are dense.
+// A matrix of a batch: itself, or a copy with dense rows.
 template <class T>
 static Matrix<const T> ready(const Array& of, i64 unit, T* room, bool takes_columns) {
   const i64 rows = of.shape[1], columns = of.shape[2], size = sizeof(T);
   const T* from = (const T*)(of.data + unit * of.stride[0]);
   const i64 down = of.stride[1], across = of.stride[2];
-  // BLAS takes lines whose elements lie side by side and that do not overlap.
+  // BLAS requires rows or columns that are dense and do not overlap.
   const auto are_lines = [&](i64 lines, i64 apart, i64 length, i64 beside) {
     return (length == 1 || beside == size) && (lines == 1 || apart >= length * size);
   };

@@ -1,5 +1,5 @@
-// Batches of matrices: where each of them is, its elements column by column as BLAS and LAPACK have
-// them, and a share of the batch for each thread.
+// Batches of matrices: the address of each matrix, column-major copies for BLAS and LAPACK, and the
+// division of a batch among threads.
 #ifndef GPUTENSOR_MATRICES
 #define GPUTENSOR_MATRICES
 
@@ -11,7 +11,7 @@ namespace CAPABILITY {
 
 using abi::Array;
 
-// Complex numbers as LAPACK has them. Memory of c64 and c128 is aligned to the size of a part only.
+// LAPACK's complex numbers. Memory of c64 and c128 is only aligned to the size of one part.
 template <class R> struct complex_in_memory {
   R re, im;
 };
@@ -30,7 +30,7 @@ template <class T> using part = typename part_of<T>::type;
 static inline i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
 static inline i64 larger(i64 a, i64 b) { return a < b ? b : a; }
 
-// The address of item `unit` of a batch, an item being the last `own` dimensions.
+// The address of item `unit` of a batch; an item has the last `own` dimensions.
 static inline char* item(const Array& a, int own, i64 unit) {
   i64 offset = 0;
   for (int d = a.ndim - own - 1; d > 0; --d) {
@@ -49,7 +49,7 @@ static inline i64 items(const Array& a, int own) {
 static inline i64 rows_of(const Array& a) { return a.shape[a.ndim - 2]; }
 static inline i64 columns_of(const Array& a) { return a.shape[a.ndim - 1]; }
 
-// to[j * rows + i] = a[i, j] of one matrix of a batch.
+// to[j * rows + i] = a[i, j], for one matrix of a batch.
 template <class T> static void by_columns(T* to, const Array& a, i64 unit) {
   const char* from = item(a, 2, unit);
   const i64 rows = rows_of(a), columns = columns_of(a);
@@ -58,7 +58,7 @@ template <class T> static void by_columns(T* to, const Array& a, i64 unit) {
     for (i64 j = 0; j < columns; ++j) memcpy(to + j * rows, from + j * across, rows * sizeof(T));
     return;
   }
-  constexpr i64 TILE = 16;  // rows whose cache lines are kept while their columns are read
+  constexpr i64 TILE = 16;  // rows whose cache lines stay in the cache while columns are read
   for (i64 first = 0; first < rows; first += TILE) {
     const i64 last = smaller(first + TILE, rows);
     for (i64 j = 0; j < columns; ++j)
@@ -67,18 +67,19 @@ template <class T> static void by_columns(T* to, const Array& a, i64 unit) {
   }
 }
 
-// Where the elements of each matrix lie dense, column by column.
+// The address of each dense column-major matrix.
 template <class T> static bool are_by_columns(const Array& a) {
   const i64 rows = rows_of(a), columns = columns_of(a);
   return (rows == 1 || a.stride[a.ndim - 2] == (i64)sizeof(T)) &&
          (columns == 1 || a.stride[a.ndim - 1] == rows * (i64)sizeof(T));
 }
 
-// Operations that one thread takes at a time.
+// Operations that one thread runs at a time.
 constexpr i64 SHARE = 1 << 14;
 
-// body(first, last) over the units of a batch: on the library's threads if `shares`, which needs a
-// BLAS that has no threads of its own at that time. operations: of one unit, roughly.
+// Run body(first, last) over the units of a batch: on the library's threads if `shares`, which
+// requires that BLAS has no threads of its own meanwhile. operations: the approximate number per
+// unit.
 template <class F>
 static void over(const Call& call, bool shares, i64 units, i64 operations, const F& body) {
   if (!shares) return body(0, units);
@@ -86,7 +87,7 @@ static void over(const Call& call, bool shares, i64 units, i64 operations, const
              larger(1, SHARE / larger(1, operations)));
 }
 
-// Memory of one thread; taken in parts of 64 bytes.
+// Memory of one thread, allocated in multiples of 64 bytes.
 class Room {
  public:
   explicit Room(i64 bytes) : memory((char*)malloc(bytes)), next(memory) {}
@@ -107,7 +108,7 @@ class Room {
   char *memory, *next;
 };
 
-// What a function returns beside 0; the number of the matrix that failed, plus one, is positive.
+// Results of a function other than 0; 1 + the number of a matrix that failed is positive.
 constexpr i64 NO_MEMORY = -1;
 
 static inline void note(i64* answer, i64 value) {

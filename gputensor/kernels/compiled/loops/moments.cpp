@@ -1,12 +1,11 @@
 // Reductions in two passes, and norms: out[r] = op over the reduced dimensions of x.
 //
-// var, std   sum of (x - mean)² / over, and its root; beside it the mean.
-// logsumexp  top + log of the sum of exp(x - top); top: the largest element if finite, else 0.
-// norm       the root of the sum of squares, the sum of sizes, the largest or the smallest size.
-//
-// Types    f16 and bf16 in f32; a complex number is two elements, for the root of squares alone.
-// Order    as of sums, see reduce.cpp; logsumexp adds up 256 elements of a run at a time, and rows
-//          one after the other.
+// var, std sum of (x - mean)² / over, and its root; also the mean.
+// logsumexp top + log of the sum of exp(x - top); top: the largest element if finite, else 0. norm
+// the root of the sum of squares, the sum of absolute values, the largest or the smallest one.
+// Types f16 and bf16 in f32; complex numbers are two elements, only for the root of squares. Order
+// as for sums, see reduce.cpp; logsumexp adds up 256 elements of a run at a time, and rows one
+// after the other.
 #include "leaves.h"
 
 #include <stdlib.h>
@@ -96,8 +95,8 @@ constexpr Leaf power_leaf = {code_of<T>,         code_of<T>,
                              leaf_of<add, T>::merge, leaf_of<add, T>::clear,
                              powers<T>::finish};
 
-// Arrays: x, out, and what the first pass leaves, or null. Integers: a bit for each dimension that
-// is reduced.
+// Arrays: x, out, and the result of the first pass or null. Integers: a mask of the reduced
+// dimensions.
 i64 in_two_passes(const Call& call, const Leaf& first, const Leaf& second, double number) {
   const Array &x = call.array[0], &out = call.array[1];
   const u64 dims = (u64)call.integer[0];
@@ -118,7 +117,7 @@ i64 in_two_passes(const Call& call, const Leaf& first, const Leaf& second, doubl
   return answer;
 }
 
-// Floats: what the sum of squares is divided by.
+// Floats: the divisor of the sum of squares.
 template <class T, template <class> class END> i64 spread(const Call& call) {
   return in_two_passes(call, leaf<add, T, divided>, leaf<add_distances, T, END>, call.real[0]);
 }

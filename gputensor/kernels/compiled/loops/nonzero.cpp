@@ -1,16 +1,30 @@
-// Where elements are not zero, and what masks pick: nonzero, masked_select, masked_scatter.
+// Indices of nonzero elements, and elements under a mask: nonzero, masked_select, masked_scatter.
 //                                                                                 family: nonzero
-// Shapes   x and masks dense, walked in blocks of PER_BLOCK elements; counts has how many marks
-// there
-//          are before each block, and last how many in all.
-// Types    marks: of a mask, or elements compared with zero (-0.0 is zero, NaN is not); what masks
-//          pick is moved as words of its size.
+//                                                                                 Shapes x and
+//                                                                                 masks are dense
+//                                                                                 and are processed
+//                                                                                 in blocks of
+//                                                                                 PER_BLOCK
+//                                                                                 elements; counts
+//                                                                                 has the number of
+//                                                                                 marks before each
+//                                                                                 block, and last
+//                                                                                 the total. Types
+//                                                                                 marks: elements
+//                                                                                 of a mask, or
+//                                                                                 elements that are
+//                                                                                 not zero (-0.0 is
+//                                                                                 zero, NaN is
+//                                                                                 not); masked
+//                                                                                 elements are
+//                                                                                 copied as words
+//                                                                                 of their size.
 #include "capability.h"
 
 namespace CAPABILITY {
 
 constexpr i64 PER_BLOCK = 4096,
-              AT_ONCE = 8;  // elements; kernels/compiled/nonzero.py knows the first
+              AT_ONCE = 8;  // elements; kernels/compiled/nonzero.py has the first number too
 
 template <class T> static inline bool is_marked(T x) {
   if constexpr (is_half<T>) {
@@ -24,7 +38,7 @@ template <class T> static inline bool is_marked(T x) {
   }
 }
 
-// Whether there may be marks among AT_ONCE elements: runs of a mask without any are passed over.
+// Whether there may be marks among AT_ONCE elements; unmarked runs of a mask are skipped.
 template <class T> static inline bool may_have_marks(const T* x) {
   if constexpr (sizeof(T) == 1) {
     u64 word;
@@ -69,8 +83,8 @@ template <class T> static i64 count_marks(const Call& call) {
   return 0;
 }
 
-// The coordinates of places in ascending order, into the columns from number `to` on; a row of x at
-// a time.
+// Write the coordinates of ascending indices to the columns from number `to` on, one row of x at a
+// time.
 static void unravel(const Masking& m, const u32* places, i64 base, i64 count, i64 to) {
   const i64 all = m.counts[(m.n + PER_BLOCK - 1) / PER_BLOCK], inner = m.sizes[m.ndim - 1];
   i64* out = (i64*)m.out + to;
@@ -112,7 +126,7 @@ template <class T> static void find_blocks(void* context, i64 first, i64 last) {
       }
       i += AT_ONCE;
     }
-    if (count > m.counts[block + 1] - to) count = m.counts[block + 1] - to;  // x has changed
+    if (count > m.counts[block + 1] - to) count = m.counts[block + 1] - to;  // x was changed
     if (m.ndim == 1) {
       for (i64 i = 0; i < count; ++i) ((i64*)m.out)[to + i] = base + places[i];
     } else {
@@ -121,7 +135,7 @@ template <class T> static void find_blocks(void* context, i64 first, i64 last) {
   }
 }
 
-// Arrays: out, a row a dimension; x; counts. Numbers: the sizes of x.
+// Arrays: out, with one row per dimension; x; counts. Numbers: the sizes of x.
 template <class T> static i64 find_marks(const Call& call) {
   Masking m = {call.array[1].data, call.array[1].size, (i64*)call.array[2].data,
                call.array[0].data, nullptr, call.n_ints, call.integer};
@@ -157,7 +171,7 @@ template <class W> static i64 select_words(const Call& call) {
   return 0;
 }
 
-// Without a branch, of which half would be foreseen.
+// Without a branch, because half of the predictions would be wrong.
 template <class W> static inline W either(bool is_first, W a, W b) {
   if constexpr (sizeof(W) > 8) {
     return W{either(is_first, a.low, b.low), either(is_first, a.high, b.high)};
@@ -188,7 +202,7 @@ template <class W> static void put_blocks(void* context, i64 first, i64 last) {
   }
 }
 
-// Arrays: x, which is written; mask; the values, dense; counts.
+// Arrays: x, which is written to; mask; the values, dense; counts.
 template <class W> static i64 put_words(const Call& call) {
   Masking m = {call.array[1].data, call.array[1].size, (i64*)call.array[3].data,
                call.array[0].data, call.array[2].data};

@@ -7,13 +7,13 @@
 //          channels_scaled(x (N, C, S), mean (C), variance, scale, shift, out, eps)
 //          channels_backward(grad (N, C, S), x, mean (C), rstd, weight, of_x, of_weight, of_bias,
 //                            whether mean and rstd are those of x)
-//          Scale and shift of rows broadcast with x. None for a gradient nobody wants,
-//          and for parameters of channels.
-//          Other dtypes, and what lies otherwise than `dense_rows` and `lay_out_channels` say,
-//          give -1.
-// Types    x, grad, out and of_x of one floating dtype; all else f64 beside f64, f32 beside others.
-// Order    of sums: PIECE elements in lanes, as rows.h says, then in f64, in turn; where channels
-//          lie side by side, CHAIN rows in turn, then in f64, parts of the rows in turn.
+//          Scale and shift of rows broadcast with x. A gradient that is not requested is None;
+//          parameters of channels may be None. Returns -1 for other dtypes, and for layouts that
+//          `dense_rows` and `lay_out_channels` reject.
+// Types x, grad, out and of_x have one floating dtype; all others are f64 if it is f64, otherwise
+// f32. Order of sums: PIECE elements in lanes, as in rows.h, then pieces one after the other in
+// f64. For adjacent channels: CHAIN rows one after the other, then chains in f64, then parts of the
+// rows.
 #include "channels.h"
 #include "normal.h"
 
@@ -21,7 +21,7 @@ namespace CAPABILITY {
 
 // --- rows --------------------------------------------------------------------------------------
 
-// (R, B) or (R, A, B); a step of 0 where one value stands for all.
+// (R, B) or (R, A, B); a step of 0 for one value that is used for all.
 struct Blocks {
   char* data;
   int dtype;
@@ -55,7 +55,7 @@ static void normalize_rows(void* context, i64 first, i64 last) {
   for (i64 r = first; r < last; ++r) {
     const Row<A> row = {me.x.data + r * me.x.step[0], n, itemsize, me.x.dtype, room};
     const A middle = mean_of(row);
-    if (r + 1 < last && n * itemsize <= AHEAD)  // read while this row is computed
+    if (r + 1 < last && n * itemsize <= AHEAD)  // prefetched while this row is computed
       for (i64 b = 0; b < n * itemsize; b += 64) __builtin_prefetch(row.at + me.x.step[0] + b);
     f64 squares = 0;
     in_pieces<A>(
@@ -95,8 +95,8 @@ static i64 normalized(const Call& call) {
   return 0;
 }
 
-// out = (grad * weight - mean of that - (x - middle) * slope) * rstd; and what the row adds to the
-// gradients of weight and bias, where there are any.
+// out = (grad * weight - its mean - (x - middle) * slope) * rstd; also the row's contributions to
+// the gradients of weight and bias, if requested.
 template <bool HAS_OUT, bool HAS_SUMS, class A>
 LOOP through_row(A* out, A* of_weight, A* of_bias, const A* grad, const A* x, const A* weight,
                  A middle, A rstd, A mean, A slope, i64 n) {
@@ -185,7 +185,7 @@ static i64 normalized_backward(const Call& call) {
 
 struct Groups {
   const Call* call;
-  f64* sums;  // of each channel of each sample: grad, and grad * (x - middle)
+  f64* sums;  // sums for each channel of each sample: of grad, and of grad * (x - middle)
 };
 
 template <class A>
@@ -250,7 +250,7 @@ static i64 grouped_backward(const Call& call) {
 
 // --- calls -------------------------------------------------------------------------------------
 
-// of: a letter for each array. x: the dtype of the first; a: the one that is computed in.
+// of: a letter for each array. x: the dtype of the first array; a: the dtype of the computation.
 static bool are_of(const Call& call, const char* of) {
   const int x = call.array[0].dtype, computed = x == abi::f64 ? abi::f64 : abi::f32;
   for (int k = 0; k < call.n_arrays; ++k) {

@@ -1,4 +1,4 @@
-// What loops over normalised rows and over normalised channels share. See norm.cpp.
+// Functions shared by the loops over normalised rows and over normalised channels. See norm.cpp.
 #ifndef GPUTENSOR_NORMAL_H
 #define GPUTENSOR_NORMAL_H
 
@@ -14,7 +14,7 @@ namespace CAPABILITY {
 constexpr i64 ROOM = 4 * PIECE;  // elements that are widened at a time
 constexpr i64 CHAIN = 128;
 constexpr i64 AHEAD = 8192;     // bytes of a row that is read ahead
-constexpr i64 MOST_PARTS = 64;  // of the rows, each with sums of its own
+constexpr i64 MOST_PARTS = 64;  // parts of the rows, each with its own sums
 
 template <class A>
 static f64 sum_of(const A* x, i64 n) {
@@ -34,7 +34,7 @@ static f64 squares_of(const A* x, i64 n, A middle) {
   return sum;
 }
 
-// grad, and grad * (x - middle)
+// sums of grad, and of grad * (x - middle)
 template <class A>
 static void add_products_of(two<f64>& sums, const A* grad, const A* x, i64 n, A middle) {
   for (i64 i = 0; i < n; i += PIECE) {
@@ -63,7 +63,7 @@ LOOP scaled_by_each(A* out, const A* x, A middle, A rstd, const A* scale, const 
   for (i64 k = 0; k < n; ++k) out[k] = ((x[k] - middle) * rstd) * scale[k] + shift[k];
 }
 
-// Rows of n elements, one after another in pieces that are widened: as many reads as passes.
+// Rows of n elements, processed in pieces that are widened: each pass reads them once.
 template <class A>
 struct Row {
   const char* at;
@@ -101,14 +101,13 @@ LOOP add_chain(f64* sums, A* chain, i64 n) {
   for (i64 k = 0; k < n; ++k) sums[k] += chain[k], chain[k] = 0;
 }
 
-// Parts of some rows, and for each part sums of its own: 2 n in f64, and 2 n in A that a chain of
-// rows is added in.
+// Parts of some rows, each with its own sums: 2 n in f64, and 2 n in A for a chain of rows.
 struct Parts {
   const Call* call;
   i64 rows, step, count, n;
   char* sums;
 
-  // n: 0 where there are no sums. False where there is no memory.
+  // n: 0 if there are no sums. Returns false if there is no memory.
   template <class A>
   bool begin(const Call& of, i64 all_rows, i64 elements_of_row, i64 sums_of_row) {
     call = &of, rows = all_rows, n = sums_of_row;
@@ -129,7 +128,7 @@ struct Parts {
   f64* of(i64 part) const {
     return (f64*)(sums + part * bytes<A>());
   }
-  // Those of all parts are left in the first.
+  // Add the sums of all parts to those of the first part.
   template <class A>
   const f64* total() const {
     f64* to = of<A>(0);

@@ -1,9 +1,10 @@
-// Rows in their order; their first k elements, and the place of the k-th one.         family: order
-// Shapes   x (rows, n) dense; values and places (rows, k) dense, or (rows, n) of what is sorted.
-// Types    real; an element and its place are one number: a key, in the order of the elements, NaN
-//          the largest and -0.0 as 0.0, and below it the place. So equal elements are in the order
-//          of their places, and no two numbers are equal.
-// Order    the result is unique, whatever the threads do. A long row is several parts' first k.
+// Sorted rows; the first k elements of rows; the index of the k-th element. family: order Shapes x
+// (rows, n) dense; values and places (rows, k) dense, or (rows, n) if rows are sorted. Types real.
+// An element and its index form one number: the upper half is a key with the order of the elements
+// (NaN is the largest, -0.0 equals 0.0), the lower half is the index. So equal elements are in the
+// order of their indices, and no two numbers are equal.
+// Order the result is unique, so it does not depend on threads. For a long row, the first k of
+// several parts are merged.
 #include <stdlib.h>
 
 #include "capability.h"
@@ -17,7 +18,7 @@ template <class T> struct key_of { typedef u32 type; };
 template <> struct key_of<u64> { typedef u64 type; };
 template <> struct key_of<i64> { typedef u64 type; };
 template <> struct key_of<f64> { typedef u64 type; };
-// A key with a place.
+// A key with an index.
 template <class K> struct placed { typedef u64 type; };
 template <> struct placed<u64> { typedef u128 type; };
 
@@ -71,7 +72,7 @@ template <class N> static void sort_by_insertion(N* x, i64 n) {
 
 constexpr i64 SMALL = 24;  // numbers that are sorted by insertion
 
-// The middle one of three is put where it is found, between what is smaller and what is larger.
+// Partition by the median of three: smaller numbers before it, larger numbers behind it.
 template <class N> static i64 split(N* x, i64 n) {
   const i64 middle = n / 2;
   const auto order = [&](i64 a, i64 b) {
@@ -81,7 +82,7 @@ template <class N> static i64 split(N* x, i64 n) {
   order(0, middle), order(middle, n - 1), order(0, middle);
   const N pivot = x[middle];
   x[middle] = x[n - 2], x[n - 2] = pivot;
-  i64 to = 0;  // without a branch, of which half would be foreseen
+  i64 to = 0;  // without a branch, because half of the predictions would be wrong
   for (i64 i = 0; i < n - 2; ++i) {
     const N one = x[i];
     x[i] = x[to], x[to] = one;
@@ -108,7 +109,7 @@ template <class N> static void sort(N* x, i64 n, int left) {
   sort_by_insertion(x, n);
 }
 
-// The smallest k of n to the front, in any order; the k-th of them is x[k - 1].
+// Move the smallest k of n numbers to the front, in any order; the k-th of them is x[k - 1].
 template <class N> static void select(N* x, i64 n, i64 k) {
   int left = most_splits(n);
   i64 place = k - 1;
@@ -127,7 +128,7 @@ template <class N> static void select(N* x, i64 n, i64 k) {
 
 // --- the first k --------------------------------------------------------------------------------
 
-constexpr i64 KEYS = 64;  // that are looked at at a time
+constexpr i64 KEYS = 64;  // elements that are processed at a time
 
 struct First {
   const char* x;
@@ -135,16 +136,17 @@ struct First {
   i64* places;
   i64 rows, n, k, parts;
   bool descending;
-  char* found;  // where a row has several parts: the first k of each
+  char* found;  // if a row has several parts: the first k of each
   bool has_failed;
 };
 
-// The first k of x[begin] to x[end - 1], in any order, to `best`, which has room for 2 k + KEYS.
+// Write the first k of x[begin] to x[end - 1], in any order, to `best`, which has memory for 2 k +
+// KEYS.
 template <class T, class N>
 static i64 first_of(const T* x, i64 begin, i64 end, i64 k, bool descending, N* best) {
   typedef typename key_of<T>::type K;
   const K turn = descending ? ~(K)0 : 0;
-  K keys[KEYS], limit = ~(K)0;  // only smaller keys count, once there are k
+  K keys[KEYS], limit = ~(K)0;  // once there are k keys, only smaller ones are kept
   bool has_limit = false;
   i64 count = 0;
   for (i64 first = begin; first < end; first += KEYS) {
@@ -211,7 +213,7 @@ template <class T> static void first_rows(void* context, i64 first, i64 last) {
   if (best != few) free(best);
 }
 
-constexpr i64 LONG = 1 << 16, PARTS = 8;  // elements of a row that several threads look at
+constexpr i64 LONG = 1 << 16, PARTS = 8;  // longest row of one thread
 
 // Arrays: values, places, x. Numbers: descending.
 template <class T> static i64 first_k(const Call& call) {
@@ -237,9 +239,10 @@ template <class T> static i64 first_k(const Call& call) {
 
 // --- the k-th -----------------------------------------------------------------------------------
 
-constexpr int MOST_BITS = 11;  // of a key, that say its bin
+constexpr int MOST_BITS = 11;  // bits of a key that give its bin
 
-// By a count of the keys' first bits: which bin the k-th is in, and only its elements are kept.
+// Count the keys by their first bits to find the bin of the k-th key; only the elements of this bin
+// are kept.
 template <class T> static i64 place_of_kth(const T* x, i64 n, i64 k, void* room) {
   typedef typename key_of<T>::type K;
   typedef typename placed<K>::type N;

@@ -1,10 +1,10 @@
 // Decompositions with orthogonal factors, of batches: QR, Hermitian eigenvalues, singular values,
 // and least squares by QR.                                                     family: orthogonal
 //
-// Calls    as of lapack.cpp. Each returns NO_MEMORY, or the number of a matrix of which LAPACK
-//          found no eigenvalues or singular values, plus one.
-// Shapes   operands of any strides, their batches broadcast; results dense, matrices by columns.
-// Types    f32, f64, c64, c128; singular values and eigenvalues real.
+// Calls as in lapack.cpp. Each returns 0, NO_MEMORY, or 1 + the number of a matrix for which LAPACK
+//          found no eigenvalues or singular values.
+// Shapes operands have any strides, and their batches broadcast; results are dense batches of
+// column-major matrices. Types f32, f64, c64, c128; singular values and eigenvalues real.
 #include "matrices.h"
 
 namespace CAPABILITY {
@@ -33,7 +33,7 @@ template <class T>
 using GelsyComplex = void(int* m, int* n, int* columns, T* a, int* lda, T* b, int* ldb, int* pivots,
                           part<T>* rcond, int* rank, T* work, int* size, part<T>* rwork, int* info);
 
-// The size of a workspace: LAPACK's answer, in `work`, where the size was given as -1.
+// The size of a workspace, which LAPACK writes to `work` if the given size is -1.
 template <class T> static int wanted(const T& first) {
   const part<T> size = *(const part<T>*)&first;
   return (int)larger(1, (i64)size);
@@ -67,7 +67,7 @@ template <class T> static i64 geqrf(const Call& call) {
 
 // (geqrf, orgqr, shares; a, q or None, r)
 //
-// a is factorised where q will be, or r, if that has its size.
+// a is factorised in the memory of q, or of r if that has its size.
 template <class T> static i64 qr(const Call& call) {
   const auto factorise = (Geqrf<T>*)call.integer[0];
   const auto generate = (Orgqr<T>*)call.integer[1];

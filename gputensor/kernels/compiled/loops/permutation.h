@@ -1,26 +1,26 @@
-// The places of words of Philox in ascending order: what a random permutation is.
+// The indices of Philox words in ascending order of the words: a random permutation.
 //
-// A word and its place are sorted as one number: the word's upper bits, as many as are left, and
-// the place. Words are spread evenly, so that their first bits say nearly where they come: threads
-// put them into buckets, and sort each of these by the next bits and by insertion. Where two words
-// have the same upper bits, all of their bits decide; equal words keep their order.
+// A word and its index are sorted as one number: the index, and above it as many upper bits of the
+// word as fit. Words are distributed uniformly, so their first bits give nearly their position:
+// threads put them into buckets, and sort each bucket by the next bits and by insertion. If the
+// upper bits of two words are equal, all their bits are compared; equal words keep their order.
 #ifndef GPUTENSOR_PERMUTATION_H
 #define GPUTENSOR_PERMUTATION_H
 
 namespace CAPABILITY {
 
-constexpr i64 PARTS = 16, MOST_BUCKETS = 1 << 12;  // the counts' sizes: kernels/compiled/random.py
+constexpr i64 PARTS = 16, MOST_BUCKETS = 1 << 12;  // also in kernels/compiled/random.py
 constexpr i64 IN_BUCKET = 1 << 11;
-// Of a digit of a bucket's words; words that are sorted by insertion alone.
+// Bits of a digit of a bucket's words; buckets of at most this size are sorted only by insertion.
 constexpr int DIGIT_BITS = 8;
 constexpr i64 SLOTS = 1 << DIGIT_BITS, FEW = 24;
 
 struct Permutation {
-  i64 n, part;  // words in all, and in a part, which is a multiple of four
+  i64 n, part;  // words in total, and in a part, which is a multiple of four
   u64 seed, base;
-  int bits, place_bits;  // of a word, that say its bucket; of a place
+  int bits, place_bits;  // bits of a word that give its bucket; bits of an index
   u64 *words, *moved, *out;
-  u32* counts;  // [PARTS][buckets]: how many words, then where the next one comes
+  u32* counts;  // [PARTS][buckets]: the number of words, later the position of the next one
 };
 
 static inline u64 with_place(u64 word, i64 place, int place_bits) {
@@ -70,8 +70,8 @@ static void insert_downwards(u64* sorted, i64 n) {
   }
 }
 
-// Sorts x[0], …, x[n - 1] by two digits behind their first `bits` bits, from the lower digit on;
-// `room` has n more.
+// Sort x[0], …, x[n - 1] by the two digits after their first `bits` bits, the lower digit first.
+// room: memory for n more.
 static void sort_by_two_digits(u64* x, u64* room, i64 n, int bits) {
   u32 low[SLOTS] = {}, high[SLOTS] = {};
   const int up = 64 - DIGIT_BITS;
@@ -102,7 +102,7 @@ static void sort_bucket(const Permutation& p, i64 begin, i64 end) {
   u64 *moved = p.moved + begin, *out = p.out + begin;
   const u64 *words = p.words, places = ((u64)1 << p.place_bits) - 1;
   if (n > FEW) sort_by_two_digits(moved, out, n, p.bits);
-  insert_downwards(moved, n);  // few are still out of their order
+  insert_downwards(moved, n);  // few elements are still unsorted
   bool has_alike = false;
   for (i64 i = 1; i < n; ++i) has_alike |= (moved[i] ^ moved[i - 1]) <= places;
   if (has_alike) {
@@ -119,7 +119,7 @@ static void sort_bucket(const Permutation& p, i64 begin, i64 end) {
 
 static void sort_buckets(void* context, i64 first, i64 last) {
   const Permutation& p = *(const Permutation*)context;
-  const u32* ends = p.counts + ((PARTS - 1) << p.bits);  // where the last part's would go on
+  const u32* ends = p.counts + ((PARTS - 1) << p.bits);  // the end of the last part's words
   for (i64 b = first; b < last; ++b) sort_bucket(p, b ? ends[b - 1] : 0, ends[b]);
 }
 

@@ -1,19 +1,17 @@
-// out[n, c, window] = the largest of a window, and where it is, or the mean; sums of weighted
-// elements.                                                                        family: pool
-//
+// out[n, c, window] = the maximum of a window and its index, or the mean; weighted sums of
+// elements. family: pool
 // Calls    max_pool(x, values, places, windows),
 //          avg_pool(x, out, windows, include_pad, divisor or 0),
-//          adaptive_avg_pool(x, out): as many windows as out has elements, of all of x
+//          adaptive_avg_pool(x, out): one window of x for each element of out
 //          max_pool_backward(grad, places, out), dense: planes of grad, and of out
-//          line(x, out, at, by, has_gaps): an image's lines of another length
-//          Arrays of pools are (n, c, d, h, w), of any strides; windows: of d, h, w the kernel, the
-//          step, the padding and the dilation.
+//          line(x, out, at, by, has_gaps): lines of an image resampled to another length Arrays of
+//          pools are (n, c, d, h, w), of any strides; windows: the kernel, the step, the padding
+//          and the dilation of d, h and w.
 // Types    max_pool: integers, f32 and f64; means and gradients: f32 and f64.
-// Numbers  of equal elements the first; the last NaN.
-// Order    a window's elements are added in row-major order. A row of windows, or the channels of
-//          one where these lie side by side, is one thread's.
-//          Of adaptive_avg_pool each column by itself, then the columns, SHORT at a time; gradients
-//          are added to an element in the order of its windows.
+// Numbers the first of equal elements; the last NaN.
+// Order a window's elements are added in row-major order. One thread computes a row of windows, or
+//          the adjacent channels of a window. adaptive_avg_pool first adds up each column, then the
+//          columns, SHORT at a time. Gradients are added to an element in the order of its windows.
 #include "turn.h"
 
 #include <stdlib.h>
@@ -22,7 +20,7 @@ namespace CAPABILITY {
 
 namespace {
 
-constexpr i64 SOME = 256, TAPS = 1 << 15;  // lanes side by side; elements that a thread takes
+constexpr i64 SOME = 256, TAPS = 1 << 15;  // adjacent lanes; elements per thread
 
 struct Window { i64 size, out, kernel, step, pad, gap, stride, to; };  // strides in bytes
 
@@ -32,13 +30,13 @@ struct Pool {
   Window along[3];  // d, h, w
   i64 channels, channel, channel_to, channel_place;  // bytes from one to the next
   i64 sample, sample_to, sample_place, place[3];
-  bool has_lanes;  // of channels, not of windows along w
+  bool has_lanes;  // strides of channels, not of windows along w
   bool counts_pad;
   i64 divisor;
-  i32* columns;  // how many elements of a row count, of each window along w
+  i32* columns;  // the number of counted elements of a row, for each window along w
 };
 
-// The taps of window i that are inside: [first, last).
+// The taps of window i that are inside the image: [first, last).
 inline void taps_of(const Window& w, i64 i, i64& first, i64& last) {
   const i64 begin = i * w.step - w.pad;
   first = begin < 0 ? (-begin + w.gap - 1) / w.gap : 0;
@@ -47,7 +45,7 @@ inline void taps_of(const Window& w, i64 i, i64& first, i64& last) {
   if (last > w.kernel) last = w.kernel;
 }
 
-// The windows from `from` to `to` whose tap k is inside.
+// The windows in [from, to) whose tap k is inside the image.
 inline void windows_of(const Window& w, i64 k, i64 from, i64 to, i64& first, i64& last) {
   const i64 at = k * w.gap - w.pad;  // of window 0
   first = at < 0 ? (-at + w.step - 1) / w.step : 0;
@@ -106,7 +104,7 @@ template <class T> struct average {
 #pragma GCC ivdep
     for (i64 k = 0; k < n; ++k) s[k] += *(const T*)(x + k * (STEP ? STEP * (i64)sizeof(T) : step));
   }
-  // by: all elements that count, or those of a column of a window where `columns` has numbers
+  // by: the number of counted elements; if `columns` is given, of those in a column of a window
   const T* made(i64 n, i64 by, const i32* columns) {
     if (columns) {
       for (i64 k = 0; k < n; ++k) sum[k] /= (T)by * (T)columns[k];
@@ -280,7 +278,7 @@ template <class T> void gradients(void* context, i64 first, i64 last) {
   }
 }
 
-// (planes, windows) twice, (planes, elements); 1 where a place is none.
+// (planes, windows) twice, (planes, elements). Returns 1 for a place out of range.
 i64 max_pool_backward(const Call& call) {
   const abi::Array &grad = call.array[0], &places = call.array[1], &out = call.array[2];
   if (places.dtype != abi::i64_ || out.dtype != grad.dtype) return 1;
@@ -296,7 +294,8 @@ i64 max_pool_backward(const Call& call) {
 
 // --- lines of another length --------------------------------------------------------------------
 
-// at, by: of each tap the element of every result, below 0 where it has none, and its weight.
+// at, by: for each tap and result, the index of the element (below 0 if there is none) and the
+// weight.
 struct Line { i64 taps, results; const i32* at; bool has_gaps; };
 
 template <class T> void of_elements(const Line& line, const T* by, const T* x, T* out) {
@@ -352,7 +351,7 @@ template <class T> void of_rows(const Line& line, const T* by, const T* x, T* ou
   }
 }
 
-// As of_rows, of rows of one vector.
+// As of_rows, for rows of one vector.
 template <class T> void of_vectors(const Line& line, const T* by, const T* x, T* out) {
   typedef T V __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
   const V* from = (const V*)x;
@@ -375,8 +374,8 @@ template <class T> void of_vectors(const Line& line, const T* by, const T* x, T*
   }
 }
 
-// Lines whose elements lie side by side: as many as a vector has lanes are turned and made
-// together, which needs no gathering. Returns how many lines are done.
+// Lines with adjacent elements: as many as a vector has lanes are transposed and computed together,
+// which avoids gathers. Returns the number of computed lines.
 template <class T>
 i64 of_turned(const Line& line, const T* by, const T* x, i64 from, T* out, i64 lines) {
   constexpr i64 SIDE = 32 / sizeof(T), MOST_BYTES = 1 << 19;
@@ -386,7 +385,7 @@ i64 of_turned(const Line& line, const T* by, const T* x, i64 from, T* out, i64 l
   if (!room) return 0;
   T* made = room + from * SIDE;
   for (i64 a = 0; a < lines; a += SIDE) {
-    const i64 first = a + SIDE < lines ? a : lines - SIDE;  // the last ones lie over others
+    const i64 first = a + SIDE < lines ? a : lines - SIDE;  // the last ones overlap others
     turn<T>((char*)room, step, (const char*)(x + first * from), from * sizeof(T), SIDE, from);
     of_vectors(line, by, room, made);
     turn<T>((char*)(out + first * to), to * sizeof(T), (const char*)made, step, to, SIDE);
@@ -413,7 +412,8 @@ template <class T> i64 resized(const Call& call) {
   return 0;
 }
 
-// (x, out, at, by, whether there are gaps); dense arrays: (a, n, b), (a, m, b), (taps, m) twice.
+// (x, out, at, by, whether there are gaps); dense arrays of sizes (a, n, b), (a, m, b), (taps, m),
+// (taps, m).
 i64 line(const Call& call) {
   const int dtype = call.array[0].dtype;
   if (call.array[1].dtype != dtype || call.array[3].dtype != dtype) return 1;

@@ -1,6 +1,6 @@
-// Products of small matrices by loops of our own, and of others by BLAS.
+// Products of small matrices by our own loops, and of other matrices by BLAS.
 //
-// Order    an element of the result is one sum over k from 0 on; its bits depend on nothing else.
+// Order an element of the result is one sum over ascending k; its bits depend on nothing else.
 #ifndef GPUTENSOR_PRODUCTS
 #define GPUTENSOR_PRODUCTS
 
@@ -27,8 +27,8 @@ X(f32, 16) X(f64, 32) X(f64, 16)
   typedef T type;
 };
 
-// ROWS x (VECTORS vectors of BYTES) of out = a @ b, whose sums are kept in registers. The columns
-// of b and out are dense.
+// ROWS x (VECTORS vectors of BYTES) of out = a @ b, with sums in registers. Rows of b and out are
+// dense.
 template <class T, int BYTES, int VECTORS, int ROWS>
 static inline void block(const T* a, i64 a_row, i64 a_column, const T* b, i64 b_row, T* out,
                          i64 out_row, i64 k) {
@@ -78,7 +78,7 @@ static void small_product(Matrix<const T> a, const T* b, i64 b_row, T* out, i64 
   for (; j < n; ++j) column_block<T, sizeof(T), 1>(a, b + j, b_row, out + j, out_row, m, k);
 }
 
-// The function of BLAS, with the integers of its library.
+// BLAS's function, with the integer type of its library.
 template <class T, class I>
 using Gemm = void(char* trans_a, char* trans_b, I* m, I* n, I* k, T* alpha, T* a, I* lda, T* b,
                   I* ldb, T* beta, T* c, I* ldc);
@@ -98,7 +98,8 @@ template <class T> struct BlasProduct {
   }
 
  private:
-  // Rows that are dense are the columns of the transpose, of which BLAS makes out^T = b^T @ a^T.
+  // BLAS is column-major: dense rows are the columns of the transpose, so it computes out^T = b^T @
+  // a^T.
   template <class I>
   void call(Matrix<const T> a, Matrix<const T> b, T* out, i64 out_row, i64 m, i64 n, i64 k) const {
     T one = {}, zero = {};

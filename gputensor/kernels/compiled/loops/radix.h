@@ -1,28 +1,28 @@
-// Long rows in their order, by the digits of their keys from the lowest on. Included by order.cpp.
-//
-// A key less the row's least one and its place are one number where they fit into 64 bits; values
-// alone need no place. So integers that lie near each other have few digits.
+// Sorting of long rows by the digits of their keys, the lowest digit first. Included by order.cpp.
+// The difference of a key and the row's smallest key forms one number with the index, if both fit
+// into 64 bits; without indices, it is the number. So integers of a small range have few digits.
 
-// A key of 64 bits, and its place, that do not fit.
+// A 64-bit key and its index, if they do not fit into one number.
 struct Apart { u64 key, place; };
 
 struct Radix {
   const char* x;
   char* values;
-  i64* places;  // null where only values are wanted
+  i64* places;  // null if only values are requested
   i64 n;
   bool descending;
   bool has_failed;
 };
 
-constexpr int DIGIT = 11, SHORT_DIGIT = 8;  // bits, of long rows and of those that are not
-constexpr i64 LONG_DIGITS = 1 << 14;        // elements from which on
+constexpr int DIGIT = 11, SHORT_DIGIT = 8;  // bits of a digit, for long rows and for others
+constexpr i64 LONG_DIGITS = 1 << 14;        // from this number of elements on
 constexpr int MOST_DIGITS = 8;
 
 static inline u64 digits_of(u64 x) { return x; }
 static inline u64 digits_of(const Apart& x) { return x.key; }
 
-// Sorts n numbers by `bits` bits from `low` on; `room` holds as many. Returns where they are.
+// Sort n numbers by `bits` bits from `low` on. room: memory for n numbers. Returns the address of
+// the sorted numbers.
 template <class N>
 static N* sort_by_digits(N* x, N* room, i64 n, int low, int bits, u32* counts) {
   const int most = n >= LONG_DIGITS ? DIGIT : SHORT_DIGIT, passes = (bits + most - 1) / most;
@@ -37,7 +37,7 @@ static N* sort_by_digits(N* x, N* room, i64 n, int low, int bits, u32* counts) {
   for (int p = 0; p < passes; ++p) {
     u32* next = counts + (p << width);
     const int at = low + p * width;
-    if (next[(digits_of(x[0]) >> at) & mask] == (u32)n) continue;  // all are the same
+    if (next[(digits_of(x[0]) >> at) & mask] == (u32)n) continue;  // all digits are equal
     u32 before = 0;
     for (u64 digit = 0; digit <= mask; ++digit) {
       const u32 count = next[digit];

@@ -1,22 +1,22 @@
 // dst[i] = a random number from Philox4x64-10                                       family: random
 // Shapes   dst dense.
-// Types    integers, bernoulli, geometric: all that are not complex; the others: floating.
-// Numbers  seed, counter of the first element (u64, as int64 of the same bits), then an
-//          integer distribution's two parameters in the same way; others have two floats.
-// Order    kernels/cpu/random.py has it; the numbers are those of include/draws.cuh.
+// Types integers, bernoulli, geometric: all dtypes except complex; other distributions: floating.
+// Numbers seed and counter of the first element (u64, passed as int64 with these bits), then the
+// two parameters of an integer distribution in that form; other distributions have two floats.
+// Order see kernels/cpu/random.py; the numbers equal those of include/draws.cuh.
 #include "capability.h"
 
 namespace CAPABILITY {
 #include "draws.cuh"
 #include "philox.cuh"
 
-constexpr i64 WORDS = 256;         // drawn at a time
-constexpr i64 SHARED_BLOCKS = 1 << 11;  // of Philox, that a thread makes at a time
+constexpr i64 WORDS = 256;         // numbers drawn at a time
+constexpr i64 SHARED_BLOCKS = 1 << 11;  // blocks of Philox that a thread computes at a time
 
 struct Draw;
-// WORDS numbers of the distribution, as values of the type that they are computed in.
+// WORDS numbers of the distribution, in the type of the computation.
 typedef void (*Make)(const Draw& draw, const u64* words, void* made);
-// The first n of them into dst.
+// Write the first n of them to dst.
 typedef void (*Put)(char* dst, const void* made, i64 n);
 
 struct Draw {
@@ -30,8 +30,8 @@ struct Draw {
 };
 
 #if defined(__AVX512DQ__)
-// A block in each lane; elsewhere vectors have no product of 64 bits. The rounds of two vectors
-// overlap: one alone waits for its products, 1.9 ns a word in place of 1.5.
+// One block in each lane, for CPUs with vector products of 64 bits. The rounds of two vectors
+// overlap; a single vector would wait for its products (1.9 ns a word instead of 1.5).
 typedef u64 lanes __attribute__((vector_size(64)));
 constexpr i64 TOGETHER = 16;
 
@@ -46,7 +46,7 @@ static inline lanes high_of_product(lanes a, u64 b) {
   return product_of_halves(a_high, high) + (first >> 32) + (second >> 32);
 }
 
-// to[i] = element i % 4 of lane i / 4: of a, b, c and d.
+// to[i] = lane i / 4 of a, b, c or d, by i % 4.
 static inline void put_lanes(u64* to, lanes a, lanes b, lanes c, lanes d) {
   const lanes low = {0, 8, 1, 9, 2, 10, 3, 11}, high = low + 4;
   const lanes first = {0, 1, 8, 9, 2, 3, 10, 11}, second = first + 4;
@@ -92,7 +92,7 @@ static void draw_words(u64* to, u64 seed, u64 base, i64 blocks) {
   for (; b < blocks; ++b) {
     const u64 low = base + b;
     const philox_block made = philox(philox_block{{low, low < base, 0, 0}}, seed, 0);
-    u64* words = to + 4 * b;  // each by itself: they are in registers
+    u64* words = to + 4 * b;  // written out, so that they stay in registers
     words[0] = made.at[0], words[1] = made.at[1], words[2] = made.at[2], words[3] = made.at[3];
   }
 }
@@ -107,7 +107,7 @@ template <class T> static void put(char* dst, const void* given, i64 n) {
   }
 }
 
-// Integers of 64 bits, cast as from_integer has it.
+// 64-bit integers, cast as in from_integer.
 template <class T> static void put_whole(char* dst, const void* given, i64 n) {
   const u64* made = (const u64*)given;
   if constexpr (same<T, b8>) {
@@ -167,7 +167,7 @@ template <class W> static void geometric(const Draw& d, const u64* words, void* 
   for (i64 i = 0; i < WORDS; ++i) made[i] = tries_of(words[i], scale);
 }
 
-// For integers, of which f64 counts the tries.
+// For integers; the number of tries is computed in f64.
 static void geometric_whole(const Draw& d, const u64* words, void* to) {
   alignas(64) f64 made[WORDS];
   geometric<f64>(d, words, made);
@@ -178,8 +178,8 @@ static void bernoulli(const Draw& d, const u64* words, void* to) {
   for (i64 i = 0; i < WORDS; ++i) ((u64*)to)[i] = words[i] >> 11 < d.low;
 }
 
-// low + word mod count; a count of 2^64 is 0. The quotient by a product: T. Granlund and P.
-// Montgomery, Division by invariant integers using multiplication (1994).
+// low + word mod count; count 0 means 2^64. The quotient is computed by a product: T. Granlund and
+// P. Montgomery, Division by invariant integers using multiplication (1994).
 static void integers(const Draw& d, const u64* words, void* to) {
   u64* made = (u64*)to;
   if (!(d.count & (d.count - 1))) {

@@ -1,26 +1,27 @@
 // dst[i] from the index alone: arange, linspace.                                     family: range
 //
 // Shapes   dst dense.
-// Types    integers exactly, modulo their width; floating types in f64, cast as everywhere.
-// Order    each block by itself; the numbers are those of kernels/cpu/range.py.
+// Types integers exactly, modulo their width; floating types in f64, then cast. Order blocks are
+// independent; the numbers equal those of kernels/cpu/range.py.
 #include "capability.h"
 
 namespace CAPABILITY {
 
 extern const abi::Cast casts[abi::N_DTYPES][abi::N_DTYPES];  // cast.cpp
 
-constexpr i64 BLOCK = 1 << 13;  // elements that one thread makes at a time
-constexpr int ROW = 256;        // of them, how many pass through f64 together
+constexpr i64 BLOCK = 1 << 13;  // elements that one thread computes at a time
+constexpr int ROW = 256;        // of these, the number that pass through f64 together
 
 struct Range {
   char* dst;
   i64 n, first, width;   // first, width: start and step of integers
-  f64 start, end, step;  // of floating types
-  i64 middle;            // where linspace begins to count from its end
+  f64 start, end, step;  // parameters of floating types
+  i64 middle;            // the index from which linspace counts from its end
 };
 
-// Elements [i, stop), each of them `value(index)`. An index as f64 is exact, far below 2**53; those
-// of a row are the sum of its first one and a place, as GCC vectorises no conversion of k here.
+// Elements [i, stop): `value(index)`. An index is exact as f64, because it is far below 2**53. It
+// is computed as the sum of the row's first index and a position, because GCC does not vectorise
+// the conversion of k.
 template <class T, class F> static inline void rows(T* dst, i64 i, i64 stop, F value) {
   f64 place[ROW];
   const int longest = stop - i < ROW ? (int)(stop - i) : ROW;
@@ -53,7 +54,7 @@ template <class T> static void integers_of_arange(void* context, i64 first, i64 
   const Range& r = *(const Range*)context;
   T* dst = (T*)r.dst;
   const i64 begin = first * BLOCK, n = end_of(r, last - 1) - begin;
-  typedef typename unsigned_of<decltype(T() + T())>::type U;  // wraps; of at least 32 bits
+  typedef typename unsigned_of<decltype(T() + T())>::type U;  // wraps; has at least 32 bits
   const U start = (U)r.first + (U)r.width * (U)begin, width = (U)r.width;
   for (i64 k = 0; k < n; ++k) dst[begin + k] = (T)(start + width * (U)k);
 }
@@ -87,7 +88,7 @@ template <class T> static i64 arange_of_integers(const Call& call) {
   return shared(call, r, integers_of_arange<T>);
 }
 
-// (dst, start, end) -> 0; dst has two elements at least
+// (dst, start, end) -> 0; dst has at least two elements
 template <class T> static i64 linspace(const Call& call) {
   Range r = {call.array[0].data, call.array[0].size};
   r.start = call.real[0], r.end = call.real[1], r.middle = r.n / 2;

@@ -1,13 +1,12 @@
-// Leaves of family reduce: sums, products, extremes, and whether there are elements that are not
-// zero.
+// Leaves of family reduce: sums, products, extremes, and tests for nonzero elements.
 //
-// Types    f16 and bf16 in f32, integers in 64 bits, extremes in their own type; the walk casts.
-// Order    of a run of n elements: blocks of 1024 in eight vectors, merged pairwise; the rest one
-//          vector at a time; the lanes of a vector halved. Less than a vector: one by one. A vector
-//          is 32 bytes at every capability. Error of a sum, in halves of an ulp of the sum of
-//          magnitudes: at most 22 (f64: 38) for a block, and log2 of the number of blocks.
-// Numbers  NaN propagates through extremes and counts as true. A sum of -0.0 alone is 0.0, as
-//          PyTorch's: it starts from 0.0.
+// Types f16 and bf16 in f32, integers in 64 bits, extremes in their own type; reduction.cpp casts.
+// Order of a run of n elements: blocks of 1024 in eight vectors, merged in pairs; the rest one
+// vector at a time; finally the halves of the vector are added repeatedly. Fewer elements than a
+// vector are added one by one. A vector has 32 bytes at each capability. Error of a sum, in halves
+// of an ulp of the sum of magnitudes: at most 22 (f64: 38) for a block, and log2 of the number of
+// blocks. Numbers NaN propagates through extremes and counts as true. A sum of only -0.0 is 0.0, as
+// in PyTorch, because it starts from 0.0.
 #include "leaves.h"
 
 namespace CAPABILITY {
@@ -22,10 +21,10 @@ struct multiply {
 };
 // --- truth --------------------------------------------------------------------------------------
 
-// Bits of a U that make an element true; a float's sign does not.
+// Bits of a U that make an element true; a float's sign bit is not among them.
 template <class U, U MASK, bool IS_ALL> struct truth {
   typedef lanes<U> V;
-  // Not 0 where an element is found that decides.
+  // Not 0 if an element decides the result.
   template <class X> static auto decides(X x) {
     if constexpr (IS_ALL) {
       return (x & MASK) == 0;
@@ -53,7 +52,7 @@ template <class U, U MASK, bool IS_ALL> struct truth {
     return any;
   }
 
-  // Accumulators say whether all or any are true.
+  // Accumulators are 1 if all (any) elements are true.
   static void rows(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char*) {
     for (i64 r = 0; r < rows; ++r) acc[r] = of_row((const U*)(x + r * row_step), n) != IS_ALL;
   }
@@ -77,11 +76,11 @@ constexpr Leaf truth_leaf = {abi::N_DTYPES, abi::b8, sizeof(U), 1,
                              truth<U, MASK, IS_ALL>::rows, truth<U, MASK, IS_ALL>::columns,
                              truth<U, MASK, IS_ALL>::merge, truth<U, MASK, IS_ALL>::clear, nullptr};
 
-// How many elements are not 0.
+// The number of elements that are not 0.
 template <class U, U MASK> struct count {
   typedef lanes<U> V;
   static i64 of_row(const U* x, i64 n) {
-    constexpr i64 MOST = 128 * V::WIDTH;  // before a lane of 8 bits is full
+    constexpr i64 MOST = 128 * V::WIDTH;  // before an 8-bit lane overflows
     i64 found = 0, i = 0;
     while (n - i >= V::WIDTH) {
       auto seen = (V::load(x + i) & MASK) != 0;

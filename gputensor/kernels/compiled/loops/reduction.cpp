@@ -1,14 +1,13 @@
-// The walk of a reduction: which parts of an array are handed to a leaf, and in which order they
-// merge.
+// The walk of a reduction: the parts of an array that leaves reduce, and the order in which the
+// results merge.
 //
-// Order    a function of sizes and layout alone. Where the fastest dimension is reduced, an output
-// is
-//          made of pieces, runs of up to 16384 elements (2048 where they have to be packed), in
-//          which a leaf adds up blocks of 1024; where it is kept, of pieces of 128 rows, eight rows
-//          at a time. Pieces merge pairwise, as a binary counter counts them. Which thread makes a
-//          piece is all that depends on threads.
-// Layouts  elements that do not lie side by side, or that are cast, are packed into the first-level
-//          cache; rows and columns that are short are put together.
+// Order depends only on sizes and layout. If the fastest dimension is reduced, the pieces of an
+// output are runs of up to 16384 elements (2048 if they must be packed), in which a leaf adds up
+// blocks of 1024. If it is kept, pieces are 128 rows, added eight rows at a time. Pieces merge in
+// pairs, like the digits of a binary counter. Only the thread that reduces a piece depends on the
+// number of threads.
+// Layouts elements that are not adjacent, or that are cast, are packed into the first-level cache;
+//          short rows and columns are merged.
 #include "reduction.h"
 
 #include <stdlib.h>
@@ -43,14 +42,14 @@ using abi::Array;
 constexpr i64 CHUNK = 16384;            // elements of a piece of a run
 constexpr i64 PACKED = 2048;            // elements that are packed at a time
 constexpr i64 PACKED_BYTES = PACKED * 8;
-constexpr i64 LONG_ROW = 512;           // rows of so many elements are not put together
+constexpr i64 LONG_ROW = 512;           // rows from this length on are not merged
 constexpr i64 PIECE_ROWS = 128;
-constexpr i64 COLUMNS_BYTES = 4096;     // of the accumulators of a block of columns
-constexpr i64 NARROW = 64;              // columns below which several rows are one
+constexpr i64 COLUMNS_BYTES = 4096;     // bytes of the accumulators of a block of columns
+constexpr i64 NARROW = 64;              // with fewer columns, several rows are one
 constexpr i64 OUTPUTS = 256;            // outputs of one call of a leaf
-constexpr i64 GRAIN = 1 << 15;          // elements that a second thread is woken for
-constexpr i64 MANY = 64;  // outputs, or blocks of columns, that threads share among them
-constexpr i64 MOST_PARTS = 256;         // of one output, where there are few
+constexpr i64 GRAIN = 1 << 15;          // from this number of elements on, a second thread is used
+constexpr i64 MANY = 64;  // outputs, or blocks of columns, that are divided among threads
+constexpr i64 MOST_PARTS = 256;         // parts of one output, if there are few outputs
 constexpr int MOST_LEVELS = 48;
 
 struct Plan {
@@ -59,23 +58,23 @@ struct Plan {
   const char* x;
   char *out, *param;
   int item, out_item;
-  abi::Cast cast_in, cast_out;  // null where there is nothing to cast
+  abi::Cast cast_in, cast_out;  // null if nothing is cast
   abi::Move pack, unpack, pack_param;
   int n_kept, n_reduced;
   Dim kept[abi::MOST_DIMS + 1], reduced[abi::MOST_DIMS + 1];  // the fastest first
-  i64 outputs, count;           // count: elements that make one output
+  i64 outputs, count;           // count: elements per output
   i64 pieces;                   // of one output
   bool is_run;                  // one piece, which is one run
-  bool is_direct;               // a leaf reads x itself
-  // Of runs: elements of a piece along reduced[0], rows of it along reduced[1], and how many of
-  // those make up a row.
+  bool is_direct;               // a leaf reads x directly
+  // For runs: elements of a piece along reduced[0], its rows along reduced[1], and the number of
+  // pieces per row.
   i64 chunk, group, chunks, groups;
-  // Of columns: of a block along kept[0] and kept[1]; rows that are one; rows of a run, all of
-  // them.
+  // For columns: a block's sizes along kept[0] and kept[1]; rows that are treated as one; rows of a
+  // run; all rows.
   i64 wide, high, fold, run, rows;
   i64 wide_parts, high_parts, blocks;
-  // What threads make of one output where there are few: `parts`, of `per_part` pieces each. A
-  // power of two, so that parts merge as their pieces would.
+  // If there are few outputs, threads compute `parts` of one output, each of `per_part` pieces.
+  // per_part is a power of two, so that parts merge in the order of their pieces.
   i64 parts, per_part;
   char* partial;
 };
@@ -90,7 +89,7 @@ void unpack_outputs(const Plan& plan, char* to, const char* acc, i64 n, i64 step
   plan.unpack((char*)acc, to, n, step, rows, row_step);
 }
 
-// The accumulators at the place `at` of the counter, or into `into` the last of them all.
+// Merge the accumulators at level `at` of the counter; the last result goes to `into`.
 struct Counter {
   const Leaf& leaf;
   i64 columns;
@@ -100,7 +99,7 @@ struct Counter {
 
   i64 bytes() const { return columns * leaf.acc_size; }
   char* next() { return level + depth * bytes(); }
-  void push() {  // what was made at next()
+  void push() {  // the accumulators returned by next()
     ++depth;
     for (u64 bits = counted++; bits & 1; bits >>= 1) merge();
   }
@@ -116,12 +115,12 @@ struct Counter {
 
 // --- where the fastest dimension is reduced -----------------------------------------------------
 
-// Of an output by its number, of the dimensions from `from` on. beside: its param.
+// The addresses of an output by its number, over the dimensions from `from` on. beside: its param.
 Place place_of(const Plan& plan, i64 number, int from) {
   return place_of({plan.x, plan.out, plan.param}, plan.kept, plan.n_kept, from, number);
 }
 
-// n elements and as many rows, side by side, as the leaf takes them: packed into `buffer`.
+// Pack n elements of several rows into `buffer`, in the form that the leaf takes.
 const char* packed(const Plan& plan, char* buffer, const char* x, i64 n, i64 step, i64 rows,
                    i64 row_step) {
   if (!plan.cast_in) {
@@ -159,7 +158,7 @@ void make_piece(const Plan& plan, char* acc, const char* x, i64 number, const ch
   plan.leaf->rows(acc, x, n * rows, 0, 1, param);
 }
 
-// Outputs of one piece each, along kept[0].
+// Outputs with one piece each, along kept[0].
 void whole_rows(const Plan& plan, i64 first, i64 last) {
   alignas(64) char buffer[3 * PACKED_BYTES], acc[OUTPUTS * 8], params[OUTPUTS * 8];
   const Leaf& leaf = *plan.leaf;
@@ -187,7 +186,7 @@ void whole_rows(const Plan& plan, i64 first, i64 last) {
   }
 }
 
-// The pieces from `first` on of one output, merged.
+// Reduce the pieces of one output from `first` on, and merge them.
 char* make_pieces(const Plan& plan, const Place& at, i64 first, i64 last, char* level,
                   char* buffer) {
   Counter counter = {*plan.leaf, 1, level};
@@ -256,8 +255,7 @@ void plan_rows(Plan& plan) {
 
 // --- where the fastest dimension is kept --------------------------------------------------------
 
-// A block of columns of all that is kept: where it is, and how far it goes along kept[0] and
-// kept[1].
+// A block of columns: its address, and its sizes along kept[0] and kept[1].
 struct Block { Place at; i64 wide, high; };
 
 Block block_of(const Plan& plan, i64 number) {
@@ -300,12 +298,12 @@ const char* pack_params(const Plan& plan, const Block& block, Columns& memory) {
   return memory.params;
 }
 
-// The rows of a piece, into acc.
+// Add the rows of a piece to acc.
 void make_columns(const Plan& plan, char* acc, const Block& block, i64 piece, const char* param,
                   Columns& memory) {
   const Leaf& leaf = *plan.leaf;
   const Dim &along = plan.kept[0], &down = plan.reduced[0];
-  // A row is `wide` elements, as many times as it is high or as rows are one.
+  // A row has `wide` elements, times its height or the number of merged rows.
   const i64 below = plan.fold > 1 ? down.x : plan.n_kept > 1 ? plan.kept[1].x : 0;
   const bool is_dense =
       along.x == plan.item && (plan.fold * block.high == 1 || below == block.wide * along.x);
@@ -398,7 +396,7 @@ void blocks_of_columns(void* context, i64 first, i64 last) {
   }
 }
 
-// All blocks of a part one after the other, as they lie in memory.
+// All blocks of a part, in memory order.
 void parts_of_columns(void* context, i64 first, i64 last) {
   const Plan& plan = *(const Plan*)context;
   Columns memory;

@@ -1,5 +1,5 @@
-// What a reduction is made of: a leaf, which reduces runs of memory and merges what it made of
-// them, and the walk over an array of any layout, in reduction.cpp.
+// The parts of a reduction: a leaf, which reduces runs of memory and merges their results; and the
+// walk over an array of any layout, in reduction.cpp.
 #ifndef GPUTENSOR_REDUCTION_H
 #define GPUTENSOR_REDUCTION_H
 
@@ -21,11 +21,11 @@ static inline int log2_of(int size) {
 extern const abi::Cast casts[abi::N_DTYPES][abi::N_DTYPES];
 extern const abi::Move packs[], unpacks[];
 
-// A dimension of x, of out, and of an array beside them; strides in bytes.
+// A dimension of x, of out and of a third array; strides in bytes.
 struct Dim { i64 size, x, out, beside; };
 struct Place { const char* x; char *out, *beside; };
 
-// Where the output of this number is, of the dimensions from `from` on.
+// The offset of the output with this number, over the dimensions from `from` on.
 static inline Place place_of(Place at, const Dim* dims, int n, int from, i64 number) {
   for (int d = from; d < n; d++) {
     const i64 index = number % dims[d].size;
@@ -35,41 +35,41 @@ static inline Place place_of(Place at, const Dim* dims, int n, int from, i64 num
   return at;
 }
 
-// Steps of x decide which dimension is fast; what has none is slowest.
+// The strides of x order the dimensions; dimensions with stride 0 are the slowest.
 static inline i64 speed_of(const Dim& dim) { return dim.x ? size_of(dim.x) : (i64)1 << 62; }
 
-// The fastest first, joined where they are one. Returns how many are left.
+// Sort dimensions, the fastest first, and merge contiguous ones. Returns the remaining number.
 int coalesce(Dim* dims, int n);
 
-// What one operator does to elements of one type. Accumulators are dense.
+// One operator on elements of one type. Accumulators are dense.
 struct Leaf {
   byte type, acc;  // dtypes of an element and of an accumulator
   int size, acc_size;
-  // acc[r] = the n elements at x + r * row_step.  param, where the operator has one: one for each
-  // row.
+  // acc[r] = the reduction of the n elements at x + r * row_step. param, if the operator has one:
+  // one for each row.
   void (*rows)(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char* param);
-  // acc[j] takes in x[k][j] of n columns; count: EIGHT rows, four or one. param: one for each
+  // Combine acc[j] with x[k][j], for n columns; count: EIGHT rows, four or one. param: one for each
   // column.
   void (*columns)(char* acc, const char* const* x, int count, i64 n, const char* param);
   void (*merge)(char* into, const char* from, i64 n);
-  void (*clear)(char* acc, i64 n);  // to the identity
-  // What is done with sums at the end; null: nothing. param as above.
+  void (*clear)(char* acc, i64 n);  // set to the identity
+  // The final step on sums; null if there is none. param as above.
   void (*finish)(char* acc, i64 n, double number, const char* param);
 };
 
-// How an element of a complex array is seen by a leaf of its real part's type.
+// How a leaf of the real part's type reads an element of a complex array.
 enum Complex : byte { AS_IT_IS, PARTS_KEPT, PARTS_REDUCED };
 
-// An operand beside x and out with an accumulator for each output, laid out as `like`, or nothing.
+// A third array with an accumulator for each output, in the layout of `like`; or null.
 struct Reduction {
   const Leaf* leaf;
   Complex complex;
-  double number;  // of `finish`; NaN: how many elements make one output
+  double number;  // the parameter of `finish`; NaN: the number of elements per output
   const abi::Array* param;
 };
 
-// out = x reduced over the dimensions in `reduced`, a bit each. out has x's dimensions, or those
-// that are kept. Returns 0, or 1 where there is no memory.
+// out = x reduced over the dimensions in the mask `reduced`. out has x's dimensions, or only the
+// kept ones. Returns 0, or 1 if there is no memory.
 i64 run_reduction(const Reduction& reduction, const abi::Array& x, const abi::Array& out,
                   u64 reduced, abi::Share share);
 

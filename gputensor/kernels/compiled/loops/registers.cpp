@@ -1,8 +1,8 @@
 // Instructions over a tile in registers: see engine/machine.h.
 //
 // The accumulator is the first eight arguments, which both calling conventions pass in vector
-// registers; an instruction ends in a jump to the next one. The bits are those of the loops: the
-// arithmetic is IEEE's.
+// registers. An instruction ends with a jump to the next one. The bits equal those of the loops,
+// because the arithmetic is IEEE's.
 #include "../engine/machine.h"
 #include "capability.h"
 
@@ -109,7 +109,7 @@ template <class T> struct instructions {
 #undef X
     NEXT;
   }
-  // The accumulator decides.
+  // The condition is the accumulator.
   static void where(ARGUMENTS) {
     typedef decltype(a0 == a0) Truths;
     const At *x = PLACE(0), *y = PLACE(1);
@@ -119,7 +119,7 @@ template <class T> struct instructions {
     NEXT;
   }
 
-  // The same instructions end a tile of either type: their arguments have one size.
+  // These instructions end tiles of both types, because their arguments have one size.
   static void run(const Instruction* code, const Place* places, i64 n) {
     const V none = {};
     for (i64 k = 0; k < n; ++k)
@@ -130,8 +130,8 @@ template <class T> struct instructions {
 
 // --- what they compute: as the functors of kernels/cuda, of vectors ------------------------------
 
-// Sums and products of two NaN: the loops' instructions have the second operand first, whose NaN it
-// then is. The compiler is free to exchange what commutes.
+// Sums and products of two NaN: the instructions of the loops have the second operand first, so
+// they return its NaN. The compiler may exchange operands that commute.
 #if defined(__x86_64__)
 #define IN_ORDER(NAME, SIGN, OP)                                                          \
   struct NAME {                                                                           \

@@ -1,10 +1,9 @@
-// Loops over rows: where the rows of a function's arrays lie, elements of them in the type that is
-// computed in, and their sums and extremes.
+// Loops over rows: the addresses of rows of a function's arrays, their elements in the type of the
+// computation, and their sums and extremes.
 //
-// Order    of a sum: element i of each PIECE elements is added to lane i % LANES; the lanes are
-// added
-//          by halves, the pieces in turn. So bits depend on the length alone, not on threads or the
-//          width of vectors.
+// Order of a sum: element i of each piece of PIECE elements is added to lane i % LANES. Then the
+// halves of the lanes are added repeatedly, and the pieces one after the other. So the bits depend
+// only on the length, not on threads or the width of vectors.
 #ifndef GPUTENSOR_ROWS_H
 #define GPUTENSOR_ROWS_H
 
@@ -12,7 +11,7 @@
 
 namespace CAPABILITY {
 
-// GCC's vectors: lowered to what the CPU has, and added lane by lane whatever that is.
+// GCC's vectors. They are lowered to the CPU's vectors and are always added lane by lane.
 template <class A> struct vector_of;
 template <>
 struct vector_of<f32> {
@@ -27,12 +26,12 @@ template <class A> constexpr int WIDTH = 32 / sizeof(A);
 template <class A> constexpr int LANES = 4 * WIDTH<A>;
 constexpr i64 PIECE = 1024;
 
-// Elements that a thread takes at a time, at least.
+// The minimum number of elements per thread.
 constexpr i64 GRAIN = 8192;
 
 template <class A> static inline vector<A> vector_at(const A* x) { return *(const vector<A>*)x; }
 
-// One element of all lanes: each half with the other, and so on.
+// Reduce the lanes to one element: combine the halves repeatedly.
 template <class Two> static inline f32 folded(vector<f32> v, Two two) {
   typedef i32 mask __attribute__((vector_size(32)));
   v = two(v, __builtin_shuffle(v, mask{4, 5, 6, 7, 4, 5, 6, 7}));
@@ -45,7 +44,7 @@ template <class Two> static inline f64 folded(vector<f64> v, Two two) {
   return two(v, __builtin_shuffle(v, mask{1, 1, 1, 1}))[0];
 }
 
-// The first elements of a vector, zeros behind them; and those of a vector that is there.
+// The first elements as a vector, followed by zeros; and writing the first elements of a vector.
 static inline vector<f32> first_of(const f32* x, i64 some) {
 #ifdef __AVX2__
   typedef i32 mask __attribute__((vector_size(32)));
@@ -82,7 +81,7 @@ static inline vector<f64> first_of(vector<f64> x, i64 some) {
 // Two sums at once.
 template <class A> struct two { A first, second; };
 
-// The sum of of(vector...) over n <= PIECE elements of each operand.
+// The sum of `of(vector...)` over n <= PIECE elements of each operand.
 template <class A, class Of, class... X> static inline A sum_of_piece(i64 n, Of of, const X*... x) {
   constexpr int W = WIDTH<A>;
   vector<A> a = {}, b = {}, c = {}, d = {};
@@ -104,7 +103,7 @@ template <class A, class Of, class... X> static inline A sum_of_piece(i64 n, Of 
   return folded((a + c) + (b + d), [](vector<A> x, vector<A> y) { return x + y; });
 }
 
-// The same of two numbers, each in the order that it would have alone; of gives a two<vector>.
+// Two sums at once, each in its own order; `of` returns a two<vector>.
 template <class A, class Of, class... X>
 static inline two<A> two_sums_of_piece(i64 n, Of of, const X*... x) {
   constexpr int W = WIDTH<A>;
@@ -155,8 +154,8 @@ template <class A> static inline A largest_of(const A* x, i64 n, A most) {
 
 constexpr int MOST_OPERANDS = 4;
 
-// Arrays of one shape as rows along one dimension. Dimension 0 of `size` is the innermost of the
-// others; with `columns`, rows along it lie side by side in every operand.
+// Arrays of one shape as rows along one dimension. Dimension 0 of `size` is the innermost other
+// dimension; with `columns`, rows are adjacent along it in every operand.
 struct Rows {
   int operands, ndim, dtype;
   i64 length, count;  // of a row; rows
@@ -165,7 +164,7 @@ struct Rows {
   char* data[MOST_OPERANDS];
 };
 
-// The first `operands` arrays of a call, of one shape.
+// The first `operands` arrays of a call; they have one shape.
 static inline void lay_out_rows(Rows& rows, const Call& call, int operands, int axis) {
   const abi::Array& first = call.array[0];
   rows.operands = operands, rows.ndim = 0, rows.count = 1, rows.dtype = first.dtype;
@@ -193,7 +192,7 @@ static inline void lay_out_rows(Rows& rows, const Call& call, int operands, int 
   }
 }
 
-// Where row `index` begins in each operand.
+// The begin of row `index` in each operand.
 static inline void find_row(const Rows& rows, i64 index, char** at) {
   for (int k = 0; k < rows.operands; ++k) at[k] = rows.data[k];
   for (int d = 0; d < rows.ndim; ++d) {
@@ -205,12 +204,12 @@ static inline void find_row(const Rows& rows, i64 index, char** at) {
 
 // --- elements in the type that is computed in ---------------------------------------------------
 
-// f16 and bf16 are computed in f32; elements of other types are A's, or integers of its size.
+// f16 and bf16 are computed in f32; other elements have type A, or are integers of its size.
 template <class A> static inline bool is_narrow(int dtype) {
   return same<A, f32> && (dtype == abi::f16 || dtype == abi::bf16);
 }
 
-// n elements of `dtype`, `step` bytes apart, to dense A.
+// Convert n elements of `dtype`, `step` bytes apart, to dense A.
 template <class A>
 __attribute__((noinline)) static void widen(A* to, int dtype, const char* from, i64 step, i64 n) {
   if (!is_narrow<A>(dtype)) {
@@ -261,7 +260,7 @@ template <class A> static inline bool is_at_hand(int dtype, i64 step) {
   return !is_narrow<A>(dtype) && step == sizeof(A);
 }
 
-// Elements where they are, or in `room`.
+// Elements at their address, or converted in `room`.
 template <class A>
 static inline const A* widened(int dtype, const char* from, i64 step, i64 n, A* room) {
   if (is_at_hand<A>(dtype, step)) return (const A*)from;
@@ -269,7 +268,7 @@ static inline const A* widened(int dtype, const char* from, i64 step, i64 n, A* 
   return room;
 }
 
-// Where results may be written: at `to`, or in `room`, from where `narrowed` takes them.
+// The address for results: `to`, or `room`, from which `narrowed` converts them.
 template <class A> static inline A* writable(int dtype, char* to, i64 step, A* room) {
   return is_at_hand<A>(dtype, step) ? (A*)to : room;
 }

@@ -1,13 +1,12 @@
-// Images at places that a grid names.                                            family: sampling
-//
-// Calls    grid_sample(x (N, C, H, W), grid (N, h, w, 2), out (N, C, h, w), mode, padding, whether
-//          corners are aligned): 0; -1 where NumPy has to do it.
+// Images sampled at the points of a grid. family: sampling
+// Calls grid_sample(x (N, C, H, W), grid (N, h, w, 2), out (N, C, h, w), mode, padding, whether
+//          corners are aligned): 0; -1 if NumPy must do it.
 //          Modes: 0 bilinear, 1 nearest. Paddings: 0 zeros, 1 border, 2 reflection.
 // Shapes   x and grid of any strides; out row-major.
 // Types    f32 and f64.
-// Order    of a sum: y before x, the lower element before the upper one.
-// Numbers  those of native/sampling.py, to the bit: outside, an element counts as 0.
-// Threads  some places of a sample.
+// Order of a sum: along y before x, the lower element before the upper one.
+// Numbers the bits of native/sampling.py: elements outside count as 0.
+// Threads a thread computes some points of a sample.
 #include "capability.h"
 
 namespace CAPABILITY {
@@ -16,7 +15,7 @@ namespace CAPABILITY {
 namespace {
 
 constexpr int ZEROS = 0, BORDER = 1, REFLECTION = 2, NEAREST = 1;
-constexpr i64 BLOCK = 256;  // places that are looked up at a time
+constexpr i64 BLOCK = 256;  // points that are processed at a time
 
 #define LOOP __attribute__((noinline)) static void
 
@@ -26,8 +25,7 @@ struct Axis {
   bool is_aligned, is_nearest;
 };
 
-// Of a dimension, for each place: two elements and their weights.
-// ok is 0 for what is outside.
+// For one dimension and each point: two elements and their weights. ok is 0 for an element outside.
 template <class T> struct Taps {
   i32 at[2][BLOCK], ok[2][BLOCK];
   T by[2][BLOCK];
@@ -81,7 +79,7 @@ static void look_up_any(Taps<T>& taps, const T* place, i64 n, const Axis& axis) 
   }
 }
 
-// All combinations of the taps of a block: places in an image, and weights.
+// All combinations of the taps of a block: indices in an image, and weights.
 template <class T> struct Spots {
   i32 at[4][BLOCK], ok[4][BLOCK];
   T by[4][BLOCK];
@@ -91,7 +89,7 @@ template <class T> struct Spots {
 template <class T> struct Work {
   const T *x, *grid;
   T* out;
-  i64 samples, channels, places, width;  // places: all of a sample; width: of its rows
+  i64 samples, channels, places, width;  // places: all points of a sample; width: of its rows
   i64 x_step[2], grid_step[4];  // sample, channel; …: elements
   Axis y_axis, x_axis;
   i64 blocks;
@@ -154,7 +152,7 @@ template <class T> LOOP add_pixel(T* to, const T* x, T by, i64 n) {
   for (i64 c = 0; c < n; ++c) to[c] += x[c] * by;
 }
 
-// Channels lie side by side in x: a place at a time.
+// Channels are adjacent in x: one point at a time.
 template <class T>
 static void sample_pixels(T* out, i64 apart, const T* x, const Spots<T>& spots, int n_taps,
                           i64 channels) {
@@ -222,7 +220,7 @@ static bool begin(Work<T>& work, const Call& call, const abi::Array& x, const ab
     return false;
   i64 step[4];
   if (!steps_of<T>(step, x, 4) || !steps_of<T>(work.grid_step, grid, 4)) return false;
-  i64 reach = 0;  // of an image: its places are i32
+  i64 reach = 0;  // elements of an image: indices are i32
   for (int d = 2; d < 4; ++d) reach += (x.shape[d] - 1) * (step[d] < 0 ? -step[d] : step[d]);
   if (reach >= 1ll << 31) return false;
   work.x = (const T*)x.data, work.grid = (const T*)grid.data;

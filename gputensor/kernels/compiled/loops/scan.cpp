@@ -1,17 +1,17 @@
 // out[r, c] = op over x[r, 0 .. c] along one axis.                                   family: scan
 //
-// Calls    cumsum(x, out, axis) of one dtype; cummax(x, values, places, axis). Any strides.
-// Types    f16 and bf16 run in f32, f32 in f64, as PyTorch's do on the CPU; integers wrap.
-// Numbers  cummax and cummin give the last of equal elements, and NaN from the first one on; sums
-//          begin at 0.0, so that -0.0 alone gives 0.0.
-// Order    of a row is serial; rows are turned, some elements at a time, to run side by side.
+// Calls cumsum(x, out, axis) of one dtype; cummax(x, values, places, axis). Any strides. Types f16
+// and bf16 are accumulated in f32, f32 in f64, as in PyTorch on the CPU; integers wrap. Numbers
+// cummax and cummin return the last of equal elements, and NaN from the first NaN on. Sums begin at
+// 0.0, so a row of -0.0 gives 0.0.
+// Order a row is serial; rows are transposed, some elements at a time, to run in parallel lanes.
 #include "rows.h"
 
 namespace CAPABILITY {
 #include "arithmetic.cuh"
 
-// A Scan is the state of some rows side by side, of elements S; `line` takes the next element of
-// each and writes the results, of `place` along the rows. RESULTS: of a line.
+// A Scan is the state of some adjacent rows of elements S. `line` processes the next element of
+// each row and writes the results; `place` is its index along the rows. RESULTS: results of a line.
 struct cumsum_op {
   static constexpr int start = 0;
   template <class A> static DEVICE A of(A sum, A x) { return (A)(sum + x); }
@@ -22,7 +22,7 @@ struct cumprod_op {
   template <class A> static DEVICE A of(A product, A x) { return (A)(product * x); }
 };
 
-// Of elements S that run as A.
+// Elements S are accumulated as A.
 template <class Op, class S, class A, int COLUMNS> struct running {
   typedef S element;
   static constexpr int RESULTS = 1;
@@ -40,7 +40,7 @@ template <class Op, class S, class A, int COLUMNS> struct running {
   }
 };
 
-// The largest element so far, and the sum of exp(x - largest): no element waits for a logarithm.
+// The running maximum, and the sum of exp(x - maximum); so no element waits for a logarithm.
 template <class S, class A, int COLUMNS> struct log_of_sums {
   typedef S element;
   static constexpr int RESULTS = 1;
@@ -61,9 +61,8 @@ template <class S, class A, int COLUMNS> struct log_of_sums {
   }
 };
 
-// The largest element so far, and its place, in an order that `mask` turns into another:
-// exclusive-or with it makes unsigned integers signed ones of the same order, and what is least the
-// largest.
+// The running maximum and its index. Elements are compared after an exclusive-or with `mask`, which
+// maps unsigned integers to signed ones in the same order, or reverses the order.
 template <class S, int COLUMNS> struct selecting {
   typedef S element;
   typedef typename word_of<sizeof(S)>::type word;
@@ -89,7 +88,7 @@ template <class S, int COLUMNS> struct selecting {
   }
 };
 
-// Which scan, before it is known how many rows it has.
+// Constructs a scan when the number of rows is known.
 template <class Op, class S, class A> struct run_by {
   typedef S element;
   template <int COLUMNS> using of = running<Op, S, A, COLUMNS>;
@@ -103,22 +102,22 @@ template <class S> struct select_by {
   template <int COLUMNS> using of = selecting<S, COLUMNS>;
 };
 
-constexpr int COLUMNS = 512;  // of a block at most, where rows lie side by side in memory
-constexpr i64 TURNED = 64;    // elements of a row that are turned at a time
+constexpr int COLUMNS = 512;  // largest block, if rows are adjacent in memory
+constexpr i64 TURNED = 64;    // elements of a row that are transposed at a time
 constexpr i64 BLOCK = 64;     // rows
-// As many rows as fill a vector are turned together; fewer than that run one by one.
+// As many rows as fill a vector are transposed together; fewer rows run one by one.
 template <class S> constexpr int SIDE = 32 / sizeof(S);
 
 struct Work {
   Rows rows;
-  i64 columns, blocks;  // rows that a block has, and blocks that dimension 0 has
+  i64 columns, blocks;  // rows per block, and blocks of dimension 0
   bool are_beside;
   u64 mask;
 };
 
 enum { X, OUT, PLACES };
 
-// Rows that lie side by side in memory.
+// Rows that are adjacent in memory.
 template <class Scan>
 static void scan_columns(const Work& work, char* const* at, i64 columns) {
   const Rows& rows = work.rows;
@@ -138,7 +137,7 @@ static void scan_columns(const Work& work, char* const* at, i64 columns) {
   }
 }
 
-// n elements of each of SIDE rows, from memory to a tile, or back.
+// Copy n elements of each of SIDE rows from memory to a tile, or back.
 template <class S, int SIDE, bool IS_BACK>
 static void turn_tile(S (*tile)[SIDE], int dtype, char* at, i64 next, i64 along, i64 n) {
   constexpr i64 STEP = SIDE * sizeof(S);
@@ -166,7 +165,7 @@ template <class Scan> static void scan_turned(const Work& work, char* const* at)
   for (i64 i = 0; i < rows.length; i += TURNED) {
     const i64 n = rows.length - i < TURNED ? rows.length - i : TURNED, *along = rows.along;
     turn_tile<S, R, false>(tile, rows.dtype, at[X] + i * along[X], rows.stride[X][0], along[X], n);
-    auto now = scan;  // whose address nobody has, so that it stays in registers
+    auto now = scan;  // its address is not taken, so that it stays in registers
     for (i64 e = 0; e < n; ++e) now.line(tile[e], places[HAS_PLACES ? e : 0], tile[e], i + e, R);
     scan = now;
     turn_tile<S, R, true>(tile, rows.dtype, at[OUT] + i * along[OUT], rows.stride[OUT][0],
@@ -214,7 +213,7 @@ template <class Scan> static void scan_blocks(void* context, i64 first, i64 last
       continue;
     }
     for (i64 r = 0; r < columns; r += columns < R ? 1 : R) {
-      if (columns >= R && r > columns - R) r = columns - R;  // the last ones once more
+      if (columns >= R && r > columns - R) r = columns - R;  // the last rows again
       for (int k = 0; k < OPERANDS; ++k) here[k] = at[k] + (rows.ndim ? r * rows.stride[k][0] : 0);
       columns < R ? scan_row<Scan>(work, here) : scan_turned<Scan>(work, here);
     }

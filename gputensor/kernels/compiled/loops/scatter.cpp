@@ -1,8 +1,8 @@
-// x[place that the indices name for i] = OP of what is there and value[i]         family: scatter
-// See indexed.h, and kernels/cuda/scatter.cu for the functors.
-// Types    scatter: words of the elements' size; the others: types of 32 bits or more.
-// Order    in each place that of the indices, the same bits for any number of threads: these share
-//          a dimension in which the places are apart, or each writes to a range of its own.
+// x[the position that the indices give for i] = OP(x there, value[i]) family: scatter See
+// indexed.h, and kernels/cuda/scatter.cu for the functors.
+// Types scatter: words of the elements' size; other operators: types of 32 bits or more. Order at
+// each position the order of the indices, so the bits do not depend on the number of threads.
+// Threads divide a dimension along which positions differ, or each writes to its own range.
 #include "indexed.h"
 
 namespace CAPABILITY {
@@ -12,9 +12,9 @@ struct latest {
   template <class T> static inline T of(T, T b) { return b; }
 };
 
-constexpr i64 ALONE = 1 << 15;    // elements up to which one thread scatters
-constexpr i64 LONG_ROW = 64;      // bytes of a row that are worth a look at another thread's index
-constexpr i64 PER_THREAD = 4;     // parts of what is shared
+constexpr i64 ALONE = 1 << 15;    // up to this number of elements, one thread scatters
+constexpr i64 LONG_ROW = 64;      // bytes of a row that are worth reading all indices
+constexpr i64 PER_THREAD = 4;     // parts that are divided among threads
 
 template <class F, class T>
 static inline void put_row(char* x, i64 x_step, const char* value, i64 value_step, i64 n) {
@@ -92,7 +92,7 @@ static void scatter_part(void* context, i64 first, i64 last) {
   walk_rows(part, own.move, 0, rows_of(part));
 }
 
-// What goes to these ranges of places.
+// Write the elements whose positions are in these ranges.
 static void scatter_range(void* context, i64 first, i64 last) {
   const Scattering& own = *(const Scattering*)context;
   Walk part = *own.walk;

@@ -3,16 +3,16 @@
 //
 // Calls    softmax(x, out, axis), softmax_backward(grad, output, out, axis); any strides.
 // Types    f32 and f64; f16 and bf16 in f32, rounded once.
-// Numbers  the largest element is taken off first, so nothing overflows. A row of -inf, or with NaN
+// Numbers the largest element is subtracted first, so nothing overflows. A row of -inf, or with NaN
 //          or inf, gives NaN.
-// Threads  a row, or a block of rows side by side, is one thread's.
+// Threads one thread computes a row or a block of adjacent rows.
 #include "rows.h"
 
 namespace CAPABILITY {
 #include "arithmetic.cuh"
 
-// HAS_MOST: the row's largest element is looked for. KEEPS: the result is made of the terms.
-// term: what is added up; total: of that sum; made: the result.
+// HAS_MOST: the row's largest element is needed. KEEPS: the result is computed from the terms.
+// term: the summand; total: a function of the sum; made: the result.
 struct softmax_op {
   static constexpr int INPUTS = 1;
   static constexpr bool HAS_MOST = true, KEEPS = true;
@@ -57,24 +57,24 @@ struct log_softmax_backward_op {
   }
 };
 
-// Elements of a row whose terms are kept; of longer ones that are not written in the type that is
-// computed in, they are made twice.
+// The longest row, in elements, whose terms are kept. For a longer row, terms are computed twice if
+// the result has another type than the computation.
 constexpr i64 KEPT = 4 * PIECE;
-// Rows side by side that a thread takes together: as many as give so many elements.
+// A thread processes adjacent rows with this number of elements together.
 constexpr i64 FEWEST_COLUMNS = 128, MOST_COLUMNS = 1024, ELEMENTS = 1 << 14;
-// Fewer of them are taken one by one.
+// Fewer rows are processed one by one.
 constexpr i64 FEW = 8;
-// Rows up to this length are turned, so many at a time, to lie side by side.
+// Rows up to this length are transposed, this number at a time, into adjacent lanes.
 template <class Op> constexpr i64 SHORT = Op::HAS_MOST ? 64 : 32;
 constexpr i64 TURNED = 64;
-// Terms of a row that are added in turn, where rows lie side by side.
+// Terms of a row that are added one after the other, if rows are adjacent.
 constexpr i64 CHAIN = 128;
 
 template <class A> constexpr A LEAST = -(A)__builtin_inff();
 
 struct Work {
   Rows rows;
-  i64 columns, blocks;  // of rows side by side: how many a block has
+  i64 columns, blocks;  // the number of adjacent rows in a block
 };
 
 // --- one row ------------------------------------------------------------------------------------
@@ -160,7 +160,8 @@ LOOP made_side_by_side(A* to, const A* x, const A* y, const A* most, const A* to
   for (i64 k = 0; k < n; ++k) to[k] = Op::made(x[k], y[k], most[k], total[k]);
 }
 
-// `columns` rows of n elements; those of one place are adjacent, `along` is from place to place.
+// `columns` rows of n elements. Elements with one index are adjacent; `along` is the distance of
+// indices.
 template <class Op, class A>
 static void side_by_side(int dtype, char* const* at, const i64* along, i64 itemsize, i64 n,
                          i64 columns) {

@@ -1,8 +1,8 @@
-// LU and its solutions for real matrices of up to TINY rows, of which as many as a vector has lanes
-// are side by side: element (i, j) of all of them is one vector.
+// LU and its solutions for real matrices of up to TINY rows. As many matrices as a vector has lanes
+// are processed together: element (i, j) of all of them is one vector.
 //
-// Order    rows are eliminated from the first column on; each element is updated once a column. A
-//          quotient is a division. The pivot is the first of the largest, as LAPACK's.
+// Order rows are eliminated from the first column on; each element is updated once per column.
+//          Quotients are divisions. The pivot is the first of the largest elements, as in LAPACK.
 #ifndef GPUTENSOR_TINY
 #define GPUTENSOR_TINY
 
@@ -10,7 +10,7 @@
 
 namespace CAPABILITY {
 
-constexpr int TINY = 8, TINY_COLUMNS = 16;  // of a right-hand side
+constexpr int TINY = 8, TINY_COLUMNS = 16;  // columns of a right-hand side
 
 template <class T> struct lanes_of;
 template <> struct lanes_of<f32> {
@@ -29,7 +29,7 @@ template <class T> struct Tiny {
 
   int n, columns;
   lanes a[TINY][TINY], x[TINY][TINY_COLUMNS];
-  whole pivot[TINY], info;  // both as LAPACK counts, from 1
+  whole pivot[TINY], info;  // both count from 1, as in LAPACK
 
   static lanes size_of(lanes value) { return value < 0 ? -value : value; }
   static bool is_any(whole mask) {
@@ -88,7 +88,7 @@ template <class T> struct Tiny {
     }
   }
 
-  // Of matrix `unit` of a batch to one lane.
+  // Copy matrix `unit` of a batch to one lane.
   template <int WIDTH> void load(lanes (*to)[WIDTH], int lane, const Array& from, i64 unit) {
     const char* at = item(from, 2, unit);
     const i64 down = from.stride[from.ndim - 2], across = from.stride[from.ndim - 1];
@@ -98,7 +98,7 @@ template <class T> struct Tiny {
         ((T*)&to[i][j])[lane] = *(const T*)(at + i * down + j * across);
   }
 
-  // Of one lane to dense columns.
+  // Copy one lane to dense columns.
   template <int WIDTH> void store(T* to, lanes (*from)[WIDTH], int lane, int wide) {
     for (int j = 0; j < wide; ++j)
       for (int i = 0; i < n; ++i) to[j * n + i] = ((const T*)&from[i][j])[lane];
@@ -124,7 +124,7 @@ static void factorise_tiny(const Array& a, T* lu, int* pivots, int* info, i64 fi
   }
 }
 
-// As lu_solve of lapack.cpp, of A X = B.
+// As lu_solve of lapack.cpp, for A X = B.
 template <class T>
 static void solve_tiny(const Array& lu, const Array& pivots, const Array& b, T* x, i64 columns,
                        i64 first, i64 last) {

@@ -1,4 +1,4 @@
-// Loops of family where: kernels/cuda/where.cu. Values are moved as words of their size.
+// Loops of family where: kernels/cuda/where.cu. Values are copied as words of their size.
 #include "elementwise.h"
 
 namespace CAPABILITY {
@@ -9,12 +9,12 @@ static void where_loop(char* const* data, const i64* step, i64 n, const Scalar*)
   typedef acc<T> A;
   const u8* condition = (const u8*)data[1];
   const bool one_condition = !step[1], one_a = !step[2], one_b = !step[3];
-  // A value for all elements is of the type that T is computed in.
+  // A single value for all elements has the type in which T is computed.
   const auto one = [](const char* at) { return bits_as<W>(cast<T>(*(const A*)at)); };
   const W *a = (const W*)data[2], *b = (const W*)data[3];
   W* out = (W*)data[0];
   if (one_condition) {
-    // as `widen` of a b8 leaves it
+    // the result of `widen` for a b8
     const bool is_first = *(const u32*)data[1] != 0;
     const W* from = is_first ? a : b;
     if (is_first ? one_a : one_b) {

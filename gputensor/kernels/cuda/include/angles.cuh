@@ -12,7 +12,8 @@ template <class T> ELEMENTARY bool is_far_angle(T x) {
   return (size_of(x) > FAR_ANGLE<T>) & (size_of(x) < form<T>::infinity);
 }
 
-// x = count * pi / 2 + high + low, |high| <= pi / 4; the lowest bits are count's.
+// x = count * pi / 2 + high + low, |high| <= pi / 4; the lowest bits of the result are those of
+// count.
 template <class T> struct angle {
   bits_of<T> bits;
   T high, low;
@@ -119,7 +120,7 @@ template <class T> ELEMENTARY T atan_rest(T z) {
 template <class T> ELEMENTARY pair<T> atan_of_quotient(T a, T b) {
   const pair<T> t = quotient_of_pairs(pair<T>{a, 0}, pair<T>{b, 0});
   const T z = t.high * t.high;
-  // 1 / (1 + z), which t's rounding error is multiplied by, is near enough to 1 - z / 2.
+  // The factor of t's rounding error is 1 / (1 + z); 1 - z / 2 is near enough.
   return {t.high, fma(atan_rest(z) * z, t.high, fma((T)-0.5 * z, t.low, t.low))};
 }
 
@@ -142,7 +143,7 @@ template <class T> ELEMENTARY T atan2(T y, T x) {
   const T infinity = form<T>::infinity, a = size_of(y), b = size_of(x);
   const bool is_steep = a > b;
   const T most = is_steep ? a : b, least = is_steep ? b : a;
-  // 2^-n where most is near 2^n
+  // 2^-n if most is near 2^n
   constexpr U one = form<T>::bias << form<T>::fraction;
   const U exponent = bits(at_most(most, same<T, f32> ? (T)0x1p126f : (T)0x1p1022)) & bits(infinity);
   const T scale = bits_as<T>(2 * one - exponent);
@@ -170,7 +171,7 @@ template <class T> ELEMENTARY T asin_rest(T z) {
   }
 }
 
-// asin(size) where size < 1/2; else acos(size), by asin(sqrt((1 - size) / 2)).
+// asin(size) if size < 1/2; otherwise acos(size), by asin(sqrt((1 - size) / 2)).
 template <class T> ELEMENTARY pair<T> asin_or_acos(T size) {
   const bool is_near = size < (T)0.5;
   const T z = is_near ? size * size : (T)0.5 - (T)0.5 * size, root = sqrt(z);

@@ -1,16 +1,16 @@
-// Arithmetic that means the same for every arithmetic type and on every device: integers wrap,
-// complex products and quotients follow NumPy's formulas, and the names of the C library's
-// functions do not depend on the width.
+// Arithmetic with one definition for all arithmetic types and devices: integers wrap, complex
+// products and quotients follow NumPy's formulas, and names of C library functions do not depend on
+// the width.
 #ifndef GPUTENSOR_ARITHMETIC
 #define GPUTENSOR_ARITHMETIC
 
 #include "types.cuh"
 
 // Note [Sums of products]
-// g++ 12 makes vfmaddsub of a product added in one lane and subtracted in its neighbour, even with
-// -ffp-contract=off: the bits would depend on how a loop is vectorised. So a complex part is a sum,
-// of a negative product where need be, which is exactly the difference; or its product is unseen.
-// A test looks for vfmaddsub.
+// if a product is added in one lane and subtracted in the next one, g++ 12 makes vfmaddsub of it,
+// even with -ffp-contract=off. Then the bits would depend on how a loop is vectorised. So the part
+// of a complex number is always a sum, if necessary of a negated product, which is exactly the
+// difference; or the product is hidden from the compiler. A test searches for vfmaddsub.
 template <class T> DEVICE T unseen(T product) {
 #if defined(GPUTENSOR_LOOPS) && defined(__x86_64__)
   asm("" : "+x"(product));
@@ -22,7 +22,7 @@ template <class T> DEVICE T plus(T a, T b) {
   if constexpr (is_complex<T>) {
     return T{a.re + b.re, a.im + b.im};
   } else {
-    typedef typename unsigned_of<T>::type U;  // signed overflow is undefined, wrapping is promised
+    typedef typename unsigned_of<T>::type U;  // signed overflow is undefined; integers must wrap
     return (T)((U)a + (U)b);
   }
 }
@@ -79,7 +79,7 @@ template <class T> DEVICE bool nonzero(T x) {
   }
 }
 
-// Defines math_NAME of f32 and f64 by the C library's function, which a GPU has of its own.
+// Defines math_NAME of f32 and f64 by the C library's function; a GPU has its own.
 #define GPUTENSOR_C_FUNCTION(name)                     \
   DEVICE f32 math_##name(f32 x) { return name##f(x); } \
   DEVICE f64 math_##name(f64 x) { return name(x); }
@@ -87,7 +87,8 @@ template <class T> DEVICE bool nonzero(T x) {
   DEVICE f32 math_##name(f32 x, f32 y) { return name##f(x, y); } \
   DEVICE f64 math_##name(f64 x, f64 y) { return name(x, y); }
 
-// Defines math_NAME as that, or in the CPU library by the function that vectorises.
+// Defines math_NAME by the C library's function, or in the CPU library by a function that
+// vectorises.
 #ifdef GPUTENSOR_LOOPS
 # include "elementary.cuh"  // not where a line begins: module.py shall not put it into every text
 #define GPUTENSOR_FUNCTION(name)                                   \
@@ -113,7 +114,7 @@ DEVICE f64 math_abs(f64 x) { return fabs(x); }
 DEVICE f32 math_fma(f32 x, f32 y, f32 z) { return fmaf(x, y, z); }
 DEVICE f64 math_fma(f64 x, f64 y, f64 z) { return fma(x, y, z); }
 
-// near_NAME(x) is math_NAME(x) unless is_far_angle(x), and vectorises. A GPU needs no such pair.
+// near_NAME(x) equals math_NAME(x) unless is_far_angle(x), and vectorises. A GPU does not need it.
 // See Note [Rare elements] in elementary.cuh.
 #ifdef GPUTENSOR_LOOPS
 DEVICE f32 math_fmod(f32 x, f32 y) {
@@ -123,7 +124,8 @@ DEVICE f64 math_fmod(f64 x, f64 y) {
   return elementary::is_far_quotient(x, y) ? fmod(x, y) : elementary::fmod(x, y);
 }
 template <class T> DEVICE bool is_far_angle(T x) { return elementary::is_far_angle(x); }
-// Far angles of f32 are computed in f64: some C libraries' tanf is more than 1 ulp off there.
+// Far angles of f32 are computed in f64, because tanf of some C libraries has errors above 1 ulp
+// there.
 #define GPUTENSOR_ANGLE_FUNCTION(name)                                                           \
   DEVICE f32 near_##name(f32 x) { return elementary::name(x); }                                  \
   DEVICE f64 near_##name(f64 x) { return elementary::name(x); }                                  \

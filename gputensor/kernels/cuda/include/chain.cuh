@@ -1,8 +1,8 @@
-// What the body of a chain is written in: see chain_source.py.
+// The functions that the source of a chain calls: see chain_source.py.
 //
-// The functors of a chain's operators are those of their families' own files. A value of a chain
-// is of the type in which the operator alone would have stored it; the next one takes it from there
-// as it would have loaded it.
+// The functors of a chain's operators are in the files of their families. A value of a chain has
+// the type in which the operator alone would store it; the next operator converts it as after a
+// load.
 #ifndef GPUTENSOR_CHAIN
 #define GPUTENSOR_CHAIN
 
@@ -11,17 +11,17 @@
 #include "rows.cuh"
 #include "turned.cuh"
 
-// A value as an operator of common dtype S takes it. See Note [Common dtype].
+// A value converted to the input of an operator with common dtype S. See Note [Common dtype].
 template <class S, class T> DEVICE typename acc_of<S>::type taken(T x) {
   return cast<typename acc_of<S>::type>(cast<S>(x));
 }
 
-// A number of the call, not rounded to S where that is narrower than what it is computed in.
+// A number of the call. It is not rounded to S if the computation's type is wider.
 template <class S> DEVICE typename acc_of<S>::type given(value_slot slot) {
   return number<typename acc_of<S>::type>(slot);
 }
 
-// What functor F of common dtype S makes, in the type of the result.
+// The result of functor F with common dtype S, in the result's type.
 template <class F, class S, class T, class... A> DEVICE T made(A... a) {
   return cast<T>(cast<S>(F::of(a...)));
 }
@@ -32,7 +32,7 @@ template <bool IS, class T> using take_if = typename taken_if<IS, T>::type;
 
 template <class T> DEVICE bool is_true(T condition) { return bits_as<u8>(condition) != 0; }
 
-// Any strides of operands whose types are known, four elements a thread.
+// Operands of known types with any strides, four elements per thread.
 template <int OPERANDS, int VALUES, int MAX_DIMS> struct chain_params {
   static constexpr int dims = MAX_DIMS;
   char* data[OPERANDS];

@@ -1,5 +1,5 @@
-// Opens the body of every chain: what its variant defines, its operands, and what a walk calls.
-// Included once per variant, so it has no guard.
+// The begin of each chain's body: the variant's definitions, the operands, and the functions that a
+// walk calls. Included once per variant, so it has no guard.
 #ifndef CHAIN
 #define CHAIN chain_functor
 #endif
@@ -18,7 +18,7 @@
 #include "defaults.cuh"
 #include "operand_defines.cuh"
 
-// Functor F over the numbers of call P. Values arrive as they were loaded.
+// Functor F with the numbers of call P. Its values are unconverted.
 template <class F, class P> struct chain_body {
   const P& p;
   template <int J, class T> DEVICE T read(T x) const { return x; }

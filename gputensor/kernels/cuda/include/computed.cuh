@@ -1,11 +1,12 @@
-// Pointwise operators of one to three inputs and any scalars, as their functor says them:
+// Pointwise operators with one to three inputs and any number of scalars, which the functor
+// declares:
 //
 //   struct leaky_relu : takes<1, 1> {
 //     template <class T> static DEVICE T of(T x, T slope) { return x > 0 ? x : x * slope; }
 //   };
 //
-// An input is a tensor or a number; the scalars of a call stand behind the inputs. All come in the
-// arithmetic type. The result is of that type too, and stored as the common dtype.
+// An input is a tensor or a number; the scalars of a call follow the inputs. All values are in the
+// arithmetic type. The result has that type too, and is stored in the common dtype.
 #ifndef GPUTENSOR_COMPUTED
 #define GPUTENSOR_COMPUTED
 
@@ -14,12 +15,12 @@
 #include "rows.cuh"
 #include "turned.cuh"
 
-// variants.py reads it: how many values a call brings.
+// The number of values of a call, which variants.py reads.
 template <int INPUTS, int SCALARS> struct takes {
   static constexpr int inputs = INPUTS, scalars = SCALARS, values = INPUTS + SCALARS;
 };
 
-#ifndef GPUTENSOR_LOOPS  // the CPU's loops need no more than the functors
+#ifndef GPUTENSOR_LOOPS  // the CPU's loops need only the functors
 
 template <class F> using contiguous_call_of = contiguous_params<F::inputs + 1, F::values>;
 template <class F, int MAX_DIMS> using strided_call_of =
@@ -29,7 +30,7 @@ template <class F, int MAX_DIMS> using rows_call_of =
 template <class F, int MAX_DIMS> using turned_call_of =
     turned_params<F::inputs + 1, F::values, MAX_DIMS>;
 
-// What a functor makes of its values, the inputs first.
+// The result of a functor; values: the inputs first.
 template <class F, class T> DEVICE auto made_of(const T (&v)[F::values]) {
   constexpr int N = F::values;
   static_assert(N <= 6, "a functor takes up to six values");

@@ -1,28 +1,28 @@
-// What the layout copies share: where a block begins, and the sides of their parameters.
+// Common parts of the layout copies: the begin of a block, and the two sides of the parameters.
 //
-// Note [Copy parameters]: operand 0 is dst, 1 src, and 2, where a copy scales, the number of the
-// channel. Strides are bytes (channels of operand 2), signed, 64 bits. copy_launch.py packs the
-// structs field by field. A block finds its place by divisions by magic numbers; what a thread
-// adds to it needs none, or few. Blocks never loop over the grid.
+// Note [Copy parameters]: operand 0 is dst, 1 is src, and 2 is the channel's number, if a copy
+// scales. Strides are bytes (channels of operand 2), signed, 64 bits. copy_launch.py packs the
+// structs field by field. A block computes its position by divisions with magic numbers; its
+// threads then need few divisions or none. Blocks never loop over the grid.
 #ifndef GPUTENSOR_COPYING
 #define GPUTENSOR_COPYING
 
 #include "vectors.cuh"
 
-// Where a copy's parameters begin: dst, src and, where it scales, by what.
+// The first parameters of a copy: dst, src and, if it scales, scale and bias.
 template <bool IS_SCALED> struct copy_ends { char* data[2]; };
 template <> struct copy_ends<true> {
   char* data[2];
   scaling by;
 };
 
-// Dimensions outside of what a block or a row covers, the fastest first.
+// Dimensions outside of a block or a row, the fastest first.
 template <int OPERANDS, int MAX_DIMS> struct outer_dims {
   i32 ndim, unused;
   dimension<OPERANDS> dim[MAX_DIMS];
 };
 
-// Adds the place of `index` in the outer dimensions to offset[].
+// Add the offsets of `index` in the outer dimensions to offset[].
 template <int OPERANDS, int MAX_DIMS>
 DEVICE void add_outer(const outer_dims<OPERANDS, MAX_DIMS>& outer, u32 index,
                       i64 (&offset)[OPERANDS]) {
@@ -44,11 +44,11 @@ DEVICE void add_outer(const outer_dims<OPERANDS, MAX_DIMS>& outer, u32 index,
 DEVICE constexpr int at_least(int a, int b) { return a > b ? a : b; }
 DEVICE constexpr int at_most(int a, int b) { return a < b ? a : b; }
 
-// True of what lies wholly inside the copy. -DEDGES=0 takes that for granted, and so leaves a text
-// whose instructions can be counted; it is never run.
+// True if it is completely inside the copy. -DEDGES=0 assumes this, so that the instructions of a
+// whole tile can be counted; that variant is never run.
 #define INSIDE(condition) (!EDGES || (condition))
 
-// What is scaled along: nothing, the rows of a tile, its columns, or neither of them.
+// The dimension of the channels: none, the rows of a tile, its columns, or another one.
 #define UNSCALED 0
 #define BY_ROW 1
 #define BY_COLUMN 2

@@ -1,5 +1,5 @@
-// Opens every body: defaults that let a bare file compile in an editor, and the types of a variant.
-// Included once per variant, so it has no guard.
+// The begin of each body: defaults with which a file compiles alone in an editor, and the types of
+// a variant. Included once per variant, so it has no guard.
 #ifndef SCALAR
 #define SCALAR f32
 #endif
@@ -11,5 +11,6 @@
 #endif
 typedef SCALAR scalar_t;
 typedef acc_of<scalar_t>::type acc_t;
-// Complex functions are long and make calls: they spill where the compiler picks the occupancy.
+// Complex functions are long and make calls: they spill registers if the compiler chooses the
+// occupancy.
 constexpr int LEAST_BLOCKS = is_complex<scalar_t> ? 1 : 0;

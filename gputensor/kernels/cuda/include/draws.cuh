@@ -1,12 +1,12 @@
-// Numbers of a distribution from words of Philox: the text of the CUDA kernel and of the CPU's
-// loops. kernels/cpu/random.py says which bits a number has; equal on every device but for the last
-// ones of a logarithm, a root or an angle.
+// Random numbers of distributions from words of Philox, for the CUDA kernel and the CPU's loops.
+// kernels/cpu/random.py defines their bits. These are equal on all devices, except for the last
+// bits of a logarithm, a root or an angle.
 #ifndef GPUTENSOR_DRAWS
 #define GPUTENSOR_DRAWS
 
 #include "arithmetic.cuh"
 
-// What numbers for T are computed in.
+// The type in which numbers for T are computed.
 template <class T> struct computed { typedef f64 type; };
 template <> struct computed<f32> { typedef f32 type; };
 template <> struct computed<f16> { typedef f32 type; };
@@ -15,7 +15,7 @@ template <class T> using wide = typename computed<T>::type;
 
 // A number up to 2^53 as f64, exactly.
 DEVICE f64 as_f64(u64 x) {
-#ifdef GPUTENSOR_LOOPS  // CPUs have no vector instruction for it
+#ifdef GPUTENSOR_LOOPS  // CPUs have no vector instruction for this
   const f64 high = bits_as<f64>(x >> 32 | 0x4530000000000000ull);         // 2^84 + the upper half
   const f64 low = bits_as<f64>((x & 0xffffffff) | 0x4330000000000000ull);  // 2^52 + the lower half
   return high - 19342813118337666422669312.0 + low;  // 2^84 + 2^52
@@ -24,7 +24,7 @@ DEVICE f64 as_f64(u64 x) {
 #endif
 }
 
-// From 0 to below 1, in as many bits as T holds.
+// Numbers in [0, 1), with as many bits as T has.
 template <class T> DEVICE wide<T> unit_of(u64 bits) {
   if constexpr (same<T, f64>) {
     return as_f64(bits >> 11) * 1.1102230246251565e-16;  // 2^-53
@@ -37,7 +37,7 @@ template <class T> DEVICE wide<T> unit_of(u64 bits) {
   }
 }
 
-// Above 0 and below 1.
+// Numbers in (0, 1).
 template <class W> DEVICE W inside(u64 bits) {
   if constexpr (same<W, f64>) {
     return as_f64(bits >> 11 | 1) * 1.1102230246251565e-16;  // 2^-53

@@ -2,8 +2,8 @@
 // The numbers are those of core/dtype.py.
 //
 // Note [Common dtype]: a value is computed in an arithmetic type (i64 u64 f32 f64 c64 c128) that
-// may be wider than the common dtype of the call; where an operand's dtype differs from the common
-// one, the value is narrowed to it on the way in and out, so that `u8 + int64 scalar` wraps and
+// may be wider than the common dtype of the call; if an operand's dtype differs from the common
+// one, loaded and stored values are narrowed to the common dtype. So `u8 + int64 scalar` wraps and
 // `f16 + f32 scalar` rounds as if the operand had been converted first.
 #ifndef GPUTENSOR_DTYPES
 #define GPUTENSOR_DTYPES
@@ -49,8 +49,8 @@ template <class acc_t> DEVICE acc_t narrow(acc_t x, int common) {
 #define GPUTENSOR_COMPLEX_CASES(CASE) CASE(c64) CASE(c128) CASE(c32)
 
 // out[k] = the element of dtype `code` at base + offset[k]. One branch for all N elements, so that
-// their loads are in flight together. Unless FROM_ANY, an arithmetic type is not asked for a dtype
-// above its own category: promotion sees to that.
+// their loads are in flight together. Unless FROM_ANY, the dtype's category is never above that of
+// the arithmetic type, because of promotion.
 template <bool FROM_ANY = false, int N, class acc_t>
 DEVICE void fetch(const char* base, const i64 (&offset)[N], int code, int common, acc_t (&out)[N]) {
 #define GPUTENSOR_FETCH(T)                               \
@@ -80,7 +80,7 @@ DEVICE void fetch(const char* base, const i64 (&offset)[N], int code, int common
   }
 }
 
-// The first `count` of the N values go to base + offset[k] as dtype `code`.
+// Write the first `count` of the N values to base + offset[k] as dtype `code`.
 template <int N, class value_t>
 DEVICE void store(char* base, const i64 (&offset)[N], int count, int code,
                   const value_t (&value)[N]) {

@@ -1,12 +1,11 @@
-// Elementary functions of f32 and f64 that a compiler vectorises: no branch, no table, no call.
-//
+// Elementary functions of f32 and f64 that the compiler vectorises: without branches, tables and
+//calls.
 // In the CPU library (GPUTENSOR_LOOPS) math_exp, math_sin, … of arithmetic.cuh and functions.cuh
 // call these; on a GPU and on the emulator they call the C library's. NaN, infinities, signed zeros
-// and denormals follow C99. docs/numbers.md has the greatest errors, which bench/ulp.py measures.
-//
-// Note [Rare elements]: sin, cos and tan are right for |x| <= FAR_ANGLE. Other elements are rare,
-// and computed by a function call. A functor F of one angle has F::is_rare and F::rare, of f32 or
-// f64; F::rare is right for all elements. A loop over a block of inputs x (out may be x):
+// and denormals follow C99. docs/numbers.md has the largest errors, which bench/ulp.py measures.
+// Note [Rare elements]: sin, cos and tan are accurate for |x| <= FAR_ANGLE. Other elements are
+// rare, and a function call computes them. A functor F of one angle has F::is_rare and F::rare, for
+// f32 or f64; F::rare is accurate for all elements. A loop over a block of inputs x (out may be x):
 //   if (any F::is_rare(x[i])) for each i: out[i] = F::is_rare(x[i]) ? F::rare(x[i]) : F::of(x[i]);
 //   else for each i: out[i] = F::of(x[i]);
 //
@@ -21,7 +20,7 @@
 
 namespace elementary {
 
-// magic: added to a number, it leaves the nearest integer in the lowest bits.
+// magic: if it is added to a number, the lowest bits of the sum are the nearest integer.
 template <class T> struct form;
 template <> struct form<f32> {
   typedef u32 bits;
@@ -48,12 +47,13 @@ ELEMENTARY f32 signed_as(f32 x, f32 y) { return __builtin_copysignf(x, y); }
 ELEMENTARY f64 signed_as(f64 x, f64 y) { return __builtin_copysign(x, y); }
 
 template <class T> ELEMENTARY bits_of<T> bits(T x) { return bits_as<bits_of<T>>(x); }
-// 2 to the power that has these bits in a number's exponent, bias included.
+// The power of 2 with these exponent bits, including the bias.
 template <class T> ELEMENTARY T power_of_two(bits_of<T> exponent) {
   return bits_as<T>(exponent << form<T>::fraction);
 }
 
-// c[FROM] + c[FROM + 1] x + …, COUNT terms, by Estrin's scheme: few steps wait for each other.
+// c[FROM] + c[FROM + 1] x + …, COUNT terms, by Estrin's scheme, in which few steps depend on each
+// other.
 template <int FROM, int COUNT, class T, int N>
 ELEMENTARY T terms(const T (&c)[N], T x, T x2, T x4, T x8) {
   if constexpr (COUNT == 1) {
@@ -65,7 +65,7 @@ ELEMENTARY T terms(const T (&c)[N], T x, T x2, T x4, T x8) {
                terms<FROM, HALF>(c, x, x2, x4, x8));
   }
 }
-// c[0] + c[1] x + …. The last STEPS are Horner's: their roundings count most.
+// c[0] + c[1] x + …. The last STEPS use Horner's scheme, because their rounding errors matter most.
 template <int STEPS = 1, int FROM = 0, class T, int N>
 ELEMENTARY T polynomial(T x, const T (&c)[N]) {
   if constexpr (FROM < STEPS) {
@@ -76,13 +76,13 @@ ELEMENTARY T polynomial(T x, const T (&c)[N]) {
   }
 }
 
-// high + low, where low is a rounding error of high or little more.
+// high + low; low is about as small as a rounding error of high.
 template <class T> struct pair { T high, low; };
 
-// x, or most where x is above it; NaN stays.
+// min(x, most); NaN stays.
 template <class T> ELEMENTARY T at_most(T x, T most) { return most < x ? most : x; }
 
-// a + b, where |a| >= |b| or a is 0.
+// a + b with its rounding error; |a| >= |b| or a is 0.
 template <class T> ELEMENTARY pair<T> sum_of_ordered(T a, T b) {
   const T sum = a + b;
   return {sum, b - (sum - a)};

@@ -1,4 +1,4 @@
-// exp and functions made of it: exp2, expm1, sinh, cosh, tanh, erf, erfc. See elementary.cuh.
+// exp and functions based on it: exp2, expm1, sinh, cosh, tanh, erf, erfc. See elementary.cuh.
 #ifndef GPUTENSOR_EXPONENTIALS
 #define GPUTENSOR_EXPONENTIALS
 
@@ -54,7 +54,7 @@ template <class T> ELEMENTARY T exp2_share(T r) {
   }
 }
 
-// y * 2^n, also where 2^n is no number or the result is denormal; n in two's complement.
+// y * 2^n, even if 2^n overflows or the result is denormal; n in two's complement.
 template <class T> ELEMENTARY T scaled(T y, bits_of<T> n) {
   const bits_of<T> both = n + 2 * form<T>::bias, half = both >> 1;
   return y * power_of_two<T>(half) * power_of_two<T>(both - half);
@@ -69,7 +69,7 @@ template <class T> ELEMENTARY T exp(T x) {
   return x < least ? (T)0 : made;
 }
 
-// exp(x) for x that are not above 0: the same bits in fewer steps. A factor keeps 2^count normal.
+// exp(x) for x <= 0: it gives the bits of exp in fewer steps. A factor keeps 2^count normal.
 template <class T> ELEMENTARY T exp_below_zero(T x) {
   constexpr bits_of<T> shift = same<T, f32> ? 64 : 512;
   const T back = same<T, f32> ? (T)5.421010862427522e-20 : (T)7.458340731200207e-155;  // 2^-shift
@@ -87,7 +87,7 @@ template <class T> ELEMENTARY T exp2(T x) {
   return x < least ? (T)0 : made;
 }
 
-// (exp(x) - 1) / 2, where exp(x) / 2 is a number and x > -18 (f32), -40 (f64).
+// (exp(x) - 1) / 2, if exp(x) / 2 is finite and x > -18 (f32), -40 (f64).
 template <class T> ELEMENTARY pair<T> half_expm1(T x) {
   const exponent<T> e = exponent_of(x);
   const T scale = power_of_two<T>(e.bits + (form<T>::bias - 1));
@@ -136,7 +136,7 @@ template <class T> ELEMENTARY T cosh_rest(T z) {
   }
 }
 
-// a cosh(r) + b sinh(r), where |a| > |b r| or a is 0. a_low: of a.
+// a cosh(r) + b sinh(r), if |a| > |b r| or a is 0. a_low: the low part of a.
 template <class T> ELEMENTARY T hyperbolic_sum(T a, T a_low, T b, const exponent<T>& r) {
   const T z = r.high * r.high;
   const pair<T> product = product_of(b, r.high), sum = sum_of_ordered(a, product.high);
@@ -144,7 +144,7 @@ template <class T> ELEMENTARY T hyperbolic_sum(T a, T a_low, T b, const exponent
   return sum.high + (sum.low + fma(b, odd, fma(a, cosh_rest(z) * z, product.low + a_low)));
 }
 
-// 2^(count - 2) and 2^(-count - 2); 0 instead of the second where the first hides it.
+// 2^(count - 2) and 2^(-count - 2); the second one is 0 if it is negligible.
 template <class T> ELEMENTARY pair<T> both_powers(T size, bits_of<T> count) {
   const T low = power_of_two<T>(form<T>::bias - 2 - count);
   return {power_of_two<T>(count + (form<T>::bias - 2)), size > 40 ? (T)0 : low};
@@ -202,7 +202,7 @@ template <class T> ELEMENTARY T erf_far(T x) {
   }
 }
 
-// exp(x), where the result is a number and no denormal.
+// exp(x), if the result is finite and no denormal.
 template <class T> ELEMENTARY T exp_inside(T x) {
   const T sum = fma(x, LOG2E<T>, form<T>::magic), count = sum - form<T>::magic;
   const T r = fma(-count, LN2_HIGH<T>, x);

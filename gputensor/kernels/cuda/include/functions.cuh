@@ -1,7 +1,7 @@
 // Elementary functions of real and complex numbers, by names that do not depend on the width.
 //
-// Complex ones follow C99's branch cuts and signed zeros; beyond LARGE<T> the inverse ones are what
-// they tend to, which is also what they are at infinity.
+// Complex functions follow C99's branch cuts and signed zeros. Beyond LARGE<T>, inverse functions
+// use their asymptotic form, which is also exact at infinity.
 // Source   W. Kahan, Branch cuts for complex elementary functions, 1987.
 #ifndef GPUTENSOR_FUNCTIONS
 #define GPUTENSOR_FUNCTIONS
@@ -34,7 +34,7 @@ GPUTENSOR_FUNCTION(tanh)
 template <class T> constexpr T PI = (T)3.14159265358979323846;
 template <class T> constexpr T LN2 = (T)0.693147180559945309417;
 template <class T> constexpr T LN10 = (T)2.302585092994045684018;
-// 1 is lost beside the square root of this.
+// Added to the square root of this, 1 is lost in rounding.
 template <class T> constexpr T LARGE = sizeof(T) == 4 ? (T)1e10 : (T)1e20;
 
 template <class T> DEVICE bool is_finite(T x) { return x - x == 0; }
@@ -57,7 +57,8 @@ template <class T> DEVICE complex_of<T> complex_exp(complex_of<T> z) {
   return complex_of<T>{size * math_cos(z.im), size * math_sin(z.im)};
 }
 
-// The logarithm of the modulus, exact to some ulp also where that is near 1 or overflows.
+// The logarithm of the modulus, with errors of a few ulp even if the modulus is near 1 or
+// overflows.
 template <class T> DEVICE T log_size(T re, T im) {
   const T x = math_abs(re), y = math_abs(im), most = x > y ? x : y, least = x > y ? y : x;
   if (most > LARGE<T>) return math_log(math_hypot(x / 4, y / 4)) + 2 * LN2<T>;
@@ -112,7 +113,7 @@ template <class T> DEVICE complex_of<T> complex_tanh(complex_of<T> z) {
   return complex_of<T>{beta * math_sqrt(1 + s * s) * s / size, t / size};
 }
 
-// Circular functions are hyperbolic ones of i * z.
+// Circular functions are hyperbolic functions of i * z.
 template <class T> DEVICE complex_of<T> times_i(complex_of<T> z) { return {-z.im, z.re}; }
 template <class T> DEVICE complex_of<T> over_i(complex_of<T> z) { return {z.im, -z.re}; }
 

@@ -1,8 +1,8 @@
-// A walk over operands, one of which is moved to the place that index tensors name.
+// A walk over operands; in one of them, index tensors give the position.
 //
-// Note [Indices]: int64 each, with strides of their own over the walk. Each stands for a dimension
-// of `size` elements, `along_bytes` apart. One out of range is an assertion that fails on the
-// device: nothing is read or written there.
+// Note [Indices]: index tensors are int64, with their own strides over the walk. Each indexes a
+// dimension of `size` elements, `along_bytes` apart. An index out of range fails an assertion on
+// the device; nothing is read or written there.
 #if !defined(GPUTENSOR_INDEXED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_INDEXED
 
@@ -19,7 +19,7 @@ template <int MOST, int MAX_DIMS> struct indexed_params {
   dimension<operands> dim[MAX_DIMS];
 };
 
-// Addresses of both operands of the element; that of operand MOVED is where the indices say.
+// The addresses of an element in both operands; in operand MOVED the indices give the position.
 template <int MOVED, class P> DEVICE void find_places(const P& p, u32 index, char* (&at)[2]) {
   i64 offset[P::operands];
 #pragma unroll

@@ -1,14 +1,14 @@
-// Numbers that kernels share with launch.py, and the layouts that one variant may be limited to.
+// Numbers that kernels share with launch.py, and the layouts to which a variant may be limited.
 #ifndef GPUTENSOR_LAUNCH
 #define GPUTENSOR_LAUNCH
 
 constexpr int THREADS = 256;  // the largest block of every kernel; smaller ones for few elements
 
-// 16-byte packs per operand and thread: 64 bytes of loads in flight where one operand is read,
-// 32 each where two or three are.
+// 16-byte packs per operand and thread: 64 bytes of loads in flight for one input, 32 bytes for
+// each of two or three.
 constexpr int UNARY_PACKS = 4, BINARY_PACKS = 2;
 
-// -DLAYOUT= one of these compiles that entry alone.
+// -DLAYOUT= one of these compiles only that entry.
 #define ANY_LAYOUT 0
 #define CONTIGUOUS 1
 #define STRIDED 2

@@ -1,4 +1,4 @@
-// log and functions made of it: log2, log10, log1p, asinh, acosh, atanh. See elementary.cuh.
+// log and functions based on it: log2, log10, log1p, asinh, acosh, atanh. See elementary.cuh.
 #ifndef GPUTENSOR_LOGARITHMS
 #define GPUTENSOR_LOGARITHMS
 
@@ -6,7 +6,7 @@
 
 namespace elementary {
 
-// The first has trailing zeros: an exponent times it is exact.
+// The first one has trailing zeros, so its product with an exponent is exact.
 template <class T> constexpr T LN2_SHORT = same<T, f32> ? (T)0.69314575 : (T)0.6931471805598903;
 template <class T> constexpr T LN2_AFTER =
     same<T, f32> ? (T)1.4286068e-06 : (T)5.497923018708371e-14;
@@ -20,7 +20,7 @@ template <class T> ELEMENTARY parted<T> parts_of(T x) {
   const U root = same<T, f32> ? (U)0x3f3504f3 : (U)0x3fe6a09e667f3bcdull;
   const U from_root = bits(x) - root + (form<T>::bias << SHIFT), exponent = from_root >> SHIFT;
   const T fraction = bits_as<T>((from_root & (((U)1 << SHIFT) - 1)) + root);
-  // The exponent as a number: in the lowest bits of 1.5 * 2^SHIFT.
+  // The exponent as a floating number, by the lowest bits of 1.5 * 2^SHIFT.
   const T count = bits_as<T>(exponent + bits(form<T>::magic)) - (form<T>::magic + (T)form<T>::bias);
   return {count, fraction};
 }
@@ -56,7 +56,7 @@ template <class T> ELEMENTARY T log_from(T count, pair<T> rest) {
   return sum.high + (sum.low + fma(count, LN2_AFTER<T>, rest.low));
 }
 
-// parts_of, where x may be a denormal: it is raised first.
+// parts_of for x that may be denormal: x is scaled first.
 template <class T> ELEMENTARY parted<T> parts_of_any(T x) {
   const T least = same<T, f32> ? (T)1.17549435e-38 : (T)2.2250738585072014e-308;
   const T raise = same<T, f32> ? (T)16777216 : (T)18014398509481984;  // 2^24, 2^54
@@ -83,7 +83,7 @@ template <class T> ELEMENTARY T log2(T x) {
 template <class T> ELEMENTARY T log10(T x) {
   constexpr T log10e = (T)0.43429448190325182765;
   constexpr T rest = same<T, f32> ? (T)-1.010305e-08 : (T)1.098319650216765e-17;
-  // log10(2) as LN2_SHORT and LN2_AFTER are ln2
+  // log10(2) in two parts, like LN2_SHORT and LN2_AFTER
   constexpr T two = same<T, f32> ? (T)0.30103302 : (T)0.30102999566395283;
   constexpr T two_rest = same<T, f32> ? (T)-3.0243555e-06 : (T)2.8363394551044964e-14;
   const parted<T> p = parts_of_any(x);
@@ -98,7 +98,7 @@ template <class T> ELEMENTARY T log10(T x) {
 template <class T> ELEMENTARY T log1p_of(T x, T x_low, T raise) {
   const pair<T> sum = sum_of((T)1, x);
   const parted<T> p = parts_of(sum.high);
-  // 2^-count; it is no number for the greatest counts, where the low part does not matter
+  // 2^-count; it overflows for the largest counts, for which the low part does not matter
   const T scale = bits_as<T>(bits((T)1) + bits(p.fraction) - bits(sum.high));
   const T low = p.count > 80 ? (T)0 : (sum.low + x_low) * scale;
   const pair<T> f = sum_of_ordered(p.fraction - 1, low);
@@ -113,7 +113,7 @@ template <class T> ELEMENTARY T log1p(T x) {
   return x < -1 ? form<T>::nan : made;
 }
 
-// Beyond this x^2 + 1 is x^2, for asinh and acosh.
+// Beyond this, x^2 + 1 rounds to x^2, for asinh and acosh.
 template <class T> constexpr T LARGE_ROOT = same<T, f32> ? (T)16384 : (T)1073741824;
 // Below this an odd function x + c x^3 + …, |c| <= 1/3, is rounded to x.
 template <class T> constexpr T SMALL_CUBE = same<T, f32> ? (T)1e-4 : (T)1e-8;

@@ -1,4 +1,4 @@
-// Opens the bodies of rows and turned layouts: the operands of a variant, from its -D.
+// The begin of the bodies of rows and turned layouts: the operands of a variant, from its -D.
 // Included once per variant, so it has no guard; see Note [Operand kinds].
 #ifndef KINDS
 #define KINDS RUNS, RUNS, RUNS, RUNS
@@ -32,8 +32,8 @@ struct operands {
   template <int J> using type = typename types::template at<J>;
   static constexpr int count = types::count, outputs = OUTPUTS, unit = UNIT, unroll = UNROLL;
   static constexpr bool is_along = ALONG;
-  // -DEDGES=0 takes it for granted that units and tiles are whole, and so leaves a text whose
-  // instructions can be counted; it is never run.
+  // -DEDGES=0 assumes that units and tiles are whole, so that their instructions can be counted;
+  // that variant is never run.
   static constexpr bool has_edges = EDGES;
 
   static DEVICE constexpr int kind(int j) {

@@ -1,11 +1,11 @@
 // Operands of the pointwise kernels for large layouts: rows.cuh and turned.cuh.
 //
-// Note [Operand kinds]: the type of each operand, how it runs along the row of out that a thread
-// works on, and how many elements one access of it takes are -D (pointwise_plan.py finds them), so
-// that nothing is asked per element. Outputs come first and always RUN; operators have one, and up
-// to three inputs, a chain any number of both. A unit is as many elements as the widest operand has
-// in 16 bytes, or fewer; each operand is read and written at its own width, and one that is not
-// aligned by narrower accesses.
+// Note [Operand kinds]: for each operand, its type, its kind along the row of out that a thread
+// processes, and the elements of one access are -D, chosen by pointwise_plan.py. So no element
+// needs a test. Outputs come first and always RUN. Operators have one output and up to three
+// inputs; a chain has any number of both. A unit has as many elements as the widest operand has in
+// 16 bytes, or fewer. Each operand is accessed at its own width, and unaligned operands by narrower
+// accesses.
 #ifndef GPUTENSOR_OPERANDS
 #define GPUTENSOR_OPERANDS
 
@@ -16,7 +16,7 @@ enum operand_kind {
   RUNS,   // neighbours along the row are neighbours in memory
   STAYS,  // one element for the whole row
   STEPS,  // any stride: element by element
-  TURNS,  // runs across the rows: staged through shared memory
+  TURNS,  // dense across the rows: staged through shared memory
   GIVEN,  // a number, travels with the parameters
 };
 
@@ -82,8 +82,8 @@ template <class O, int J, int V, int U, bool IS_DRAWN = O::is_drawn(J)> struct i
   }
 };
 
-// Random numbers in place of a load: the address, of a tensor that would begin at 0, is the place
-// of an element in the stream.
+// Random numbers in place of a load. The address is the element's position in the stream, as if a
+// tensor began at address 0.
 template <class O, int J, int V, int U> struct input_units<O, J, V, U, true> {
   typedef typename O::template type<J> T;
   u64 place[U];
@@ -96,7 +96,7 @@ template <class O, int J, int V, int U> struct input_units<O, J, V, U, true> {
 
   template <class B> DEVICE auto get(const B& body, int k, int i) const {
     if constexpr (V > 1 && O::kind(J) == RUNS && O::width(J) >= V) {
-      // a unit begins at a multiple of V, so what elements share is computed once
+      // a unit begins at a multiple of V, so common values of its elements are computed once
       const u64 at = place[k];
       const int lane = V >= 4 ? i & 3 : (int)(at & 3) + i;
       return body.template drawn<J - O::outputs>((at >> 2) + (V >= 4 ? i >> 2 : 0), lane);
@@ -107,7 +107,7 @@ template <class O, int J, int V, int U> struct input_units<O, J, V, U, true> {
   }
 };
 
-// Inputs J and those behind it. address(j): of operand j in unit k.
+// Input J and the following ones. address(j): of operand j in unit k.
 template <class O, int V, int U, int J = O::outputs, bool IS_THERE = (J < O::count)>
 struct all_inputs {
   input_units<O, J, V, U> first;
@@ -118,7 +118,7 @@ struct all_inputs {
     rest.load(k, address, inner);
   }
 
-  // What the body makes of element i of unit k.
+  // The body's result for element i of unit k.
   template <class B, class... X> DEVICE auto made(const B& body, int k, int i, X... x) const {
     return rest.made(body, k, i, x..., first.get(body, k, i));
   }
@@ -131,7 +131,7 @@ template <class O, int V, int U, int J> struct all_inputs<O, V, U, J, false> {
   }
 };
 
-// Output J of what a body made: all of it, where there is one output.
+// Output J of a body's result; the whole result if there is one output.
 template <class O, int J, class R> DEVICE auto output_of(const R& made) {
   if constexpr (O::outputs == 1) {
     return cast<typename O::template type<0>>(made);
@@ -140,8 +140,8 @@ template <class O, int J, class R> DEVICE auto output_of(const R& made) {
   }
 }
 
-// A unit of output J and of those behind it. made(i): of element i; address(j, size of an element):
-// where a unit goes.
+// Store a unit of output J and of the following ones. made(i): the result for element i. address(j,
+// size of an element): the address of a unit.
 template <class O, int V, int J = 0, class A, class M>
 DEVICE void store_each(A address, M made) {
   if constexpr (J < O::outputs) {
@@ -163,8 +163,9 @@ template <class O, int V, class A, class M> DEVICE void store_outputs(A address,
   }
 }
 
-// What an operator that computes makes of its inputs: narrowed to the common dtype, then in the
-// arithmetic type. A number beside f16 or bf16 is not rounded to them. See Note [Common dtype].
+// The result of an operator. Its inputs are narrowed to the common dtype and then converted to the
+// arithmetic type. A number with f16 or bf16 operands is not rounded to their type. See Note
+// [Common dtype].
 template <class scalar_t, class P> struct computed_inputs {
   typedef typename acc_of<scalar_t>::type acc_t;
   const P& p;

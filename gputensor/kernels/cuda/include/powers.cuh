@@ -6,13 +6,13 @@
 
 namespace elementary {
 
-// x between -most and most; NaN stays.
+// x clamped to [-most, most]; NaN stays.
 template <class T> ELEMENTARY T within(T x, T most) {
   return signed_as(at_most(size_of(x), most), x);
 }
 
-// |x|^y is 2^(y log2 |x|), where y multiplies the logarithm's error by up to 1100: that of f32 is
-// computed in f64, that of f64 in pairs.
+// |x|^y is 2^(y log2 |x|). The factor y multiplies the logarithm's error by up to 1100, so the
+// logarithm is computed in f64 for f32, and in pairs for f64.
 ELEMENTARY f32 power_of_size(f32 x, f32 y) {
   static constexpr f64 log2_terms[] = {
       2.8853900817902027, 0.9617966732061922, 0.577083610707686, 0.4116711716428975,
@@ -84,7 +84,7 @@ template <class T> ELEMENTARY T pow(T x, T y) {
   return (y == 0) | (x == 1) ? (T)1 : made;
 }
 
-// sqrt(x^2 + y^2). f32 is computed in f64, where squares neither overflow nor lose bits.
+// sqrt(x^2 + y^2). f32 is computed in f64, so that squares do not overflow or lose bits.
 ELEMENTARY f32 size_of_both(f32 x, f32 y) { return (f32)sqrt((f64)x * x + (f64)y * y); }
 
 ELEMENTARY f64 size_of_both(f64 x, f64 y) {
@@ -108,7 +108,7 @@ template <class T> ELEMENTARY T hypot(T x, T y) {
   return (size_of(x) == infinity) | (size_of(y) == infinity) ? infinity : made;
 }
 
-// Where the whole part of the rounded quotient may be off by more than 1.
+// True if the integer part of the rounded quotient may have an error of more than 1.
 template <class T> ELEMENTARY bool is_far_quotient(T x, T y) {
   const T most = same<T, f32> ? (T)0x1p22f : (T)0x1p51;
   return (size_of(x) > most * size_of(y)) & (y != 0);
@@ -122,7 +122,7 @@ template <class T> ELEMENTARY T fmod(T x, T y) {
   return signed_as(made, x);
 }
 
-// The neighbour of x towards y. The bits of |x| as an integer count the numbers from 0 on.
+// The next number after x towards y. As an integer, the bits of |x| count the numbers from 0 on.
 template <class T> ELEMENTARY T nextafter(T x, T y) {
   typedef bits_of<T> U;
   const U one = 1, sign = bits(y) & form<T>::sign;

@@ -1,11 +1,11 @@
-// Special functions of real numbers, in f64 for every dtype: what f32 gets is rounded once.
+// Special functions of real numbers, computed in f64 for all dtypes; f32 results are rounded once.
 #ifndef GPUTENSOR_SPECIAL
 #define GPUTENSOR_SPECIAL
 
 #include "arithmetic.cuh"
 #include "special_series.cuh"
 
-// What a thread's elements share instead of having it each.
+// Values that are computed once for all elements of a thread.
 #ifdef __CUDA_ARCH__
 #define APART __device__ __noinline__
 #else
@@ -20,7 +20,7 @@ DEVICE bool is_finite(f64 x) { return x - x == 0; }
 
 // --- the error function and what is made of it ---------------------------------------------------
 
-// exp(x * x) without what is lost when x * x is rounded.
+// exp(x * x), corrected for the rounding error of x * x.
 DEVICE f64 exp_square(f64 x) {
   const f64 square = x * x;
   if (!is_finite(square)) return square;
@@ -34,7 +34,7 @@ DEVICE f64 scaled_erfc(f64 x) {
   return 0.5641895835477563 / (x + fraction);  // 1 / sqrt(pi)
 }
 
-// y with erfc(y) = q, for 0 < q <= 1, by Newton's steps on the logarithm.
+// y with erfc(y) = q, for 0 < q <= 1, by Newton's method on the logarithm.
 DEVICE f64 inverse_erfc(f64 q) {
   const f64 wanted = log(q);
   f64 y = sqrt(-wanted);
@@ -49,7 +49,7 @@ DEVICE f64 inverse_erfc(f64 q) {
 DEVICE f64 inverse_erf(f64 x) {
   const f64 size = fabs(x);
   if (!(size < 1)) return size == 1 ? x * infinite() : not_a_number();
-  // Winitzki's approximation, good to three digits, and Halley's steps.
+  // Winitzki's approximation, which has three correct digits, then Halley's method.
   const f64 part = log1p(-size * size), middle = 4.330746750799873 + part / 2;
   f64 y = sqrt(fmax(sqrt(middle * middle - part / 0.147) - middle, 0.0));
   for (int k = 0; k < 3; ++k) {
@@ -147,7 +147,7 @@ DEVICE f64 gamma_part(f64 a, f64 x, bool is_upper) {
   if (!is_finite(a)) return is_finite(x) ? (is_upper ? 1 : 0) : not_a_number();
   if (!is_finite(x)) return is_upper ? 0 : 1;
   if (is_upper && x < 1.1 && a < 1) {
-    // 1 - x^a / Gamma(a + 1), without its cancellation, less the series of what is left.
+    // 1 - x^a / Gamma(a + 1), computed without cancellation, minus the series of the other terms.
     const f64 near = a * (-0.5772156649015329 + a * (0.8224670334241132 - a * 0.4006856343865314));
     const f64 power = a * log(x) - (a < 1e-4 ? near : lgamma(1 + a));
     f64 term = 1, sum = 0;
@@ -190,7 +190,7 @@ DEVICE f64 scaled_i1(f64 x) {
   return copysign(made, x);
 }
 
-// exp(|x|) * scaled, where exp alone may be infinite.
+// exp(|x|) * scaled, even if exp(|x|) overflows.
 DEVICE f64 grown(f64 x, f64 scaled) {
   const f64 half = exp(fabs(x) / 2);
   return half * scaled * half;
@@ -237,12 +237,12 @@ DEVICE f64 airy_of(f64 x) {
 
 // --- orthogonal polynomials ----------------------------------------------------------------------
 
-// The highest degree that is computed: no kernel runs for ever.
+// The highest degree that is computed, so that each kernel ends.
 static const i64 HIGHEST_DEGREE = 1 << 20;
 
 // p_(k+1) = of(k, p_k, p_(k-1)), from p_0 = 1 and p_1.
 template <class F> DEVICE f64 recurrence(f64 n, f64 first, F of) {
-  if (!(n > -1) || !is_finite(n)) return 0;  // degrees are cut off towards 0
+  if (!(n > -1) || !is_finite(n)) return 0;  // degrees are truncated towards 0
   if (n >= HIGHEST_DEGREE + 1) return not_a_number();
   const i64 last = (i64)n;
   if (last == 0) return 1;
@@ -255,7 +255,7 @@ template <class F> DEVICE f64 recurrence(f64 n, f64 first, F of) {
   return here;
 }
 
-// All four kinds of Chebyshev have one recurrence; they begin differently.
+// The four kinds of Chebyshev polynomials have one recurrence with different first terms.
 DEVICE f64 chebyshev(f64 x, f64 n, f64 first) {
   return recurrence(n, first, [x](f64, f64 p, f64 q) { return 2 * x * p - q; });
 }

@@ -1,7 +1,7 @@
 // Parameters and index arithmetic of the kernels that walk any strides.
 //
-// Note [Strides]: dimension 0 is the fastest. Strides are bytes, signed, 64 bits wide; an index is
-// 32 bits, and launch.py splits what has more than 2^31 - 1 elements. So an operand may span any
+// Note [Strides]: dimension 0 is the fastest. Strides are bytes, signed, 64 bits wide; an index has
+// 32 bits, and launch.py splits layouts of more than 2^31 - 1 elements. So an operand may span any
 // number of bytes. launch.py packs these structs field by field (`StridedLaunch`).
 #ifndef GPUTENSOR_STRIDED
 #define GPUTENSOR_STRIDED
@@ -11,7 +11,7 @@
 // Elements per thread, `blockDim.x` apart, so that a thread has four loads in flight.
 constexpr int STRIDED_UNROLL = 4;
 
-struct value_slot { u64 low, high; };  // a number, in the bytes of the type that reads it
+struct value_slot { u64 low, high; };  // a number, as bytes of the type that reads it
 
 template <class T> DEVICE T number(value_slot slot) {
   union { value_slot slot; T value; } both;
@@ -31,9 +31,9 @@ template <int OPERANDS> struct dimension {
   i64 stride_bytes[OPERANDS];
 };
 
-// A number or scalar of the call is in its slot as the kernel's acc_t (integers as 64 bits).
-// Operands are outputs first; input k is operand OPERANDS - inputs + k, or value[k] if bit k of
-// `numbers` is set. The scalars of the operator follow the inputs' slots.
+// The slot of a number or scalar contains the kernel's acc_t (integers as 64 bits). Operands are
+// outputs first; input k is operand OPERANDS - inputs + k, or value[k] if bit k of `numbers` is
+// set. The scalars of the operator follow the inputs' slots.
 template <int OPERANDS, int VALUES, int MAX_DIMS> struct strided_params {
   static constexpr int operands = OPERANDS, dims = MAX_DIMS;
   char* data[OPERANDS];
@@ -46,10 +46,10 @@ template <int OPERANDS, int VALUES, int MAX_DIMS> struct strided_params {
   dimension<OPERANDS> dim[MAX_DIMS];
 };
 
-// The first of this thread's elements; the others follow at blockDim.x.
+// The first of this thread's elements; the others follow at distances of blockDim.x.
 DEVICE u32 first_element() { return blockIdx.x * blockDim.x * STRIDED_UNROLL + threadIdx.x; }
 
-// How many of this thread's elements exist.
+// The number of this thread's elements that exist.
 DEVICE int elements_left(u32 first, u32 numel) {
   int left = 0;
 #pragma unroll
@@ -57,8 +57,8 @@ DEVICE int elements_left(u32 first, u32 numel) {
   return left;
 }
 
-// offset[operand][k] in bytes of element first + k * step; elements past the end repeat the first
-// one, which may be read again, and which nobody but this thread writes in an in-place operator.
+// offset[operand][k]: the byte offset of element first + k * step. Elements past the end repeat the
+// first one. It may be read again, because in an in-place operator only this thread writes it.
 template <class P, int OPERANDS>
 DEVICE void locate(const P& p, u32 first, u32 step, i64 (&offset)[OPERANDS][STRIDED_UNROLL]) {
   u32 index[STRIDED_UNROLL];
@@ -69,7 +69,7 @@ DEVICE void locate(const P& p, u32 first, u32 step, i64 (&offset)[OPERANDS][STRI
 #pragma unroll
     for (int j = 0; j < OPERANDS; ++j) offset[j][k] = 0;
   }
-  // Few dimensions are unrolled, many are not: the code would only grow.
+  // Loops over few dimensions are unrolled; with many, the code would only grow.
 #pragma unroll(P::dims <= 8 ? P::dims : 1)
   for (int d = 0; d < P::dims; ++d) {
     if (d >= p.ndim) break;
@@ -99,7 +99,7 @@ DEVICE void read_input(const P& p, int operand, int input, const i64 (&offset)[S
   }
 }
 
-// Results of the common dtype, to output 0 of whatever dtype.
+// Store results of the common dtype to output 0 of any dtype.
 template <class P, class acc_t>
 DEVICE void write_common(const P& p, const i64 (&offset)[STRIDED_UNROLL], int count,
                          acc_t (&value)[STRIDED_UNROLL]) {

@@ -1,19 +1,18 @@
-// Pointwise where an operand runs across the rows of out: it is staged through shared memory, so
-// that both it and out move by whole sectors.
+// Pointwise kernels with an operand that is dense across the rows of out. It is staged through
+// shared memory, so that it and out are accessed by whole sectors.
 //
-// A block owns a tile of 16 x 16 squares of `unit` x `unit` elements; x is the dimension along
-// which out runs, y the one along which staged operands do. A thread loads the square of each
-// staged operand and its `unit` units of the others, all before the first use, transposes the
-// square in registers, and stores its columns as 16-byte cells. Cell c of column y lies at
-// c ^ (y / unit & 7): no bank conflict on either side, and no padding
-// (tests/cuda/test_pointwise_compile.py). Elements narrower than a cell's share of 16 bytes are
-// widened to it.
+// A block owns a tile of 16 x 16 squares of `unit` x `unit` elements; out is dense along x, and
+// staged operands along y. A thread loads a square of each staged operand and `unit` units of the
+// others, all before the first use. It transposes the square in registers and stores its columns as
+// 16-byte cells. Cell c of column y is at c ^ (y / unit & 7): there are no bank conflicts on either
+// side, and no padding (tests/cuda/test_pointwise_compile.py). Elements narrower than a cell's
+// share of 16 bytes are widened.
 #if !defined(GPUTENSOR_TURNED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_TURNED
 
 #include "operands.cuh"
 
-constexpr u32 SQUARES = 16;  // along each side of a tile: a square for each of 256 threads
+constexpr u32 SQUARES = 16;  // squares along each side of a tile: one for each of 256 threads
 
 // pointwise_plan.py packs it. Strides are bytes.
 template <int OPERANDS, int VALUES, int MAX_DIMS> struct turned_params {
@@ -25,12 +24,12 @@ template <int OPERANDS, int VALUES, int MAX_DIMS> struct turned_params {
   outer_dims<OPERANDS, MAX_DIMS> outer;
 };
 
-// Where cell `cell` of column y is, counted in cells.
+// The position of cell `cell` of column y, in cells.
 template <int V> DEVICE u32 cell_at(u32 y, u32 cell) {
   return y * SQUARES + (cell ^ ((y / V) & 7));
 }
 
-// An element in a word of a cell, and back.
+// Convert an element to a word of a cell, and back.
 template <class W, class T> DEVICE W boxed(T x) {
   const auto word = bits_as<typename word_of<sizeof(T)>::type>(x);
   if constexpr (sizeof(T) == sizeof(W)) {
@@ -53,7 +52,7 @@ template <class T, class W> DEVICE T unboxed(W word) {
   }
 }
 
-// Input J of a thread of a tile. put, staged: only of operands that turn.
+// Input J of a thread of a tile. put, staged: only for operands that turn.
 template <class O, int J, bool TURNS_HERE = (O::kind(J) == TURNS)> struct tile_input {
   static constexpr int V = O::unit;
   input_units<O, J, V, V> units;
@@ -124,14 +123,14 @@ template <class O, int J> struct tile_input<O, J, true> {
   }
 };
 
-// How many operands before this one are staged.
+// The number of staged operands before this one.
 template <class O> DEVICE constexpr int staged_before(int j) {
   int found = 0;
   for (int k = O::outputs; k < j && k < O::count; ++k) found += O::kind(k) == TURNS;
   return found;
 }
 
-// Inputs J and those behind it, staged one behind another from `shared` on.
+// Input J and the following ones, staged one after another from `shared` on.
 template <class O, int J = O::outputs, bool IS_THERE = (J < O::count)> struct tile_inputs {
   static constexpr int STAGE = staged_before<O>(J) * (int)(SQUARES * SQUARES) * O::unit;
   tile_input<O, J> first;
@@ -191,7 +190,7 @@ DEVICE void store_one_of_each(const P& p, char* const (&at)[O::count], u32 x, u3
   }
 }
 
-// What a block needs, in 16 bytes.
+// Shared memory of a block, in units of 16 bytes.
 template <class O>
 constexpr int TILE_CELLS =
     at_least(1, staged_before<O>(O::count)) * (int)(SQUARES * SQUARES) * O::unit;
@@ -218,7 +217,7 @@ DEVICE void walk_tiles(const P& p, const B& body, uint4* shared) {
   tile_inputs<O> inputs;
   if (is_whole) {
     inputs.load(p, at);
-    __syncwarp();  // keeps ptxas from moving loads behind the first store, which waits for others
+    __syncwarp();  // keeps ptxas from moving loads behind the first store, which waits
     inputs.put(shared);
   } else {
 #pragma unroll 4

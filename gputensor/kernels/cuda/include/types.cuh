@@ -1,5 +1,5 @@
-// Storage types, arithmetic types and the casts between them, the same text on a GPU and on the
-// emulator. Nothing here depends on -D. `__CUDA_ARCH__` stands for "a GPU compiles this".
+// Storage types, arithmetic types and the casts between them, for GPUs and for the emulator.
+// Nothing here depends on -D. `__CUDA_ARCH__` is defined if the file is compiled for a GPU.
 //
 // Note [Casts]: one function `cast` for all devices. Float to integer truncates, saturates to
 // int64 and keeps the low bits; NaN gives 0; to u64 the values in [2^63, 2^64) are exact. To bool
@@ -11,7 +11,7 @@
 #ifdef __CUDA_ARCH__
 #define DEVICE __device__ __forceinline__
 #elif defined(GPUTENSOR_LOOPS)
-#define DEVICE __attribute__((always_inline)) inline  // a loop with a call in it does not vectorise
+#define DEVICE __attribute__((always_inline)) inline  // a loop with a call does not vectorise
 #else
 #define DEVICE __device__ inline
 #endif
@@ -30,13 +30,13 @@ typedef double f64;
 struct b8 { u8 bits; };  // a bool in memory; any non-zero byte counts as true
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
-struct alignas(16) w128 { u64 low, high; };  // sixteen bytes that are only moved
+struct alignas(16) w128 { u64 low, high; };  // sixteen bytes that are only copied
 
 template <class T> struct alignas(2 * sizeof(T)) complex_of {
   typedef T part;
   T re, im;
 };
-typedef complex_of<f16> c32;  // computed in c64, as f16 in f32
+typedef complex_of<f16> c32;  // computed in c64, like f16 in f32
 typedef complex_of<f32> c64;
 typedef complex_of<f64> c128;
 
@@ -52,8 +52,8 @@ template <class T> constexpr bool is_signed_integer =
 template <class T> constexpr bool is_integer =
     is_signed_integer<T> || same<T, u8> || same<T, u16> || same<T, u32> || same<T, u64>;
 
-// acc_of<storage>::type is what a storage type is computed in. Integers narrower than an int are
-// computed in 32 bits of their own sign and keep the low bits when stored.
+// acc_of<storage>::type is the arithmetic type of a storage type. Integers narrower than an int are
+// computed as 32-bit integers of their signedness; a store keeps the low bits.
 template <class T> struct acc_of { typedef T type; };
 template <> struct acc_of<b8> { typedef u32 type; };
 template <> struct acc_of<u8> { typedef u32 type; };
@@ -121,7 +121,8 @@ DEVICE f16 f16_from_float(f32 x) {
 }
 #endif
 
-// To f32 rounding to odd, which a later rounding to fewer bits cannot tell from the exact value.
+// Cast to f32, rounding to odd. A later rounding to fewer bits then gives the result of rounding
+// the exact value.
 DEVICE f32 f32_rounded_to_odd(f64 x) {
   const f32 near = (f32)x;
   const f64 back = near;
