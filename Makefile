@@ -11,6 +11,7 @@ DEMO ?=
 PYTEST ?=
 JOBS ?= auto
 BENCH ?= overhead
+SANITIZERS ?= address thread
 HOUSE ?=
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Tests start some hundred processes, which would compile the package each time.
@@ -83,8 +84,7 @@ nvrtc: $(VENV)/.nvrtc
 	  pointwise_compile runtime_cuda kernel_on_cupy samples emulator_coverage))
 
 sanitize: $(VENV)/.test
-	@$(bin)/python -m tests.sanitize address
-	@$(bin)/python -m tests.sanitize thread
+	@for name in $(SANITIZERS); do $(bin)/python -m tests.sanitize $$name || exit 1; done
 
 lint: $(VENV)/.check
 	@$(bin)/ruff check .

@@ -13,10 +13,13 @@ import shutil
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from .harness import ids, tier
+
+HERE = Path(__file__).parent
 
 
 def _choose() -> str:
@@ -64,6 +67,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from .harness.times import Times
 
         config.pluginmanager.register(Times(config, config.getoption("--times")))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Each process imports what it collects: leave out PyTorch where no oracle test is asked for,
+    and where only these are, every file without the mark."""
+    asked = config.getoption("markexpr")
+    if asked == "not oracle" and collection_path == HERE / "oracle":
+        return True
+    if asked == "oracle" and collection_path.match("test_*.py"):
+        return b"mark.oracle" not in collection_path.read_bytes() or None
+    return None
 
 
 def pytest_report_header() -> str:

@@ -227,13 +227,22 @@ class profile:
 
     def export_chrome_trace(self, path: Any) -> None:
         """Refused: there is no timeline."""
-        raise errors.must(
-            "profile", "export_chrome_trace", "not be called, as there is no timeline", path,
-            remedy="key_averages().table() has the sums", kind=errors.AbsentError,
-        )  # fmt: skip
+        raise _no_timeline("export_chrome_trace", path)
 
-    export_stacks = export_chrome_trace
-    export_memory_timeline = export_chrome_trace
+    def export_stacks(self, path: Any, *args: Any, **options: Any) -> None:
+        """Refused: calls by themselves are not kept, nor where they came from."""
+        raise _no_timeline("export_stacks", path)
+
+    def export_memory_timeline(self, path: Any, *args: Any, **options: Any) -> None:
+        """Refused: there is no timeline."""
+        raise _no_timeline("export_memory_timeline", path)
+
+
+def _no_timeline(name: str, path: Any) -> Exception:
+    return errors.must(
+        "profile", name, "not be called, as there is no timeline", path,
+        remedy="key_averages().table() has the sums", kind=errors.AbsentError,
+    )  # fmt: skip
 
 
 class autograd_profile(profile):

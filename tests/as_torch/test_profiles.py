@@ -71,8 +71,10 @@ def test_a_table_and_its_sums() -> None:
     assert "aten::exp" in rows.table("cuda_time_total", -1)
     with pytest.raises(gt.GpuTensorError, match="sort_by"):
         rows.table(sort_by="colour")
-    with pytest.raises(NotImplementedError, match="there is no timeline"):
-        prof.export_chrome_trace("trace.json")
+    for name in ("export_chrome_trace", "export_stacks", "export_memory_timeline"):
+        rule = f"profile: '{name}' must not be called, as there is no timeline"
+        with pytest.raises(NotImplementedError, match=rule):
+            getattr(prof, name)("trace.json")
 
 
 def test_the_older_form() -> None:

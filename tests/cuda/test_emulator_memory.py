@@ -296,3 +296,12 @@ def test_a_launch_without_memory_for_stacks_tells_of_no_earlier_finding():
     assert "wrote 4 B past 'x'" in far
     assert meets.startswith("meets: no memory for the stacks of its threads")
     assert "thread (" not in meets and "index" not in meets, meets
+
+
+def test_memory_may_be_dropped_when_the_interpreter_has_emptied_the_modules(monkeypatch):
+    runtime = fresh_emulator(monkeypatch)
+    memory = runtime.allocate(16, 0)
+    with monkeypatch.context() as at_exit:
+        at_exit.setattr(runtime.memory, "devices", None)
+        del memory  # an exception in a finaliser would fail this test
+    assert runtime.memory_allocated(0) == 0 and runtime.mem_get_info(0)[0] == 4 << 30

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +109,14 @@ def test_random_programs_give_the_same_at_every_capability_and_with_any_threads(
     assert {step.text.partition("(")[0] for step in steps} == programs.TABLE.keys()
     refused = [step.text for step in steps if not step.results]
     assert len(refused) < len(steps) / 10, refused
+
+
+@pytest.mark.skipif(library.choice().library is None, reason="as above")
+def test_a_library_of_older_sources_names_the_command_that_builds_it() -> None:
+    found: Any = library.choice().library
+    with pytest.raises(RuntimeError, match=r"no 'added'\); run: python build_library.py$"):
+        found.added(1)
+    assert not hasattr(found, "__wrapped__")
 
 
 # --- what the comparison sees ---------------------------------------------------------------------

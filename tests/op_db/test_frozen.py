@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import tier
-
 from . import frozen, ratchet, replay, report
 from .cases import Case, Recorded, read, write
 
@@ -44,13 +42,13 @@ def test_counts_never_fall(kind: str) -> None:
     assert not ratchet.fallen(f"frozen_{kind}", "", _found(kind).values())
 
 
+@pytest.mark.full
 @pytest.mark.emulator
 @pytest.mark.gputensor_cuda
 def test_a_sample_agrees_on_cuda() -> None:
     """Calls of overloads that agree on the CPU."""
-    step = tier.pick(quick=5, full=1)
     fine = {name for name, verdict in _found("leaves").items() if verdict.kind == replay.AGREES}
-    chosen = [case for case in frozen.cases("leaves") if case.op in fine][::step]
+    chosen = [case for case in frozen.cases("leaves") if case.op in fine]
     assert len(chosen) > 20
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +67,13 @@ def test_an_id_has_no_address() -> None:
     thing = object()
     assert ids.has_address(repr(thing))
     assert ids.without_address(repr)([thing]) == "[<object object>]"
+
+
+def test_all_of_the_folder_of_oracles_has_the_mark() -> None:
+    """Other runs do not look into it."""
+    files = sorted((Path(__file__).parents[1] / "oracle").glob("test_*.py"))
+    marks = [re.search(r"^pytestmark = .*?oracle", file.read_text(), re.M | re.S) for file in files]
+    assert len(files) > 30 and not [file.name for file, mark in zip(files, marks) if not mark]
 
 
 # --- budgets --------------------------------------------------------------------------------------

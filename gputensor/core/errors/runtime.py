@@ -105,6 +105,14 @@ def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
     return ArgumentValueError(f"{name}: must {rule} (got {got!r})")
 
 
+def old_library(name: str) -> DeviceError:
+    """The compiled library lacks a function that this Python code calls."""
+    return DeviceError(
+        f"the compiled loops are older than gputensor (they have no {name!r}); "
+        "run: python build_library.py"
+    )
+
+
 def no_kernel_cache(reason: str) -> str:
     """The warning; reason: a clause."""
     remedy = "set GPUTENSOR_CACHE_DIR to a folder of your own"

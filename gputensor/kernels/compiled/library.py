@@ -52,6 +52,7 @@ def choice() -> Choice:
             raise errors.wrong_setting(VARIABLE, "name loops that are built", wanted) from error
         reason = f"the compiled loops are not built ({error})"
         return Choice(DEFAULT, reason, "install g++, then reinstall gputensor", None)
+    vars(_library)["__getattr__"] = _absent
     found = _library.capabilities()
     if wanted and wanted not in found:
         rule = f"be one of {', '.join((DEFAULT, *found))} on this CPU"
@@ -65,6 +66,13 @@ def choice() -> Choice:
     lowered = best != found[-1]
     reason, remedy = (f"{VARIABLE}={wanted}", f"unset {VARIABLE}") if lowered else ("", "")
     return Choice(best, reason, remedy, _library)
+
+
+def _absent(name: str) -> Any:
+    """What a library built from older sources lacks, asked for by newer Python. PEP 562."""
+    if name.startswith("__"):  # tools look for these in every module
+        raise AttributeError(name)
+    raise errors.old_library(name)
 
 
 def get_cpu_capability() -> str:

@@ -23,41 +23,46 @@ allocators = Allocators(checked)
 
 
 class Backend:
-    """The system's memory for one device (Note [Allocator backend])."""
+    """The system's memory for one device (Note [Allocator backend]).
+
+    It holds what `free` needs: at its end the interpreter sets modules' variables to None before it
+    drops the last tensors.
+    """
 
     def __init__(self, device_index: int) -> None:
         self._device_index = device_index
+        self._machine, self._scheduler = devices.machine, devices.scheduler
         self._used_bytes = 0
 
     def malloc(self, size: int, stream: Stream) -> tuple[int, int]:
         if self._used_bytes + size > devices.total_bytes:
             raise MemoryError
-        address = devices.machine.allocate(size, self._device_index)
+        address = self._machine.allocate(size, self._device_index)
         self._used_bytes += size
         return address, size
 
     def free(self, ptr: int, size: int, stream: Stream) -> None:
         def run() -> None:
             self._used_bytes -= size
-            wrong = devices.machine.free(ptr)
+            wrong = self._machine.free(ptr)
             if wrong:
                 raise errors.kernel_failed("an earlier kernel", wrong)
 
-        devices.machine.drop(ptr)
-        devices.scheduler.add_quietly(stream.queue, run)
+        self._machine.drop(ptr)
+        self._scheduler.add_quietly(stream.queue, run)
 
     def mark(self, stream: Stream) -> Stream:
         return stream
 
     def record(self, stream: Stream) -> Mark:
-        return devices.scheduler.record(stream.queue)
+        return self._scheduler.record(stream.queue)
 
     def release(self) -> None:
         """Frees that wait in a queue hold memory, as they do on a GPU."""
-        devices.scheduler.drain_all(self._device_index)
+        self._scheduler.drain_all(self._device_index)
 
     def synchronize(self) -> None:
-        devices.scheduler.drain_all(self._device_index)
+        self._scheduler.drain_all(self._device_index)
 
     def mem_get_info(self) -> tuple[int, int]:
         return devices.total_bytes - self._used_bytes, devices.total_bytes
