@@ -63,7 +63,8 @@ def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """`--gputensor-sanitize tests/`: what follows the bare option is a path, not its value."""
+    """Give the option a value in `--gputensor-sanitize tests/`, where the next argument is a
+    path."""
     for at, arg in enumerate(args):
         if arg == "--gputensor-sanitize":
             args[at] = "--gputensor-sanitize=all"

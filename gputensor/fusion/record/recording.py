@@ -275,7 +275,8 @@ class Recording:
         return tuple(codes)
 
     def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
-        """The chain for the stores; its inputs and scalars, in its order."""
+        """The chain that computes these stores; and the numbers of its inputs and of its
+        scalars."""
         needed = [False] * len(self.steps)
         for number in stores:
             needed[number] = True

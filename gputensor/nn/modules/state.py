@@ -102,7 +102,7 @@ def load_state(
     for name, module in extra.items():
         if name in state_dict:
             module.set_extra_state(state_dict[name])
-    # These hooks come after the copies, as PyTorch's do, and may forgive names.
+    # These hooks run after the copies, as in PyTorch, and may remove names from the lists.
     for module in reversed(listeners):
         for hook, _ in list(module._after_load.values()):
             if hook(module, result) is not None:
