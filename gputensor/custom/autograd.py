@@ -251,7 +251,7 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
         # autograd.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
-            result = variable.set_history(result, node)  # as `_wrap` in the simple case
+            result = variable.set_history(result, node)  # as `_wrap`, in the simple case
             if not node.outputs:  # of integers
                 add_output(node, result)
         else:
