@@ -86,7 +86,7 @@ class BCEWithLogitsLoss(_Loss, function="binary_cross_entropy_with_logits"):
 
 
 class KLDivLoss(_Reduced, function="kl_div"):
-    """Kullback-Leibler divergence; the input holds log-probabilities."""
+    """Kullback-Leibler divergence; the input contains log-probabilities."""
 
     log_target: bool = False
 
