@@ -295,9 +295,8 @@ def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
             del os.environ["GPUTENSOR_CACHE_DIR"]
             if kept is not None:
                 os.environ["GPUTENSOR_CACHE_DIR"] = kept
-    return _case(
-        "block_sum, from an edit to the result", 0, 0, sample
-    )  # the number of threads does not matter
+    # The number of threads does not matter here.
+    return _case("block_sum, from an edit to the result", 0, 0, sample)
 
 
 def report(record: dict[str, Any]) -> str:

@@ -63,8 +63,11 @@ MODULES = {
         ["distributions", "distributions.constraints", "distributions.utils"],
     ),
     "func": ("gt.func: functions that transform functions", ["func"]),
-    "data": ("gt.utils.data: datasets and loaders", ["utils.data", "utils.checkpoint"]),
-    "testing": ("gt.testing and gt.profiler", ["testing", "profiler"]),
+    "data": (
+        "gt.utils.data: datasets and loaders",
+        ["utils.data", "utils.checkpoint", "serialization", "quasirandom"],
+    ),
+    "testing": ("gt.testing and gt.profiler", ["testing", "profiler", "utils.flop_counter"]),
 }
 _ENTRY = "::: {name}\n    options:\n      heading_level: 3\n"
 

@@ -51,7 +51,8 @@ if _typing.TYPE_CHECKING:
         cuda as cuda, dispatch as dispatch, distributed as distributed,
         distributions as distributions, fft as fft, func as func,
         layout as layout, library as library, linalg as linalg, nn as nn, ops as ops,
-        optim as optim, random as random, special as special, testing as testing, utils as utils,
+        optim as optim, quasirandom as quasirandom, random as random,
+        serialization as serialization, special as special, testing as testing, utils as utils,
     )  # fmt: skip
     from ._generated.functions import *  # noqa: F403
     from .amp.autocast_mode import (

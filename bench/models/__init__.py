@@ -1,8 +1,9 @@
 """Eight models, forward and a training step, and single layers, against PyTorch and torch.compile.
 
-`networks.py` has the models, `layers.py` convolutions and attention. Both libraries begin with the
-same weights; results, gradients and the loss after a step are compared before the timing. Memory is
-the peak of a new process that imports a library, builds a model and runs it (`__main__.py`).
+`networks.py` has the models, `layers.py` convolutions, attention and recurrent layers. Both
+libraries begin with the same weights; results, gradients and the loss after a step are compared
+before the timing. Memory is the peak of a new process that imports a library, builds a model and
+runs it (`__main__.py`).
 """
 
 from __future__ import annotations

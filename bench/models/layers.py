@@ -1,4 +1,4 @@
-"""Convolutions and attention with the sizes of real models."""
+"""Convolutions, attention and recurrent layers with the sizes of real models."""
 
 from __future__ import annotations
 
@@ -32,6 +32,34 @@ class Layer(NamedTuple):
         return lambda: function(*inputs, **numbers)
 
 
+class Recurrent(NamedTuple):
+    """A recurrent module of torch.nn. sizes: its input's, (steps, samples, width), where width is
+    also that of the hidden state; layers: as many, one above the other."""
+
+    module: str
+    sizes: tuple[int, int, int]
+    layers: int = 1
+    kind: str = "recurrent layers"
+
+    def inputs(self, torch: Any) -> list[Any]:
+        """Return the input and the module's weights; all require grad."""
+        random, width = np.random.default_rng(0), self.sizes[2]
+        net = getattr(torch.nn, self.module)(width, width, self.layers)
+        shapes = [tuple(w.shape) for w in net.parameters()]
+        found = [torch.nn.Parameter(torch.from_numpy(x)) for x in (
+            random.standard_normal(self.sizes, np.float32),
+            *[random.uniform(-1, 1, of).astype(np.float32) / width**0.5 for of in shapes],
+        )]  # fmt: skip
+        return found
+
+    def call(self, torch: Any, inputs: list[Any]) -> Callable[[], Any]:
+        width = self.sizes[2]
+        net = getattr(torch.nn, self.module)(width, width, self.layers)
+        for (name, _), weight in zip(list(net.named_parameters()), inputs[1:]):
+            setattr(net, name, weight)
+        return lambda: net(inputs[0])[0]
+
+
 def _conv(function: str, *sizes: tuple[int, ...], **numbers: Any) -> Layer:
     return Layer("convolutions", function, sizes, numbers)
 
@@ -40,7 +68,7 @@ def _heads(*sizes: int, **numbers: Any) -> Layer:
     return Layer("attention", "scaled_dot_product_attention", (sizes,) * 3, numbers)
 
 
-LAYERS: dict[str, Layer] = {
+LAYERS: dict[str, Layer | Recurrent] = {
     "3 × 3, 64 channels": _conv("conv2d", (8, 64, 56, 56), (64, 64, 3, 3), padding=1),
     "3 × 3, 512 channels": _conv("conv2d", (8, 512, 7, 7), (512, 512, 3, 3), padding=1),
     "3 × 3, channels last": Layer(
@@ -66,4 +94,12 @@ LAYERS: dict[str, Layer] = {
     "6 heads of 64, 256 words, causal": _heads(4, 6, 256, 64, is_causal=True),
     "12 heads of 64, 1,024 words": _heads(1, 12, 1024, 64),
     "3 heads of 64, 197 patches": _heads(8, 3, 197, 64),
+    "LSTM of 64, 1 sample, 32 steps": Recurrent("LSTM", (32, 1, 64)),
+    "LSTM of 256, 1 sample, 128 steps": Recurrent("LSTM", (128, 1, 256)),
+    "LSTM of 512, 1 sample, 1 step": Recurrent("LSTM", (1, 1, 512)),
+    "LSTM of 256, 8 samples, 32 steps, 2 layers": Recurrent("LSTM", (32, 8, 256), 2),
+    "LSTM of 512, 64 samples, 32 steps": Recurrent("LSTM", (32, 64, 512)),
+    "GRU of 256, 1 sample, 32 steps": Recurrent("GRU", (32, 1, 256)),
+    "GRU of 256, 64 samples, 32 steps": Recurrent("GRU", (32, 64, 256)),
+    "RNN of 256, 8 samples, 32 steps": Recurrent("RNN", (32, 8, 256)),
 }  # fmt: skip

@@ -17,7 +17,7 @@ import gputensor as gt
 from .. import layout_sides, timing
 from ..operators.sides import THREADS
 from ..places import WrongResult
-from .layers import Layer
+from .layers import Layer, Recurrent
 from .networks import Network
 
 Side = Callable[[], Any]
@@ -116,7 +116,7 @@ def measure(
 
 
 def of_layer(
-    name: str, layer: Layer, torch: Any, libraries: Sequence[str], rounds: int | None
+    name: str, layer: Layer | Recurrent, torch: Any, libraries: Sequence[str], rounds: int | None
 ) -> dict[str, dict[str, Any]]:
     """Return the figures of a layer: forward without gradients, and both passes.
 

@@ -11,7 +11,7 @@ from .. import plots, record, tables, timing
 # Budgets: our time over PyTorch's, geometric mean and worst model; our memory over PyTorch's.
 MEAN, WORST, MEMORY = 1.1, 1.5, 0.5
 # Budgets: speed over PyTorch's, geometric mean of a kind of layer and worst layer.
-LAYERS = {"convolutions": (0.9, 0.6), "attention": (1.0, 0.6)}
+LAYERS = {"convolutions": (0.9, 0.6), "attention": (1.0, 0.6), "recurrent layers": (1.0, 0.6)}
 
 Case = dict[str, Any]
 

@@ -165,6 +165,8 @@ RULES = {
     "aten::huber_loss_backward": "loss_backward",
     "aten::binary_cross_entropy_backward": "loss_backward",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "fold",
+    "aten::_rnn_layer": "composed",
+    "aten::_rnn_layer_backward": "composed",
     "aten::native_layer_norm": "layer_norm",
     "aten::native_layer_norm_backward": "layer_norm_backward",
     "aten::native_group_norm": "group_norm",

@@ -120,90 +120,91 @@ set_ where: where
 CALLS = _read("""
 view: _reshape_alias alias atleast_1d atleast_1d_Sequence atleast_2d atleast_2d_Sequence atleast_3d
 atleast_3d_Sequence detach expand flatten_using_ints mT movedim_int permute reshape squeeze
-squeeze_dim squeeze_dims t transpose_ transpose_int unflatten_int unsqueeze view view_dtype slicing:
-as_strided diagonal diagonal_copy narrow select_int slice_Tensor split_Tensor split_with_sizes
-unbind_int unfold unsafe_split_Tensor unsafe_split_with_sizes complex_view: _conj _neg_view complex
-conj imag real view_as_real factory: empty_like empty_memory_format empty_strided full full_like
-new_empty new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zeros
-zeros_like range: arange arange_start arange_start_step eye linspace logspace random:
-bernoulli__float exponential_ uniform_ random_factory: rand dropout: dropout native_dropout
-native_dropout_backward copy: clone contiguous copy_ conversion: _local_scalar_dense _to_copy item
-to_device to_dtype to_other rearrange: channel_shuffle col2im flip im2col pixel_shuffle
-pixel_unshuffle roll triangle: diag_embed tril triu pad: constant_pad_nd pad reflection_pad1d
-reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward reflection_pad3d
-reflection_pad3d_backward replication_pad1d replication_pad1d_backward replication_pad2d
-replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort sort_stable topk
-search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
-unique_dim resize: resize_ fill: fill__Scalar zero_ join: block_diag broadcast_tensors cat stack
-repeat: cartesian_prod meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int
-binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor
-div__Tensor floor_divide maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar
-remainder_Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_
-elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid hardsigmoid_
-hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
-leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
-mish_ mish_backward prelu relu6 relu6_ rrelu selu selu_ sigmoid_backward silu silu_ silu_backward
-softplus softplus_backward softshrink softshrink_backward tanh_backward threshold threshold_ unary:
-_conj_physical abs ceil cos exp floor log log1p neg reciprocal relu relu_ round sigmoid sign sin
-sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e special_xlog1py xlogy_Tensor
-comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where:
-where_self ternary: _larger_backward clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor
-_unsafe_masked_index gather index_Tensor index_select take scatter: _unsafe_index_put
-_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_ scatter_add
-scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward embedding:
-_embedding_bag _embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
-embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
-masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
-masked_select_backward reduce: all all_dim amax amin any any_dim mean mean_dim nansum sum
-sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_ bmm grouped: _grouped_mm products:
-chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear bilinear einsum
-tensordot tensordot_out conv: _convolution_weight_gradient convolution convolution_backward pool:
-_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
-_adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d
-avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool: adaptive_max_pool1d
-adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d adaptive_max_pool3d_backward
-max_pool1d_with_indices max_pool2d_with_indices max_pool2d_with_indices_backward
-max_pool3d_with_indices max_pool3d_with_indices_backward upsample: _upsample_bicubic2d_aa
-_upsample_bicubic2d_aa_backward _upsample_bicubic2d_aa_vec _upsample_bilinear2d_aa
-_upsample_bilinear2d_aa_backward _upsample_bilinear2d_aa_vec _upsample_lanczos2d_aa
-_upsample_lanczos2d_aa_backward _upsample_lanczos2d_aa_vec _upsample_nearest_exact1d
-_upsample_nearest_exact1d_backward _upsample_nearest_exact1d_vec _upsample_nearest_exact2d
-_upsample_nearest_exact2d_backward _upsample_nearest_exact2d_vec _upsample_nearest_exact3d
-_upsample_nearest_exact3d_backward _upsample_nearest_exact3d_vec upsample_bicubic2d
-upsample_bicubic2d_backward upsample_bicubic2d_vec upsample_bilinear2d upsample_bilinear2d_backward
-upsample_bilinear2d_vec upsample_linear1d upsample_linear1d_backward upsample_linear1d_vec
-upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec upsample_nearest2d
-upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d upsample_nearest3d_backward
-upsample_nearest3d_vec upsample_trilinear3d upsample_trilinear3d_backward upsample_trilinear3d_vec
-sampling: affine_grid_generator grid_sampler grid_sampler_2d grid_sampler_2d_backward
-grid_sampler_3d grid_sampler_3d_backward unpool: fractional_max_pool2d
-fractional_max_pool2d_backward fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d
-max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft fft_ifft fft_irfft fft_rfft factor:
-_linalg_check_errors _linalg_det _linalg_slogdet linalg_cholesky_ex linalg_ldl_factor_ex
-linalg_lu_factor_ex linalg_qr lu_unpack solve: _linalg_solve_ex linalg_inv linalg_inv_ex
-linalg_lu_solve linalg_solve_triangular spectrum: _linalg_eigh _linalg_svd linalg_eig
-linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out linalg_pinv_atol_rtol_tensor linalg:
-linalg_cross linalg_matrix_exp argreduce: aminmax argmax max min scan: cumprod cumsum logcumsumexp
-moments: cov std_correction std_mean_correction var_correction var_mean_correction distance:
-_cdist_forward _pdist_forward cdist linalg_vector_norm norm_Scalar norm_ScalarOpt_dim
-norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out norm_Scalar_out
-norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray gradient_scalarint
-gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray gradient_tensorarrayint
-histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors
-histogramdd histogramdd_TensorList_bins histogramdd_int_bins window: stft softmax: _log_softmax
-_log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data log_softmax_int softmax_int
-loss: _cross_entropy _cross_entropy_backward cross_entropy_loss nll_loss2d nll_loss2d_backward
-nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd margin: multi_margin_loss
-multi_margin_loss_backward multilabel_margin_loss multilabel_margin_loss_backward
-multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward ctc_loss_IntList ctc_loss_Tensor
-criterion: binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits
-cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss_backward kl_div l1_loss
-margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss smooth_l1_loss
-smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward triplet_margin_loss attention:
+squeeze_dim squeeze_dims sum_to_size t transpose_ transpose_int unflatten_int unsqueeze view
+view_dtype slicing: as_strided chunk diagonal diagonal_copy narrow select_int slice_Tensor
+split_Tensor split_with_sizes unbind_int unfold unsafe_split_Tensor unsafe_split_with_sizes
+complex_view: _conj _neg_view complex conj imag real view_as_real factory: empty_like
+empty_memory_format empty_strided full full_like new_empty new_empty_strided new_full new_ones
+new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange arange_start arange_start_step
+eye linspace logspace random: bernoulli__float exponential_ uniform_ random_factory: rand dropout:
+dropout native_dropout native_dropout_backward copy: clone contiguous copy_ conversion:
+_local_scalar_dense _to_copy item to_device to_dtype to_other rearrange: channel_shuffle col2im flip
+im2col pixel_shuffle pixel_unshuffle roll triangle: diag_embed tril triu pad: constant_pad_nd pad
+reflection_pad1d reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward
+reflection_pad3d reflection_pad3d_backward replication_pad1d replication_pad1d_backward
+replication_pad2d replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort
+sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2
+unique_consecutive unique_dim resize: resize_ fill: fill__Scalar zero_ join: block_diag
+broadcast_tensors cat stack repeat: cartesian_prod meshgrid_indexing repeat repeat_interleave_Tensor
+repeat_interleave_self_int binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor
+bitwise_xor_Tensor div_Tensor div__Tensor floor_divide maximum minimum mul_Tensor mul__Tensor
+pow_Scalar remainder_Scalar remainder_Tensor sub_Tensor threshold_backward activation: _prelu_kernel
+celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink hardshrink_backward hardsigmoid
+hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_
+hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward
+log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu selu selu_ sigmoid_backward
+silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward
+threshold threshold_ unary: _conj_physical abs ceil cos exp floor log log1p neg reciprocal relu
+relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e
+special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or
+lt_Tensor ne_Tensor where: where_self ternary: _larger_backward addcmul clamp_max clamp_min
+lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take
+scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put
+index_put_ put_ scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter
+unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
+embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero
+nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter
+masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax amin any
+any_dim mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_
+bmm grouped: _grouped_mm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot
+einsum: _trilinear bilinear einsum tensordot tensordot_out conv: _convolution_weight_gradient
+convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
+_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
+adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward
+max_pool: adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d
+adaptive_max_pool3d_backward max_pool1d_with_indices max_pool2d_with_indices
+max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward upsample:
+_upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward _upsample_bicubic2d_aa_vec
+_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bilinear2d_aa_vec
+_upsample_lanczos2d_aa _upsample_lanczos2d_aa_backward _upsample_lanczos2d_aa_vec
+_upsample_nearest_exact1d _upsample_nearest_exact1d_backward _upsample_nearest_exact1d_vec
+_upsample_nearest_exact2d _upsample_nearest_exact2d_backward _upsample_nearest_exact2d_vec
+_upsample_nearest_exact3d _upsample_nearest_exact3d_backward _upsample_nearest_exact3d_vec
+upsample_bicubic2d upsample_bicubic2d_backward upsample_bicubic2d_vec upsample_bilinear2d
+upsample_bilinear2d_backward upsample_bilinear2d_vec upsample_linear1d upsample_linear1d_backward
+upsample_linear1d_vec upsample_nearest1d upsample_nearest1d_backward upsample_nearest1d_vec
+upsample_nearest2d upsample_nearest2d_backward upsample_nearest2d_vec upsample_nearest3d
+upsample_nearest3d_backward upsample_nearest3d_vec upsample_trilinear3d
+upsample_trilinear3d_backward upsample_trilinear3d_vec sampling: affine_grid_generator grid_sampler
+grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward unpool:
+fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d
+fractional_max_pool3d_backward max_unpool2d max_unpool3d fft: _fft_c2c _fft_c2r _fft_r2c fft_fft
+fft_ifft fft_irfft fft_rfft factor: _linalg_check_errors _linalg_det _linalg_slogdet
+linalg_cholesky_ex linalg_ldl_factor_ex linalg_lu_factor_ex linalg_qr lu_unpack solve:
+_linalg_solve_ex linalg_inv linalg_inv_ex linalg_lu_solve linalg_solve_triangular spectrum:
+_linalg_eigh _linalg_svd linalg_eig linalg_matrix_norm_str_ord linalg_matrix_norm_str_ord_out
+linalg_pinv_atol_rtol_tensor linalg: linalg_cross linalg_matrix_exp argreduce: aminmax argmax max
+min scan: cumprod cumsum logcumsumexp moments: cov std_correction std_mean_correction var_correction
+var_mean_correction distance: _cdist_forward _pdist_forward cdist linalg_vector_norm norm_Scalar
+norm_ScalarOpt_dim norm_ScalarOpt_dim_dtype norm_ScalarOpt_dtype norm_ScalarOpt_dtype_out
+norm_Scalar_out norm_dtype_out norm_out pairwise_distance calculus: diff gradient_scalararray
+gradient_scalarint gradient_scalarrayarray gradient_scalarrayint gradient_tensorarray
+gradient_tensorarrayint histogram: _histogramdd_bin_edges _histogramdd_from_bin_cts
+_histogramdd_from_bin_tensors histogramdd histogramdd_TensorList_bins histogramdd_int_bins window:
+stft softmax: _log_softmax _log_softmax_backward_data _safe_softmax _softmax _softmax_backward_data
+log_softmax_int softmax_int loss: _cross_entropy _cross_entropy_backward cross_entropy_loss
+nll_loss2d nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd
+margin: multi_margin_loss multi_margin_loss_backward multilabel_margin_loss
+multilabel_margin_loss_backward multilabel_margin_loss_forward ctc: _ctc_loss _ctc_loss_backward
+ctc_loss_IntList ctc_loss_Tensor criterion: binary_cross_entropy binary_cross_entropy_backward
+binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss huber_loss
+huber_loss_backward kl_div l1_loss margin_ranking_loss mse_loss mse_loss_backward poisson_nll_loss
+smooth_l1_loss smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward
+triplet_margin_loss attention: _attention_and_mask_backward
 _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
-scaled_dot_product_attention norm: batch_norm group_norm instance_norm layer_norm native_batch_norm
-native_batch_norm_backward native_group_norm native_group_norm_backward native_layer_norm
-native_layer_norm_backward rms_norm
+scaled_dot_product_attention recurrent: _rnn_layer _rnn_layer_backward norm: batch_norm group_norm
+instance_norm layer_norm native_batch_norm native_batch_norm_backward native_group_norm
+native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 OPERATORS = _read("""
 view: _reshape_alias _reshape_alias_copy _reshape_alias_copy.out _unsafe_view _unsafe_view.out
@@ -524,35 +525,35 @@ binary_cross_entropy_backward binary_cross_entropy_with_logits binary_cross_entr
 cosine_embedding_loss hinge_embedding_loss huber_loss huber_loss.out huber_loss_backward kl_div
 l1_loss margin_ranking_loss mse_loss mse_loss.out mse_loss_backward poisson_nll_loss smooth_l1_loss
 smooth_l1_loss.out smooth_l1_loss_backward soft_margin_loss soft_margin_loss.out
-soft_margin_loss_backward triplet_margin_loss attention: _scaled_dot_product_flash_attention_for_cpu
-_scaled_dot_product_flash_attention_for_cpu_backward scaled_dot_product_attention norm:
-_batch_norm_with_update _native_batch_norm_legit _native_batch_norm_legit.no_stats
-_native_batch_norm_legit_no_training batch_norm group_norm instance_norm layer_norm
-native_batch_norm native_batch_norm_backward native_group_norm native_group_norm_backward
-native_layer_norm native_layer_norm_backward rms_norm
+soft_margin_loss_backward triplet_margin_loss attention: _attention_and_mask_backward
+_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
+scaled_dot_product_attention recurrent: _rnn_layer _rnn_layer_backward norm: _batch_norm_with_update
+_native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training
+batch_norm group_norm instance_norm layer_norm native_batch_norm native_batch_norm_backward
+native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 EXPORTS = _read("""
 amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
 dispatch distributed.: distributed distributions.: distributions fft.: fft func.: func layout.:
-layout library.: library linalg.: linalg nn.: nn ops.: ops optim.: optim random.: random special.:
-special testing.: testing utils.: utils amp.autocast_mode: autocast clear_autocast_cache
-get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled set_autocast_cache_enabled
-set_autocast_dtype set_autocast_enabled autograd.modes: enable_grad inference_mode is_grad_enabled
-is_inference_mode_enabled no_grad set_grad_enabled core.promotion: can_cast promote_types
-devices.backend.: backend devices.fallback.: fallback dispatch.backend_select: set_default_device
-dispatch.defaults: get_default_dtype get_type_promotion set_default_dtype set_type_promotion
-exchange.construct: as_tensor asarray tensor exchange.dlpack: from_dlpack exchange.numpy.bridge:
-from_numpy frombuffer serialization: load save functional: atleast_1d atleast_2d atleast_3d
-block_diag broadcast_tensors cartesian_prod cdist chain_matmul einsum gradient histogramdd meshgrid
-stft tensordot unique unique_consecutive unravel_index exchange.numpy.rule: get_numpy_on_devices
-set_numpy_on_devices func.batching: vmap fusion.fuse: fuse fallbacks.modes: DispatchMode no_dispatch
-runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes get_default_device
-is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type
-structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
-structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing: nonzero
-tensor.overloads: norm tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage tensor.type_info: finfo iinfo profiling.profiler.: profiler profiling.audit:
-audit_copies
+layout library.: library linalg.: linalg nn.: nn ops.: ops optim.: optim quasirandom.: quasirandom
+random.: random serialization.: serialization special.: special testing.: testing utils.: utils
+amp.autocast_mode: autocast clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled
+is_autocast_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled
+autograd.modes: enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
+set_grad_enabled core.promotion: can_cast promote_types devices.backend.: backend devices.fallback.:
+fallback dispatch.backend_select: set_default_device dispatch.defaults: get_default_dtype
+get_type_promotion set_default_dtype set_type_promotion exchange.construct: as_tensor asarray tensor
+exchange.dlpack: from_dlpack exchange.numpy.bridge: from_numpy frombuffer serialization: load save
+functional: atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist
+chain_matmul einsum gradient histogramdd meshgrid stft tensordot unique unique_consecutive
+unravel_index exchange.numpy.rule: get_numpy_on_devices set_numpy_on_devices func.batching: vmap
+fusion.fuse: fuse fallbacks.modes: DispatchMode no_dispatch runtime.cpu: get_num_threads
+set_num_threads structured.facts: broadcast_shapes get_default_device is_complex is_floating_point
+is_nonzero is_same_size is_signed is_tensor numel result_type structured.generator: Generator
+get_rng_state initial_seed manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator
+TensorIteratorConfig tensor.indexing: nonzero tensor.overloads: norm tensor.printing:
+get_printoptions printoptions set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo
+profiling.profiler.: profiler profiling.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""
@@ -650,7 +651,7 @@ LATER: dict[str, dict[str, str]] = {
     optim.swa_utils.: swa_utils optim.swapping: swap_in_optimizer_params_and_state
     """),
     "utils": _read("""
-    utils.checkpoint.: checkpoint utils.data.: data
+    utils.checkpoint.: checkpoint utils.data.: data utils.flop_counter.: flop_counter
     """),
     "utils.data": _read("""
     utils.data.distributed.: distributed utils.data.collate: default_collate default_convert

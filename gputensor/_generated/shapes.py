@@ -1627,6 +1627,32 @@ def records_TTTOV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTTPPPPPVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i, j, k, m):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and (d is None or d._autograd is None)
+            and (e is None or e._autograd is None)
+            and (f is None or f._autograd is None)
+            and (g is None or g._autograd is None)
+            and (h is None or h._autograd is None)
+            or (node := record(kind, a, b, c, d, e, f, g, h)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j, k, m)
+        keep(node, a, b, c, d, e, f, g, h, i, j, k, m)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j, k, m)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTTTPVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i, j):
         if (
@@ -1692,15 +1718,14 @@ def records_TTTVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
-def records_TTTVVOV(operator, kind, record, keep, finish):
+def records_TTTVVPV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if f is not None and f._autograd is not None:
-            check_constant(operator, 5, f)
         if (
             a._autograd is None
             and b._autograd is None
             and c._autograd is None
-            or (node := record(kind, a, b, c)) is None
+            and (f is None or f._autograd is None)
+            or (node := record(kind, a, b, c, f)) is None
         ):
             key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -3577,6 +3602,28 @@ def casts_TTTP(operator, fixed, is_widest):
             d = cast_any(d, to, device)
             key_set = (a._keys | b._keys | c._keys | (0 if d is None else d._keys) | include) & keep
             return operator.table[key_set](key_set, a, b, c, d)
+        finally:
+            put(before)
+    return kernel
+
+def casts_TTTPPPPPVVVV(operator, fixed, is_widest):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i, j, k, m):
+        device = device_of[key_set & AUTOCAST]
+        include, keep = before = get()
+        keep &= ~device.key
+        try:
+            put((include, keep))
+            to = widest(device, a, b, c, d, e, f, g, h) if is_widest else fixed or device.dtype.get()
+            a = cast(a, to, device)
+            b = cast(b, to, device)
+            c = cast(c, to, device)
+            d = cast_any(d, to, device)
+            e = cast_any(e, to, device)
+            f = cast_any(f, to, device)
+            g = cast_any(g, to, device)
+            h = cast_any(h, to, device)
+            key_set = (a._keys | b._keys | c._keys | (0 if d is None else d._keys) | (0 if e is None else e._keys) | (0 if f is None else f._keys) | (0 if g is None else g._keys) | (0 if h is None else h._keys) | include) & keep
+            return operator.table[key_set](key_set, a, b, c, d, e, f, g, h, i, j, k, m)
         finally:
             put(before)
     return kernel

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..tensor import tensor
 from .finder import Finder
 
@@ -44,6 +44,7 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _finder)
     tensor.called.append(_tensor)
+    dtypes.package_name = "torch"
 
 
 def uninstall() -> None:
@@ -52,5 +53,6 @@ def uninstall() -> None:
         return
     sys.meta_path.remove(_finder)
     tensor.called.clear()
+    dtypes.package_name = "gputensor"
     for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
         del sys.modules[name]

@@ -15,6 +15,9 @@ class _AbsentType(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"torch.{cls.__qualname__}: {cls.why} (see {PAGE})")
 
+    def __getitem__(cls, item: Any) -> Any:
+        return cls  # annotations such as `Future[Tensor]`
+
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

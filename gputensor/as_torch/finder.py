@@ -17,6 +17,8 @@ from .places import SOURCES
 from .stand_ins import STAND_INS, VERSION
 
 _OURS = __name__.partition(".")[0]
+# Modules whose `__dict__` programs iterate, so it holds all names.
+_LISTED = ("torch.distributions", "torch.optim", "torch.optim.lr_scheduler")
 
 
 class Facade(ModuleType):
@@ -32,11 +34,11 @@ class Facade(ModuleType):
         self.__dict__.update(extras)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
         below = f"{self.__name__}.{name}"
         if below in SOURCES or below in STAND_INS:
             return importlib.import_module(below)
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
         for source in self._sources:
             try:
                 found = getattr(importlib.import_module(source), name)
@@ -100,7 +102,9 @@ class Finder(MetaPathFinder, Loader):
         return made
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: `create_module` has filled the module."""
+        """Fill the module's `__dict__` if programs iterate it; other names are looked up on use."""
+        if module.__name__ in _LISTED:
+            module.__dict__.update({name: getattr(module, name) for name in module.__all__})
 
     @staticmethod
     def find_distributions(

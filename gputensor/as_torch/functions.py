@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -127,8 +128,17 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
     return t if b else f
 
 
+def save(
+    obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2, *args: Any,
+    **kwargs: Any,
+) -> None:  # fmt: skip
+    """`gt.save` that writes objects of any class, as PyTorch does."""
+    gt.save(obj, f, pickle_module)
+
+
 # torch's names and the functions with their meaning.
 OF_TORCH: dict[str, Any] = {
+    "save": save,
     "binomial": binomial, "poisson": poisson, "conv_tbc": conv_tbc, "from_file": from_file,
     "frobenius_norm": frobenius_norm, "nuclear_norm": nuclear_norm,
     "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank,

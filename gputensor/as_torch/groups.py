@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import typing
 from typing import Any
 
 import gputensor as gt
@@ -79,6 +80,27 @@ def get_backend(group: Any = None) -> str:
     found = group_of("get_backend", group)
     whole = group_of("get_backend", None)
     return _asked.get(found.name) or _asked.get(whole.name) or distributed.get_backend(group)
+
+
+class Backend(str):
+    """Names of backends, in lower case. gputensor has groups of MPI ("gloo" too) and NCCL."""
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    MPI = "mpi"
+    UCC = "ucc"
+    XCCL = "xccl"
+    backend_list: typing.ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, MPI]
+
+    def __new__(cls, name: str) -> Backend:
+        return super().__new__(cls, name.lower())
+
+
+class ReduceOp(distributed.ReduceOp):
+    """`gt.distributed.ReduceOp` with the type of its values, which are strings here."""
+
+    RedOpType = str
 
 
 # --- objects --------------------------------------------------------------------------------------
@@ -160,7 +182,7 @@ OF_DISTRIBUTED: dict[str, Any] = {
     "get_default_backend_for_device": lambda device: (
         "nccl" if gt.device(device).type == "cuda" else "gloo"
     ),
-    "Backend": str, "DistBackendError": errors.DistributedError,
+    "Backend": Backend, "ReduceOp": ReduceOp, "DistBackendError": errors.DistributedError,
     "DistNetworkError": errors.DistributedError, "DistStoreError": errors.DistributedError,
     "DistError": errors.DistributedError,
 }  # fmt: skip

@@ -22,6 +22,11 @@ class LegacyType(type):
     dtype: gt.dtype
     place: str
 
+    @property
+    def tensor_type(cls) -> str:
+        """The name that `Tensor.type` takes."""
+        return f"{cls.__module__}.{cls.__name__}"
+
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, gt.Tensor) and x.dtype is cls.dtype and x.device.type == cls.place
 

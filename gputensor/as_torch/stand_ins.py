@@ -7,6 +7,8 @@ be set without an effect. core/errors/absent.py lists names that are left out, w
 from __future__ import annotations
 
 import contextlib
+import datetime
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -16,11 +18,13 @@ from typing import Any
 import gputensor as gt
 from gputensor.autograd import function
 from gputensor.core import errors
+from gputensor.core.errors import absent as left_out
 from gputensor.dispatch import keys, tls
-from gputensor.nn.modules import conv, functional, loss, norm, pooling, state
+from gputensor.nn.modules import conv, functional, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
-from . import functions, groups, legacy_types, profiles, small
+from .absent import Absent
+from . import functions, groups, insides, legacy_types, profiles, small
 
 # The version of PyTorch whose names and behaviour gputensor has; programs compare with it.
 VERSION = "2.13.0"
@@ -31,6 +35,10 @@ class Placement:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args: Any = args
+
+
+class ScriptModule(gt.nn.Module):
+    """Base of modules that are written to be compiled; they run as they are."""
 
 
 class _Required:
@@ -66,6 +74,18 @@ def block(*args: Any, **kwargs: Any) -> Iterator[None]:
 def annotate(the_type: Any, the_value: Any) -> Any:
     """Return the value."""
     return the_value
+
+
+class _Operators:
+    """`torch.ops.aten`; operators that gputensor leaves out are placeholders."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(gt.ops.aten, name)
+        except AttributeError:
+            if why := left_out.why("torch.ops.aten", name):
+                return Absent(f"ops.aten.{name}", why)
+            raise
 
 
 class Flags(SimpleNamespace):
@@ -121,7 +141,8 @@ jit: dict[str, Any] = {
     "_overload_method": as_it_is, "_overload": as_it_is,
     "is_scripting": never, "is_tracing": never, "annotate": annotate, "Final": typing.Final,
     "ScriptFunction": type("ScriptFunction", (), {}),
-    "ScriptModule": type("ScriptModule", (), {}), "RecursiveScriptModule": type("_R", (), {}),
+    "ScriptModule": ScriptModule, "RecursiveScriptModule": type("_R", (ScriptModule,), {}),
+    "TracerWarning": type("TracerWarning", (Warning,), {}),
     "freeze": as_it_is, "optimize_for_inference": as_it_is,
 }  # fmt: skip
 compiler: dict[str, Any] = {
@@ -157,6 +178,8 @@ cuda_backend: dict[str, Any] = {
     "is_built": lambda: True, "flash_sdp_enabled": never, "math_sdp_enabled": lambda: True,
     "mem_efficient_sdp_enabled": never, "cudnn_sdp_enabled": never, "enable_flash_sdp": nothing,
     "enable_math_sdp": nothing, "enable_mem_efficient_sdp": nothing, "sdp_kernel": block,
+    "can_use_flash_attention": never, "can_use_efficient_attention": never,
+    "SDPAParams": type("SDPAParams", (), {}),
     "enable_cudnn_sdp": nothing, "cufft_plan_cache": Flags(),
 }  # fmt: skip
 absent: dict[str, Any] = {
@@ -176,8 +199,10 @@ core: dict[str, Any] = {
     "DisableTorchFunctionSubclass": block, "DisableTorchFunction": block,
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
     "_jit_set_profiling_executor": never, "_has_torch_function": never,
-    "_cuda_isCurrentStreamCapturing": never,
-    "ScriptModule": type("ScriptModule", (), {}), "Graph": type("Graph", (), {}),
+    "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": nothing,
+    "_TensorMeta": type(gt.Tensor), "_get_accelerator": insides.get_accelerator,
+    "_get_default_device": lambda: str(gt.get_default_device()),
+    "ScriptModule": ScriptModule, "Graph": type("Graph", (), {}),
     "Value": type("Value", (), {}), "Node": type("Node", (), {}),
 }  # fmt: skip
 nn_utils_of_modules: dict[str, Any] = {
@@ -194,7 +219,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch": {
         "__version__": f"{VERSION}+gputensor", "compile": compiled, "_assert": _assert,
         "_assert_async": _assert,
-        "_check": check, "_check_value": check,
+        "_check": check, "_check_value": check, "_check_tensor_all": check,
         "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
         "typename": lambda x: f"torch.{type(x).__name__}",
         "set_float32_matmul_precision": nothing, "get_float32_matmul_precision": lambda: "highest",
@@ -210,7 +235,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "get_deterministic_debug_mode": lambda: 0, "set_deterministic_debug_mode": nothing,
         "get_num_interop_threads": lambda: 1, "is_warn_always_enabled": never,
         "has_lapack": True, "has_mkl": False, "has_openmp": False, "has_spectral": True,
-        **functions.OF_TORCH,
+        **functions.OF_TORCH, **insides.OF_TORCH,
         **legacy_types.TYPES,
     },
     "torch.jit": jit, "torch.jit._script": jit,
@@ -240,11 +265,12 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.library": small.OF_LIBRARY, "torch.utils.hooks": small.OF_HOOKS,
     "torch.func": small.OF_FUNC,
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
+    "torch.profiler.profiler": profiles.OF_PROFILER,
     "torch.profiler": profiles.OF_PROFILER, "torch.autograd.profiler": profiles.OF_AUTOGRAD,
     "torch.autograd.grad_mode": {"set_multithreading_enabled": block},
     "torch.autograd.function": {"FunctionCtx": function.Context},
     "torch.optim.optimizer": {"required": required},
-    "torch._C._nn": {}, "torch.nn.modules.utils": nn_utils_of_modules,
+    "torch._C._nn": {"_parse_to": insides.parse_to}, "torch.nn.modules.utils": nn_utils_of_modules,
     "torch.nn.common_types": _sizes | _ratios,
     "torch.nn.attention": {"SDPBackend": Flags(
         MATH=0, FLASH_ATTENTION=1, EFFICIENT_ATTENTION=2, CUDNN_ATTENTION=3, ERROR=-1
@@ -252,6 +278,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.nn.modules.module": {
         "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": state.EXTRA,
     },
+    "torch.utils.data": {"functional_datapipe": lambda name, **options: as_it_is},
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},
     "torch.utils.cpp_extension": {
@@ -262,7 +289,12 @@ STAND_INS: dict[str, dict[str, Any]] = {
                     "_size": Any, "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "rocm": None, "xpu": None,
                       "git_version": "unknown", "debug": False},
-    "torch.nn.modules.loss": {"_WeightedLoss": loss._Loss},
+    "torch.__config__": {"show": lambda: f"gputensor, as PyTorch {VERSION}",
+                         "parallel_info": lambda: f"threads: {gt.get_num_threads()}"},
+    "torch.serialization": {"MAP_LOCATION": Any, "DEFAULT_PROTOCOL": 2,
+                            "FILE_LIKE": small.OF_TYPES["FileLike"]},
+    "torch.nn.modules": {"CrossMapLRN2d": gt.nn.LocalResponseNorm},
+    "torch.nn.modules.normalization": {"CrossMapLRN2d": gt.nn.LocalResponseNorm},
     "torch.nn.modules.linear": {"NonDynamicallyQuantizableLinear": gt.nn.Linear},
     "torch.optim.lr_scheduler": {"_LRScheduler": gt.optim.lr_scheduler.LRScheduler},
     "torch.autograd": {"Variable": legacy_types.Variable},
@@ -301,12 +333,20 @@ STAND_INS: dict[str, dict[str, Any]] = {
                   "current_device": lambda: "cpu"},
     "torch.distributed": groups.OF_DISTRIBUTED,
     "torch.distributed.distributed_c10d": groups.OF_DISTRIBUTED,
+    "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
+    "torch.distributed.rpc": {"is_available": never},
+    "torch.distributed.rpc.api": {"_require_initialized": as_it_is},
     "torch.distributed.tensor": {
         "Replicate": Placement, "Shard": Placement,
         "Partial": Placement,
     },
-    "torch.utils._pytree": {"_dict_flatten_with_keys": nothing},
-    "torch._utils": {}, "torch._jit_internal": jit,
+    "torch.utils._python_dispatch": insides.OF_DISPATCH,
+    "torch.utils.data._utils.pin_memory": {"pin_memory": insides.pin_memory},
+    "torch.utils.data._utils.collate": {"np_str_obj_array_pattern": re.compile(r"[SaUO]")},
+    "torch.utils._device": {}, "torch.utils._triton": {"has_triton": never},
+    "torch.utils.deterministic": {"fill_uninitialized_memory": False},
+    "torch.utils._pytree": insides.OF_PYTREE, "torch._tensor_str": insides.OF_TENSOR_STR,
+    "torch._utils": insides.OF_UTILS, "torch._jit_internal": jit,
     "torch.futures": {},
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
     "torch.nn.modules.batchnorm": {"_NormBase": norm._Affine},
@@ -315,5 +355,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "_MaxPoolNd": pooling._MaxPool, "_AvgPoolNd": pooling._AvgPool,
         "_AdaptiveAvgPoolNd": pooling._Adaptive, "_AdaptiveMaxPoolNd": pooling._Adaptive,
     },
-    "torch.ops": {"load_library": load_library}, "torch._custom_ops": {},
+    "torch.utils.data.dataloader": {
+        "_BaseDataLoaderIter": type("_BaseDataLoaderIter", (), {}),
+        "_MultiProcessingDataLoaderIter": type("_MultiProcessingDataLoaderIter", (), {}),
+        "_SingleProcessDataLoaderIter": type("_SingleProcessDataLoaderIter", (), {}),
+        "_DatasetKind": Flags(Map=0, Iterable=1),
+    },
+    "torch.ops": {"aten": _Operators(), "load_library": load_library}, "torch._custom_ops": {},
 }  # fmt: skip

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+# The package's name in texts of dtypes, sizes and types of tensors. `as_torch.install` makes it
+# "torch": PyTorch's programs compare such texts.
+package_name = "gputensor"
+
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 _Layout: TypeAlias = np.dtype[Any]
@@ -58,7 +62,7 @@ class dtype:
         self.is_signed = not (category == BOOL or name.startswith("uint"))
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{package_name}.{self.name}"
 
     def __eq__(self, other: object) -> bool:
         """Also equal to NumPy's dtype or scalar type with these elements, such as `np.float32`."""

@@ -30,7 +30,7 @@ class Size(tuple[int, ...]):
         return product
 
     def __repr__(self) -> str:
-        return f"gputensor.Size([{', '.join(map(str, self))}])"
+        return f"{_dtypes.package_name}.Size([{', '.join(map(str, self))}])"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Size, (tuple(self),))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import errors
+from . import dtype as dtypes, errors
 
 
 class memory_format:
@@ -27,7 +27,7 @@ class memory_format:
         self.order: tuple[int, ...] | Any = order
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{dtypes.package_name}.{self.name}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_by_name, (self.name,))
@@ -86,7 +86,7 @@ class layout:
         self.name: str = name
 
     def __repr__(self) -> str:
-        return f"gputensor.{self.name}"
+        return f"{dtypes.package_name}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

@@ -6,6 +6,8 @@ import functools
 from operator import itemgetter
 from typing import Any
 
+from . import dtype as dtypes
+
 
 class Results(tuple[Any, ...]):
     """A tuple with named fields, made from an iterable of all results."""
@@ -15,7 +17,7 @@ class Results(tuple[Any, ...]):
 
     def __repr__(self) -> str:
         shown = ",\n".join(f"{name}={value!r}" for name, value in zip(self.fields, self))
-        return f"gputensor.return_types.{type(self).__name__}(\n{shown})"
+        return f"{dtypes.package_name}.return_types.{type(self).__name__}(\n{shown})"
 
     def __reduce__(self) -> Any:
         return _remade, (type(self).__name__, " ".join(self.fields), tuple(self))

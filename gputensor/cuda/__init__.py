@@ -79,19 +79,28 @@ def Event(enable_timing: bool = False) -> Any:
 # --- memory, in bytes -----------------------------------------------------------------------------
 
 
+def _memory(name: str, device: Any, absent: Any) -> Any:
+    """Return the runtime's answer for a device. Without CUDA no memory is in use, so the answer for
+    the current device is `absent`."""
+    found = runtime.cuda()
+    if device is None and not found.is_available():
+        return absent
+    return getattr(found, name)(_index(device, name))
+
+
 def memory_allocated(device: Any = None) -> int:
     """Bytes that tensors hold now."""
-    return int(runtime.cuda().memory_allocated(_index(device, "memory_allocated")))
+    return int(_memory("memory_allocated", device, 0))
 
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes that the allocator holds now, including free blocks."""
-    return int(runtime.cuda().memory_reserved(_index(device, "memory_reserved")))
+    return int(_memory("memory_reserved", device, 0))
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """Counters of the device's allocator."""
-    return dict(runtime.cuda().memory_stats(_index(device, "memory_stats")))
+    return dict(_memory("memory_stats", device, {}))
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
@@ -105,8 +114,9 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def empty_cache() -> None:
-    """Give free blocks back to the driver."""
-    runtime.cuda().empty_cache()
+    """Give free blocks back to the driver. Without CUDA there are none."""
+    if runtime.cuda().is_available():
+        runtime.cuda().empty_cache()
 
 
 def set_memory_limit(nbytes: int | None, device: Any = None) -> None:

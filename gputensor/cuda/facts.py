@@ -123,12 +123,12 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> Any:
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that tensors held since the start, or `reset_peak_memory_stats`."""
-    return memory_stats(device)["allocated_bytes.all.peak"]
+    return memory_stats(device).get("allocated_bytes.all.peak", 0)
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that the allocator held since the start, or `reset_peak_memory_stats`."""
-    return memory_stats(device)["reserved_bytes.all.peak"]
+    return memory_stats(device).get("reserved_bytes.all.peak", 0)
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:

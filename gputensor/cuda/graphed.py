@@ -184,7 +184,7 @@ def _checked(function: Any, args: Any) -> Tensors:
     if not isinstance(args, tuple) or not all(isinstance(x, Tensor) for x in given):
         raise errors.wrong_type(_OP, "sample_args", "be a tuple of Tensors for each callable", args)
     if _is_module(function):
-        if function._before or function._after:
+        if function._forward_pre_hooks or function._forward_hooks:
             rule = "have no hooks; they may be registered afterwards"
             raise errors.must(_OP, "callables", rule, errors.Got(type(function).__name__))
         if any(b.requires_grad for b in function.buffers()):

@@ -66,13 +66,17 @@ def _inside_unit(x: Tensor) -> Tensor:
     return x.clamp(min=tiny(x), max=1.0 - finfo(x.dtype).eps)
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    return _inside_unit(x.sigmoid())
+
+
 class SigmoidTransform(_Monotone):
     """y = 1 / (1 + exp(-x)), kept inside (0, 1)."""
 
     codomain: Any = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
-        return _inside_unit(x.sigmoid())
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         y = _inside_unit(y)
@@ -330,7 +334,7 @@ class StickBreakingTransform(_OfVectors):
         return (count + 1 - x.new_ones(count).cumsum(-1)).log()
 
     def _call(self, x: Tensor) -> Tensor:
-        share = _inside_unit((x - self._offset(x)).sigmoid())
+        share = _clipped_sigmoid(x - self._offset(x))
         return shifted(share, 0, 1) * shifted((1 - share).cumprod(-1), 1, 0)
 
     def _inverse(self, y: Tensor) -> Tensor:

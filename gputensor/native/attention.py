@@ -1,10 +1,10 @@
 """Attention: softmax of products of queries and keys, times values. Composed of other operators.
 
-Where PyTorch uses its fused kernel, scores are computed and used tile by tile, forward and
-backward: a tile has some queries of some heads and all keys they attend to. The backward pass
-computes the scores again, and their softmax from the logarithm of each query's sum. With dropout,
-or a mask that needs a gradient, all scores are in one tensor. f16 and bf16 are computed in f32 and
-rounded once.
+Where PyTorch uses its fused kernel, and with a mask that needs a gradient, scores are computed and
+used tile by tile, forward and backward: on the CPU by the compiled library, elsewhere by operators,
+whose tiles have some queries of some heads and all keys they attend to. The backward pass computes
+the scores again, and their softmax from the logarithm of each query's sum. With dropout, all scores
+are one tensor. f16 and bf16 are computed in f32 and rounded once.
 
 Source: aten/src/ATen/native/transformers/attention.cpp and sdp_utils_cpp.cpp; Dao et al.,
 FlashAttention, 2022.
@@ -13,20 +13,24 @@ FlashAttention, 2022.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 from .._generated import calls
 from ..core import errors
 from ..core.arguments import real
-from ..core.dtype import FLOATING, bool_, dtype, float32
+from ..core.device import CPU
+from ..core.dtype import FLOATING, bool_, dtype, float32, float64
 from ..iterator.broadcast import broadcast_sizes
+from ..kernels import stub
 from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
 from .copy import fill_part
 
 OP = "scaled_dot_product_attention"
+_forward_loop = stub.compiled("attention", "forward")
+_backward_loop = stub.compiled("attention", "backward")
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: Any) -> None:
@@ -63,18 +67,20 @@ def _check_mask(mask: Tensor | None, sizes: tuple[int, ...]) -> None:
         raise errors.wrong_shape(OP, "attn_mask", f"broadcast to {list(sizes)}", mask)
 
 
-def _heads(query: Tensor, x: Tensor, arg: str, enable_gqa: bool) -> Tensor:
-    """x with its heads repeated, so that each query head has one."""
-    if not enable_gqa:
-        return x
+def _served(query: Tensor, x: Tensor, arg: str) -> int:
+    """How many heads of query each head of x serves."""
     if x._geometry.ndim < 3 or query._geometry.ndim < 3:
         raise errors.wrong_shape(OP, arg, "have heads, as enable_gqa wants them", x)
     wanted, found = query._geometry.sizes[-3], x._geometry.sizes[-3]
     if found == wanted:
-        return x
+        return 1
     if not found or wanted % found:
         raise errors.wrong_shape(OP, arg, f"have a divisor of {wanted} heads", x)
-    return calls.repeat_interleave_self_int(x, wanted // found, -3, None)
+    return wanted // found
+
+
+def _repeated(x: Tensor, served: int) -> Tensor:
+    return x if served == 1 else calls.repeat_interleave_self_int(x, served, -3, None)
 
 
 def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
@@ -101,17 +107,16 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
     return scores
 
 
-def _is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float) -> bool:
-    """True if PyTorch uses its fused kernel for these operands; the result then has query's
-    layout."""
+def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int], p: float) -> bool:
+    """True if PyTorch uses its fused kernel for these operands, unless a mask needs a gradient; the
+    result then has query's layout."""
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4
         and q.sizes[0] == k.sizes[0] == v.sizes[0]
-        and q.sizes[1] == k.sizes[1] == v.sizes[1]
+        and q.sizes[1] == k.sizes[1] * served[0] == v.sizes[1] * served[1]
         and q.sizes[-1] == v.sizes[-1]
         and q.numel > 0 and k.numel > 0 and not p
-        and (mask is None or not mask.requires_grad)
     )  # fmt: skip
 
 
@@ -121,14 +126,21 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
     _check(query, key, value, attn_mask, dropout_p)
-    key, value = _heads(query, key, "key", enable_gqa), _heads(query, value, "value", enable_gqa)
-    is_fused = _is_fused(query, key, value, attn_mask, dropout_p)
-    if is_fused and math.prod(query._geometry.sizes[:3]) * key._geometry.sizes[2] > _FEW:
-        return calls._scaled_dot_product_flash_attention_for_cpu(
+    pair = (("key", key), ("value", value))
+    served = [_served(query, x, arg) if enable_gqa else 1 for arg, x in pair]
+    is_fused = _is_fused(query, key, value, served, dropout_p)
+    is_learned = attn_mask is not None and attn_mask.requires_grad
+    few = 0 if query._device is CPU else _FEW
+    if is_fused and math.prod(query._geometry.sizes[:3]) * key._geometry.sizes[2] > few:
+        made = calls._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask, scale
         )[0]
+        return calls.contiguous(made) if is_learned else made
+    key, value = _repeated(key, served[0]), _repeated(value, served[1])
     made = _attend(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    return _laid_out(made, query) if is_fused else cast(made, query._geometry.dtype)
+    if is_fused and not is_learned:
+        return _laid_out(made, query)
+    return cast(made, query._geometry.dtype)
 
 
 def _attend(
@@ -160,7 +172,7 @@ def _scale(query: Tensor, scale: float | None) -> float:
 # its cache. With caches of 1 MiB, twice the size took 1.4 times as long for 4 samples of 8 heads of
 # 256 x 64.
 _TILE = {"cpu": 1 << 21, "cuda": 1 << 25}
-# Up to this number of scores, one pass over all of them is faster.
+# Up to this number of scores, one pass over all of them is faster than operators for tiles.
 _FEW = 1 << 15
 # Below this number of rows, a product takes more time per row.
 _LEAST_ROWS = 64
@@ -246,8 +258,8 @@ def _matrices(x: Tensor) -> Tensor:
 
 def _fit(
     op: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
-) -> tuple[Tensor, Tensor]:
-    """Check the operands; return key and value with one head for each head of query."""
+) -> tuple[int, int]:
+    """Check the operands; return the number of query heads for each head of key, and of value."""
     _check(query, key, value, mask, 0.0)
     for arg, x in (("query", query), ("key", key), ("value", value)):
         if x._geometry.ndim != 4:
@@ -257,7 +269,72 @@ def _fit(
     if dropout_p:
         raise errors.must(op, "dropout_p", "be 0", dropout_p)
     _check_mask(mask, (*query._geometry.sizes[:3], key._geometry.sizes[2]))
-    return _heads(query, key, "key", True), _heads(query, value, "value", True)
+    return _served(query, key, "key"), _served(query, value, "value")
+
+
+def _is_looped(query: Tensor, key: Tensor, value: Tensor, served: tuple[int, int]) -> bool:
+    """True if the CPU's loops, where they are built, take these operands."""
+    numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
+    return query._device is CPU and served[0] == served[1] and numel > 0
+
+
+def _array(x: Tensor) -> Any:
+    return x._get_array()
+
+
+def _mask_array(mask: Tensor | None, query: Tensor, key: Tensor) -> Any:
+    """A mask as the loops want it: of the sizes of the scores, bool or of a type that they read."""
+    if mask is None:
+        return None
+    if query._geometry.dtype is float64:
+        mask = _cast(mask, float64)
+    sizes = (*query._geometry.sizes[:3], key._geometry.sizes[2])
+    return _array(calls.expand(mask, sizes, False))
+
+
+def _sum_dtype(query: Tensor) -> dtype:
+    return float64 if query._geometry.dtype is float64 else float32
+
+
+def _made_by_loop(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool,
+    scale: float | None,
+) -> tuple[Tensor, Tensor] | None:  # fmt: skip
+    samples, heads, length, _ = query._geometry.sizes
+    out = _empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
+    sums = calls.new_empty(query, (samples, length, heads), _sum_dtype(query))
+    sums = calls.transpose_int(sums, 1, 2)
+    operands = (*map(_array, (query, key, value)), _mask_array(mask, query, key))
+    by = float(_scale(query, scale))
+    if _forward_loop(*operands, _array(out), _array(sums), int(bool(is_causal)), by):
+        return out, sums
+    return None
+
+
+def _gradients_by_loop(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
+    mask: Tensor | None, is_causal: bool, scale: float | None, of_scores: Tensor | None,
+) -> tuple[Tensor, ...] | None:  # fmt: skip
+    operands = (*map(_array, (grad, query, key, value)), _mask_array(mask, query, key))
+    made = [_empty_as(x, x._geometry.sizes) for x in (query, key, value)]
+    to = (*map(_array, made), None if of_scores is None else _array(of_scores))
+    by = float(_scale(query, scale))
+    sums = _array(cast(logsumexp, _sum_dtype(query)))
+    if _backward_loop(*operands, _array(out), sums, *to, int(bool(is_causal)), by):
+        return tuple(made)
+    return None
+
+
+def _empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Of these sizes, with dimensions in the order in which x has them in memory."""
+    order, back = _order_of(x)
+    return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
+
+
+def _order_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    strides = x._geometry.strides
+    order = tuple(sorted(range(4), key=lambda d: -strides[d]))
+    return order, tuple(order.index(d) for d in range(4))
 
 
 def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -270,7 +347,12 @@ def _scaled_dot_product_flash_attention_for_cpu(
     is_causal: bool = False, attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     op = "_scaled_dot_product_flash_attention_for_cpu"
-    key, value = _fit(op, query, key, value, attn_mask, dropout_p)
+    served = _fit(op, query, key, value, attn_mask, dropout_p)
+    if _is_looped(query, key, value, served):
+        both = _made_by_loop(query, key, value, attn_mask, is_causal, scale)
+        if both is not None:
+            return both
+    key, value = _repeated(key, served[0]), _repeated(value, served[1])
     samples, heads, length, _ = query._geometry.sizes
     q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), _scale(query, scale)), key, value))
     make = calls.new_empty if key._geometry.numel else calls.new_zeros
@@ -298,9 +380,8 @@ def _add_product(to: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def _laid_out(made: Tensor, query: Tensor) -> Tensor:
-    made, strides = cast(made, query._geometry.dtype), query._geometry.strides
-    order = tuple(sorted(range(4), key=lambda d: -strides[d]))
-    back = tuple(order.index(d) for d in range(4))
+    order, back = _order_of(query)
+    made = cast(made, query._geometry.dtype)
     return calls.permute(calls.contiguous(calls.permute(made, order)), back)
 
 
@@ -310,27 +391,88 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     op = "_scaled_dot_product_flash_attention_for_cpu_backward"
-    whole = _fit(op, query, key, value, attn_mask, dropout_p)
+    given = (grad_out, query, key, value, out, logsumexp, attn_mask)
+    return _gradients(op, *given, dropout_p, is_causal, scale, False)[:3]
+
+
+def _attention_and_mask_backward(
+    key_set: int, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
+    logsumexp: Tensor, attn_mask: Tensor, is_causal: bool, scale: float | None = None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    op, given = "_attention_and_mask_backward", (grad_out, query, key, value, out, logsumexp)
+    if attn_mask._geometry.dtype.category != FLOATING:
+        raise errors.wrong_dtype(op, "attn_mask", "be floating", attn_mask)
+    *found, slopes = _gradients(op, *given, attn_mask, 0.0, is_causal, scale, True)
+    of_mask = calls.sum_to_size(slopes, attn_mask._geometry.sizes)
+    return *found, cast(of_mask, attn_mask._geometry.dtype)
+
+
+def _gradients(
+    op: str, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
+    logsumexp: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool, scale: float | None,
+    with_scores: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Of query, key, value and, if that is asked for, of all scores."""
+    served = _fit(op, query, key, value, mask, dropout_p)
+    _check_made(op, query, value, grad_out, out, logsumexp)
+    of_scores = None
+    if with_scores:
+        sizes = (*query._geometry.sizes[:3], key._geometry.sizes[2])
+        of_scores = calls.new_zeros(query, sizes, _sum_dtype(query))
+    given = (query, key, value, out, logsumexp, mask, is_causal, scale, of_scores)
+    found = None
+    if _is_looped(query, key, value, served):
+        found = _gradients_by_loop(grad_out, *given)
+    if found is None:
+        found = _gradients_by_tiles(grad_out, *given, served)
+    return *found, of_scores
+
+
+def _check_made(
+    op: str, query: Tensor, value: Tensor, grad_out: Tensor, out: Tensor, logsumexp: Tensor
+) -> None:
+    rows = query._geometry.sizes[:3]
+    sizes = (*rows, value._geometry.sizes[3])
+    made = (("grad_out", grad_out, sizes), ("out", out, sizes), ("logsumexp", logsumexp, rows))
+    for arg, x, wanted in made:
+        if x._geometry.sizes != wanted:
+            raise errors.wrong_shape(op, arg, f"have sizes {list(wanted)}", x)
+        if x._device is not query._device:
+            raise errors.mixed_devices(op, query, "query", x, arg)
+    for arg, x in (("grad_out", grad_out), ("out", out)):
+        if x._geometry.dtype is not query._geometry.dtype:
+            raise errors.wrong_dtype(
+                op, arg, f"have query's dtype {query._geometry.dtype.short}", x
+            )
+
+
+def _gradients_by_tiles(
+    grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
+    mask: Tensor | None, is_causal: bool, scale: float | None, of_scores: Tensor | None,
+    served: tuple[int, int],
+) -> tuple[Tensor, ...]:  # fmt: skip
     by, sizes = _scale(query, scale), query._geometry.sizes[:2]
-    made = (*query._geometry.sizes[:3], value._geometry.sizes[3])
-    if grad_out._geometry.sizes != made:
-        raise errors.wrong_shape(op, "grad_out", f"have sizes {list(made)}", grad_out)
-    if grad_out._device is not query._device:
-        raise errors.mixed_devices(op, query, "query", grad_out, "grad_out")
+    whole = _repeated(key, served[0]), _repeated(value, served[1])
     q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), by), *whole))
     of_query, of_key, of_value = map(calls.zeros_like, (q, k, v))
-    grad = _matrices(grad_out)
-    for tile in _tiles(query, whole[0], attn_mask, is_causal, q._geometry.dtype):
+    grad, of = _matrices(grad_out), q._geometry.dtype
+    sums = calls.unsqueeze(calls.flatten_using_ints(cast(logsumexp, of), 0, 1), 2)
+    deltas = calls.sum_dim_IntList(calls.mul_Tensor(grad, _matrices(out)), (2,), True)
+    whole_scores = None if of_scores is None else calls.flatten_using_ints(of_scores, 0, 1)
+    for tile in _tiles(query, whole[0], mask, is_causal, of):
         scores, given = _scores(tile, q, k), tile.of_queries(grad)
         if is_causal:
             _hide_later(scores, tile)
-        weights = _weights(scores, attn_mask)
+        weights = calls.exp(calls.sub_Tensor(scores, tile.of_queries(sums), 1))
         slopes = calls.bmm(given, calls.transpose_int(tile.of_keys(v), 1, 2))
-        slopes = calls._softmax_backward_data(slopes, weights, 2, slopes._geometry.dtype)
+        slopes = calls.mul_Tensor(weights, calls.sub_Tensor(slopes, tile.of_queries(deltas), 1))
+        if whole_scores is not None:
+            part = tile.of_queries(whole_scores)
+            fill_part(calls.slice_Tensor(part, 2, *tile.keys, 1), slopes)
         fill_part(tile.of_queries(of_query), calls.bmm(slopes, tile.of_keys(k)))
         _add_product(tile.of_keys(of_value), weights, given)
         _add_product(tile.of_keys(of_key), slopes, tile.of_queries(q))
     of_query = calls.mul__Tensor(of_query, by)
     found = [calls.unflatten_int(x, 0, sizes) for x in (of_query, of_key, of_value)]
     found[1:] = [_of_own_heads(x, sizes[1], own) for x, own in zip(found[1:], (key, value))]
-    return tuple(cast(x, query._geometry.dtype) for x in found)
+    return tuple(_laid_out(x, like) for x, like in zip(found, (query, key, value)))

@@ -62,6 +62,9 @@ def hooked(step: F) -> F:
 class Hooked:
     """Base of `Optimizer` with its hooks and their registration."""
 
+    # A wrapper of an optimizer that does not call `__init__` has no hooks; its step runs plainly.
+    _is_stepping: bool = True
+
     def __init__(self) -> None:
         self._is_stepping = False
         self._step_hooks = HookDict(), HookDict()

@@ -13,12 +13,17 @@ import os
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
-from ..core import errors
+from ..core import errors, lazy
 from ..core.arguments import flag
 from ..core.device import device
 from ..runtime import files
 from ..tensor.pickling import host_bytes
 from ..tensor.storage import Storage
+from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
+]  # fmt: skip
 
 # zipfile and the readers are imported on use: `import gputensor` does not need them.
 if TYPE_CHECKING:
@@ -35,8 +40,11 @@ _SAFETENSORS = ".safetensors"
 # --- save ---------------------------------------------------------------------------------------
 
 
-def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
-    """Write tensors, numbers, strings, and lists, tuples and dicts of them to a file.
+def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = None) -> None:
+    """Write tensors, numbers, strings, and lists, tuples, dicts and sets of them to a file.
+
+    Objects of classes that `gt.serialization.add_safe_globals` allowed are written as pickle does;
+    those of any class, where `pickle_module` is given. `load` builds objects of allowed classes.
 
     A named file is replaced as a whole or not at all and keeps its mode; a symbolic link stays, and
     its target is replaced. A name in .safetensors writes a dict of tensors in that format, by the
@@ -52,7 +60,7 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
 
         safetensors_files.save(obj, _path("save", to))
         return
-    writer = Writer()
+    writer = Writer(pickle_module is not None)
     try:
         pickled = writer.pickle(obj)
     except RecursionError:
@@ -120,12 +128,12 @@ def load(
     map_location: a device for all tensors, a dict from saved to wanted device names, or a function
     of (storage on the CPU, saved device name) that returns a storage or None; None loads to the
     saved devices. mmap: map storages on the CPU from the file, whose pages are read on first use;
-    writes do not reach the file. `f` must be a path then.
+    writes do not reach the file. `f` must be a path then. weights_only: False permits code of the
+    file to run; none runs anyway.
     Raises: FileFormatError for a damaged or truncated file, another format, or a name other than
-    tensors, parameters, numbers, strings and containers.
+    tensors, parameters, numbers, strings, containers and what `add_safe_globals` allowed.
     """
-    if weights_only is not True:
-        raise errors.must("load", "weights_only", "be True: no code of a file runs", weights_only)
+    flag("load", "weights_only", weights_only)
     if pickle_module is not None:
         raise errors.must("load", "pickle_module", "be None: no code of a file runs", pickle_module)
     is_mapped = mmap is not None and flag("load", "mmap", mmap)
@@ -192,3 +200,7 @@ def _read(file: IO[bytes], map_location: Any, mapped: str | None) -> Any:
         if root is None:
             raise Damaged("there is no data.pkl in it")
         return torch_files.load_zip(archive, root, places, mapped)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy.attributes(globals())

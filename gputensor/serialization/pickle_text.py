@@ -7,9 +7,12 @@ storage, which is a persistent id. Source: torch/serialization.py, torch/_tensor
 
 from __future__ import annotations
 
+import codecs
+import copyreg
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from ..core import errors
@@ -19,6 +22,7 @@ from ..core.geometry import Size
 from ..tensor.pickling import check_hooks, in_memory
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
+from . import allowed
 
 # dtype -> PyTorch's class of storages; other dtypes are written as bytes, with the dtype beside.
 STORAGE_TYPES = {
@@ -32,14 +36,18 @@ _INT32 = range(-(2**31), 2**31)
 
 
 class Writer:
-    """Writes the bytes of a pickle and lists its storages in order."""
+    """Writes the bytes of a pickle and lists its storages in order.
 
-    def __init__(self) -> None:
+    takes_any: write objects of any class, not of allowed ones alone.
+    """
+
+    def __init__(self, takes_any: bool = False) -> None:
+        self._takes_any = takes_any
         self.storages: list[Storage] = []
         self._out = bytearray(b"\x80\x02")
         self._numbers: dict[int, int] = {}  # of storages, by id
         self._types: dict[int, str | None] = {}  # storage class by storage; None for bytes
-        self._memo: dict[int, int] = {}  # of tensors, by id
+        self._memo: dict[int, int] = {}  # of tensors and objects, by id
         self._alive: list[Any] = []  # keeps ids in use
         self._open: set[int] = set()
         self._kinds: dict[type, Callable[[Any], None]] = {
@@ -102,9 +110,9 @@ class Writer:
     def _name(self, module: str, name: str) -> None:
         self._add(f"c{module}\n{name}\n".encode())
 
-    def _call(self, module: str, name: str, *arguments: Any) -> None:
+    def _call(self, module: str, name: str, *arguments: Any, where: str = "obj") -> None:
         self._name(module, name)
-        self._write(arguments, "obj")
+        self._write(arguments, where)
         self._add(b"R")
 
     # --- containers -------------------------------------------------------------------------------
@@ -112,14 +120,21 @@ class Writer:
     def _container(self, value: Any, where: str) -> None:
         kind = type(value)
         is_ordered = kind.__name__ == "OrderedDict" and isinstance(value, dict)
-        if kind not in (list, tuple, dict) and not is_ordered:
-            rule = "be a tensor, number, string, list, tuple or dict"
-            raise errors.wrong_type("save", where, rule, errors.Got(kind.__name__))
+        is_plain = kind in (list, tuple, dict, set) or is_ordered
+        if not is_plain and not self._takes_any and not allowed.has(kind):
+            rule = "be a tensor, number, string, list, tuple, dict, or of an allowed class"
+            remedy = "gt.serialization.add_safe_globals allows a class"
+            raise errors.wrong_type("save", where, rule, errors.Got(kind.__name__), remedy=remedy)
+        if not is_plain:
+            self._object(value, where)
+            return
         if id(value) in self._open:
             raise errors.must("save", where, "not contain itself", errors.Got(kind.__name__))
         self._open.add(id(value))
         try:
-            if kind in (list, tuple):
+            if kind is set:
+                self._call("__builtin__", "set", list(value), where=where)
+            elif kind in (list, tuple):
                 self._sequence(value, where, kind is list)
             else:
                 self._dict(value, where, is_ordered)
@@ -147,15 +162,64 @@ class Writer:
             self._write(vars(value), f"the attributes of {where}")
             self._add(b"b")
 
+    # --- objects of other classes -----------------------------------------------------------------
+
+    def _object(self, value: Any, where: str) -> None:
+        """Write an object as pickle does: the function and arguments that make it again, its state
+        and items. A class or function is written by its name."""
+        if self._recalls(value):
+            return
+        made = _reduced(value, where)
+        if isinstance(made, str):
+            self._global(value, where)
+            return
+        function, arguments, state, items, entries = (*made, None, None, None)[:5]
+        is_new = function is copyreg.__newobj__  # type: ignore[attr-defined]
+        if is_new:
+            function, arguments = arguments[0], arguments[1:]
+        self._global(function, where)
+        self._write(tuple(arguments), where)
+        self._add(b"\x81" if is_new else b"R")
+        self._remember(value)
+        if state is not None:
+            self._write(state, f"the state of {where}")
+            self._add(b"b")
+        for item in items or ():
+            self._write(item, f"an item of {where}")
+            self._add(b"a")
+        for key, item in entries or ():
+            self._write(key, f"a key of {where}")
+            self._write(item, f"{where}[{key!r}]")
+            self._add(b"s")
+
+    def _global(self, value: Any, where: str) -> None:
+        if not self._takes_any and not allowed.has(value):
+            rule = "be made by an allowed class or function"
+            raise errors.must("save", where, rule, errors.Got(getattr(value, "__name__", value)))
+        module, name = value.__module__, value.__qualname__
+        if module is None or "." in name:
+            rule = "be importable by its name"
+            raise errors.must("save", where, rule, errors.Got(f"{module}.{name}"))
+        self._name(module, name)
+
+    def _recalls(self, value: Any) -> bool:
+        """Write an object that is written already by its number in the memo."""
+        known = self._memo.get(id(value))
+        if known is not None:
+            self._add(b"j" + struct.pack("<I", known))
+        return known is not None
+
+    def _remember(self, value: Any) -> None:
+        self._alive.append(value)
+        number = self._memo[id(value)] = len(self._memo)
+        self._add(b"r" + struct.pack("<I", number))
+
     # --- tensors ----------------------------------------------------------------------------------
 
     def _tensor(self, tensor: Tensor) -> None:
-        known = self._memo.get(id(tensor))
-        if known is not None:
-            self._add(b"j" + struct.pack("<I", known))
+        if self._recalls(tensor):
             return
         check_hooks(tensor)
-        self._alive.append(tensor)
         if f"{type(tensor).__module__}.{type(tensor).__name__}" == _PARAMETER:
             self._name("torch._utils", "_rebuild_parameter")
             self._add(b"(")
@@ -165,8 +229,7 @@ class Writer:
             self._add(b"tR")
         else:
             self._elements(tensor, tensor.requires_grad)
-        number = self._memo[id(tensor)] = len(self._memo)
-        self._add(b"r" + struct.pack("<I", number))
+        self._remember(tensor)
 
     def _elements(self, tensor: Tensor, requires_grad: bool) -> None:
         storage, offset, shape = in_memory(tensor, "save")
@@ -206,3 +269,18 @@ class Writer:
 
     def _no_hooks(self) -> None:
         self._write(OrderedDict(), "obj")
+
+
+def _reduced(value: Any, where: str) -> Any:
+    """Return what makes an object again, or the name of a class or function."""
+    if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+        return value.__name__
+    if type(value) is bytes:  # as pickles of protocol 2 have them
+        return codecs.encode, (value.decode("latin1"), "latin1")
+    registered = copyreg.dispatch_table.get(type(value))
+    try:
+        return registered(value) if registered is not None else value.__reduce_ex__(2)
+    except TypeError as error:
+        raise errors.wrong_type(
+            "save", where, "be an object that pickle takes", errors.Got(str(error))
+        ) from None

@@ -29,7 +29,10 @@ class Places:
     """Reads storages and moves them to the devices of `map_location`, as in `gt.load`."""
 
     def __init__(self, map_location: Any) -> None:
-        self._map = map_location
+        # A device can be called, too: it decorates functions.
+        is_function = callable(map_location) and not isinstance(map_location, device)
+        self._moved = map_location if is_function else None
+        self._map = None if is_function else map_location
 
     def read(
         self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int
@@ -79,10 +82,9 @@ class Places:
 
     def put(self, data: np.ndarray[Any, Any], saved_on: str) -> Storage:
         """Return a storage of these bytes on the device of the map."""
-        wanted = self._map
-        if callable(wanted):
+        if self._moved is not None:
             here = Storage.over(data, data.size, CPU)
-            found = wanted(here, saved_on)
+            found = self._moved(here, saved_on)
             if found is not None:
                 if not isinstance(found, Storage):
                     rule = "return a storage or None"
@@ -95,7 +97,7 @@ class Places:
             raise errors.cannot_load_to(place, error) from None
 
     def place(self, saved_on: str) -> device:
-        wanted = None if callable(self._map) else self._map
+        wanted = self._map
         if isinstance(wanted, dict):
             wanted = wanted.get(saved_on)
         if wanted is None:

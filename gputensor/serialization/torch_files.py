@@ -1,7 +1,8 @@
 """Reader of `torch.save` files: the zip format, and the one before PyTorch 1.6.
 
 It reads tensors, parameters, numbers, strings, containers, dtypes, sizes and devices, as PyTorch's
-`weights_only=True`; any other name in a file raises an error. Source: torch/serialization.py,
+`weights_only=True`, and objects of allowed classes (allowed.py); any other name in a file raises an
+error. Source: torch/serialization.py,
 torch/_weights_only_unpickler.py, torch/_utils.py.
 """
 
@@ -21,6 +22,7 @@ from ..core.dtype import dtype
 from ..core.geometry import Size
 from ..tensor.storage import Storage, allocate_storage
 from ..tensor.tensor import Tensor
+from . import allowed
 from .pickle_text import STORAGE_TYPES
 from .places import Places, described, natural, naturals, tensor_over, with_grad
 from .unpickle import MOST_BYTES, Damaged, read
@@ -169,7 +171,7 @@ def load_zip(archive: zipfile.ZipFile, root: str, places: Places, mapped: str | 
             raise Damaged("its byte order is no word")
         is_turned = archive.read(order).decode("ascii", "replace") != sys.byteorder
     reader = _Entries(archive, root, places, is_turned, mapped)
-    value, _ = read(archive.read(entry), NAMES, reader.stored)
+    value, _ = read(archive.read(entry), NAMES | allowed.names(), reader.stored)
     return value
 
 
@@ -255,7 +257,8 @@ def load_legacy(file: IO[bytes], places: Places) -> Any:
         behind += 8 + nbytes
     if set(found) != set(asked):
         raise Damaged("a storage is missing")
-    value, _ = read(data, NAMES, lambda persistent: found[_described(persistent)[1]], at)
+    known = NAMES | allowed.names()
+    value, _ = read(data, known, lambda persistent: found[_described(persistent)[1]], at)
     return value
 
 
@@ -265,5 +268,6 @@ def _refuse(persistent: Any) -> Any:
 
 def _scan_names() -> dict[str, Any]:
     """Return the names for a scan, in which constructors of tensors do nothing."""
+    known = NAMES | allowed.names()
     nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
-    return {key: nothing if "_rebuild" in key else value for key, value in NAMES.items()}
+    return {key: nothing if "_rebuild" in key else value for key, value in known.items()}

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from . import allowed
+
 # Limits the objects other than storages, so that a small file cannot fill the memory.
 MOST_BYTES = 64 << 20
 
@@ -101,9 +103,19 @@ class _Machine:
             raise Damaged("its pickle calls what is no function")
         self.push(function(*arguments))
 
+    def new(self, _: Any) -> None:
+        arguments, kind = self.pop(), self.pop()
+        if type(arguments) is not tuple or not isinstance(kind, type) or not allowed.has(kind):
+            raise Damaged("its pickle makes an object of what is no class")
+        self.push(kind.__new__(kind, *arguments))
+
     def build(self, _: Any) -> None:
-        """Set the state of a container: attributes of an OrderedDict, as in `Module.state_dict`."""
+        """Set the state of an allowed object, or the attributes of an OrderedDict, which
+        `Module.state_dict` has."""
         state, made = self.pop(), self.stack[-1]
+        if allowed.has(type(made)):
+            allowed.built(made, state)
+            return
         if type(made) is not OrderedDict or type(state) is not dict:
             raise Damaged("its pickle gives a state to what has none")
         if not all(type(name) is str for name in state):
@@ -184,7 +196,7 @@ _STEPS: dict[str, _Step] = {
     "ADDITEMS": lambda machine, _: machine.add(machine.since_mark()),
     "FROZENSET": lambda machine, _: machine.push(frozenset(machine.since_mark())),
     "GLOBAL": _global, "STACK_GLOBAL": _stack_global,
-    "REDUCE": _Machine.reduce, "BUILD": _Machine.build,
+    "REDUCE": _Machine.reduce, "NEWOBJ": _Machine.new, "BUILD": _Machine.build,
     "BINPERSID": lambda machine, _: machine.push(machine.persistent(machine.pop())),
     "MEMOIZE": _put, "BINPUT": _put, "LONG_BINPUT": _put, "BINGET": _get, "LONG_BINGET": _get,
     **dict.fromkeys(

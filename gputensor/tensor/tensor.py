@@ -410,6 +410,7 @@ class Tensor(
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """`self.to(dtype)`. dtype: also a name such as "gputensor.FloatTensor"; without one the
         name of this tensor's type is returned."""
+        dtype = getattr(dtype, "tensor_type", dtype)  # a class of run-as-torch, by its name
         if dtype is not None and not isinstance(dtype, str):
             element = element_type("type", dtype)
             is_late = flag("type", "non_blocking", non_blocking)
@@ -417,7 +418,7 @@ class Tensor(
         if dtype is not None:
             return calls.to_device(self, *torch_names.meaning(dtype), non_blocking)
         place = "" if self._device is CPU else f"{self._device.type}."
-        return f"gputensor.{place}{torch_names.NAMES[self._geometry.dtype]}Tensor"
+        return f"{dtypes.package_name}.{place}{torch_names.NAMES[self._geometry.dtype]}Tensor"
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Tensor:
         """`self.to(dtype)` by NumPy's name and with NumPy's dtypes, names ("f4") among them: a

@@ -1,4 +1,4 @@
-"""`gt.utils`: the names of `torch.utils`, among them `data` and `checkpoint`."""
+"""`gt.utils`: the names of `torch.utils`, such as `data` and `checkpoint`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..core import lazy
 
 if TYPE_CHECKING:
-    from . import checkpoint as checkpoint, data as data
+    from . import checkpoint as checkpoint, data as data, flop_counter as flop_counter
 else:
     __all__: list[str] = []
     __getattr__, __dir__ = lazy.attributes(globals())

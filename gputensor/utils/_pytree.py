@@ -8,7 +8,7 @@ Source: torch/utils/_pytree.py.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from types import UnionType
 from typing import Any, NamedTuple
@@ -32,7 +32,8 @@ def _by_key(value: Any) -> tuple[list[Any], Any]:
     return list(value.values()), list(value)
 
 
-SUPPORTED_NODES: dict[type, NodeDef] = {
+_NAMED_TUPLE = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind: kind(*parts))
+SUPPORTED_NODES: dict[Any, NodeDef] = {
     dict: NodeDef(_by_key, lambda parts, names: dict(zip(names, parts))),
     list: NodeDef(lambda value: (value, None), lambda parts, _: list(parts)),
     tuple: NodeDef(lambda value: (list(value), None), lambda parts, _: tuple(parts)),
@@ -44,9 +45,9 @@ SUPPORTED_NODES: dict[type, NodeDef] = {
     deque: NodeDef(
         lambda value: (list(value), value.maxlen), lambda parts, length: deque(parts, length)
     ),
+    namedtuple: _NAMED_TUPLE,
 }
 _DICTS = (dict, OrderedDict, defaultdict)
-_NAMED_TUPLE = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind: kind(*parts))
 _RESULTS = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind: kind(parts))
 
 
@@ -160,6 +161,12 @@ def _node(value: Any) -> tuple[Any, NodeDef | None]:
     """Return the class of a value and how to split it; None for a leaf."""
     kind = type(value)
     return kind, SUPPORTED_NODES.get(kind) or _node_of_tuples(kind)
+
+
+def _get_node_type(tree: Any) -> Any:
+    """Return the key of a value in SUPPORTED_NODES: its class, or `namedtuple`."""
+    kind = type(tree)
+    return namedtuple if issubclass(kind, tuple) and hasattr(kind, "_fields") else kind
 
 
 def _node_of_tuples(kind: type) -> NodeDef | None:

@@ -173,7 +173,7 @@ except TypeError as error:
     done = run(code=code)
     assert done.returncode == 0, done.stderr
     first, second, third = done.stdout.splitlines()
-    assert first == "[2, 3] [0] [4] gputensor.float32" and second == "[1.0, 2.0] True"
+    assert first == "[2, 3] [0] [4] torch.float32" and second == "[1.0, 2.0] True"
     assert "must be given to gputensor.tensor" in third
 
 

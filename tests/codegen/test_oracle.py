@@ -26,10 +26,13 @@ EXPLICIT_HERE = {
 
 # Derivatives that PyTorch computes of several operators.
 ONLY_HERE = {
+    "_attention_and_mask_backward",
     "_larger_backward",
     "_convolution_weight_gradient",
     "_cross_entropy",
     "_cross_entropy_backward",
+    "_rnn_layer",
+    "_rnn_layer_backward",
 }
 
 

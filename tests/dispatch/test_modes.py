@@ -347,3 +347,10 @@ def test_modes_and_grad_modes_end_in_any_order() -> None:
         with mode:
             assert len(unrecorded) == len(before) + 2
     assert unrecorded == before
+
+
+def test_gradients_that_output_mask_leaves_out_pass_through_a_mode() -> None:
+    x, weight = gt.randn(1, 2, 4, 4, requires_grad=True), gt.randn(2, 2, 3, 3)
+    with Noting():
+        gt.nn.functional.conv2d(x, weight).sum().backward()
+    assert x.grad is not None and x.grad.shape == x.shape

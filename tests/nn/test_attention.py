@@ -103,6 +103,14 @@ def _random_attention(draw: random.Random, device: str) -> tuple[list[gt.Tensor]
     return given, {"attn_mask": mask, "is_causal": draw.random() < 0.4, "enable_gqa": True}
 
 
+@pytest.fixture
+def by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of operators on the CPU, too."""
+    for name in ("_forward_loop", "_backward_loop"):
+        monkeypatch.setattr(attention, name, lambda *_: False)
+
+
+@pytest.mark.usefixtures("by_tiles")
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_tiles_give_what_all_scores_at_once_give(
     device: str, monkeypatch: pytest.MonkeyPatch
@@ -122,11 +130,101 @@ def test_tiles_give_what_all_scores_at_once_give(
             monkeypatch.setitem(attention._TILE, device, nbytes)
             monkeypatch.setattr(attention, "_FEW", 0)
             found.append(gradients())
-        monkeypatch.setattr(attention, "_is_fused", lambda *_: False)
-        found.append(gradients())
-        monkeypatch.undo()
+        with monkeypatch.context() as whole:
+            whole.setattr(attention, "_is_fused", lambda *_: False)
+            found.append(gradients())
         for made in found[:-1]:
             assert_close(made, found[-1], msg=lambda text: f"{numbers}: {text}")
+
+
+_LENGTHS = (1, 3, 9, 63, 64, 65, 130, 239, 240, 241, 300, 500)
+
+
+def _long_attention(draw: random.Random, dtype: Any) -> tuple[list[gt.Tensor], dict[str, Any]]:
+    """Operands whose tiles end anywhere, with a head size that fills registers or does not."""
+    samples, own, served = draw.choice([1, 2]), draw.choice([1, 2]), draw.choice([1, 1, 3])
+    queries, keys = draw.choice(_LENGTHS), draw.choice(_LENGTHS)
+    width = draw.choice([1, 8, 40, 64, 100])
+
+    def laid_out(heads: int, length: int) -> gt.Tensor:
+        x = gt.randn(samples, length, heads, width).to(dtype).transpose(1, 2)
+        return (x if draw.random() < 0.5 else x.contiguous()).detach().requires_grad_()
+
+    given = [laid_out(own * served, queries), laid_out(own, keys), laid_out(own, keys)]
+    mask, is_causal = None, draw.random() < 0.4
+    if not is_causal and draw.random() < 0.7:
+        sizes = (draw.choice([1, samples]), draw.choice([1, own * served]))
+        mask = gt.randn(*sizes, draw.choice([1, queries]), draw.choice([keys, keys, 1]))
+        kind = draw.choice(["bool", "fixed", "learned"])
+        mask = mask > -0.5 if kind == "bool" else mask.to(dtype).requires_grad_(kind == "learned")
+        given += [mask] if kind == "learned" else []
+    return given, {"attn_mask": mask, "is_causal": is_causal, "enable_gqa": True}
+
+
+def _gradients(given: list[gt.Tensor], numbers: dict[str, Any]) -> tuple[gt.Tensor, ...]:
+    made = F.scaled_dot_product_attention(*given[:3], **numbers)
+    weight = gt.linspace(-1, 1, made.numel()).reshape(made.shape).to(made.dtype)
+    return made.detach(), *gt.autograd.grad(made, given, weight)
+
+
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float64, gt.float16, gt.bfloat16], ids=str)
+def test_loops_give_what_all_scores_at_once_give(
+    dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(str(dtype))
+    near = {"rtol": 0, "atol": 1e-5 if dtype is gt.float32 else 1e-13}
+    if dtype.itemsize == 2:  # of results up to 16
+        near["atol"] = 16 * gt.finfo(dtype).eps
+    for _ in range(40):
+        given, numbers = _long_attention(draw, dtype)
+        found = _gradients(given, numbers)
+        with monkeypatch.context() as whole:
+            whole.setattr(attention, "_is_fused", lambda *_: False)
+            wanted = _gradients(given, numbers)
+        for x, y in zip(found, wanted):
+            scale = max(1.0, float(y.abs().max()))
+            assert_close(x / scale, y / scale, **near, msg=lambda text: f"{numbers}: {text}")
+
+
+@pytest.mark.parametrize("heads", [1, 3, 24])
+def test_bits_are_the_same_with_any_threads(heads: int) -> None:
+    given = [gt.randn(1, heads, n, 48).requires_grad_() for n in (333, 700, 700)]
+    threads, found = gt.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            gt.set_num_threads(count)
+            found.append(_gradients(given, {}))
+    finally:
+        gt.set_num_threads(threads)
+    for made in found[1:]:
+        assert all(gt.equal(x, y) for x, y in zip(made, found[0]))
+
+
+def test_a_query_without_keys_gives_zeros() -> None:
+    given = [gt.randn(1, 2, 70, 8).requires_grad_() for _ in range(3)]
+    mask = gt.ones(70, 70, dtype=gt.bool)
+    mask[5] = False
+    made, *gradients = _gradients(given, {"attn_mask": mask})
+    assert not made[:, :, 5].any() and not gradients[0][:, :, 5].any()
+    assert all(x.isfinite().all() and x.any() for x in gradients)
+    sums = gt.ops.aten._scaled_dot_product_flash_attention_for_cpu(*given, attn_mask=mask)[1]
+    assert not sums[:, :, 5].any() and sums[:, :, 4].all()
+
+
+def test_a_mask_that_needs_a_gradient_has_two_derivatives() -> None:
+    given = [gt.randn(1, 2, 3, 4, dtype=gt.float64).requires_grad_() for _ in range(3)]
+    for sizes in [(3, 3), (2, 1, 3), (1, 1, 1, 3), (1, 2, 3, 3)]:
+        mask = gt.randn(*sizes, dtype=gt.float64).requires_grad_()
+
+        def attend(*x: gt.Tensor) -> gt.Tensor:
+            return F.scaled_dot_product_attention(*x)
+
+        assert gt.autograd.gradcheck(attend, (*given, mask))
+        assert gt.autograd.gradgradcheck(attend, (*given, mask))
+    with pytest.raises(errors.DtypeError, match="'attn_mask' must be floating"):
+        x = gt.ones(1, 1, 2, 2)
+        rest = (x, x, gt.ones(1, 1, 2), gt.ones(2, 2, dtype=gt.bool), False)
+        gt.ops.aten._attention_and_mask_backward(x, x, x, *rest)
 
 
 def test_scores_are_never_stored_whole() -> None:

@@ -107,8 +107,8 @@ def test_what_is_refused_changes_nothing(call: Any, kind: Any, said: str) -> Non
 @pytest.mark.parametrize(("kind", "error"), [(Failing, KeyError), (Unknown, ValueError)])
 def test_a_second_pruning_that_fails_changes_nothing(kind: Any, error: Any) -> None:
     module = prune.l1_unstructured(linear(), "weight", 5)
-    (hook, _), = module._before.values()  # fmt: skip
+    hook, = module._forward_pre_hooks.values()  # fmt: skip
     mask = module.weight_mask.clone()
     with pytest.raises(error):
         kind.apply(module, "weight")
-    assert [h for h, _ in module._before.values()] == [hook] and module.weight_mask.equal(mask)
+    assert [*module._forward_pre_hooks.values()] == [hook] and module.weight_mask.equal(mask)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,3 +115,18 @@ def test_views_that_are_conjugate_or_negative() -> None:
     x = torch.tensor([1 + 2j, 3 - 4j])
     found = from_torch({"conj": x.conj(), "neg": x.clone().conj().imag})
     assert found["conj"].tolist() == [1 - 2j, 3 + 4j] and found["neg"].tolist() == [-2.0, 4.0]
+
+
+class Settings:
+    """An object of a program's class."""
+
+    def __init__(self, width: int, weight: Any) -> None:
+        self.width, self.weight, self.names = width, weight, {"a", "b"}
+
+
+def test_pytorch_reads_objects_of_any_class(tmp_path: Path) -> None:
+    path = tmp_path / "objects.pt"
+    gt.save([Settings(3, gt.arange(4.0)), Settings, b"\xfe"], path, pickle)
+    read, kind, data = torch.load(path, weights_only=False)
+    assert read.width == 3 and read.names == {"a", "b"} and kind is Settings and data == b"\xfe"
+    assert read.weight.tolist() == [0, 1, 2, 3]

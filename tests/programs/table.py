@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import function_rows, layer_rows, transformers_rows, vision_rows
+from . import framework_rows, function_rows, layer_rows, transformers_rows, vision_rows
 
 # Rows of a group run in one process for each side.
 GROUPS = {
@@ -10,6 +10,7 @@ GROUPS = {
     "vision": vision_rows,
     "layers": layer_rows,
     "functions": function_rows,
+    "frameworks": framework_rows,
 }
 ROWS = [row for group in GROUPS.values() for row in group.ROWS]
 

@@ -46,7 +46,7 @@ FLOORS = [
     (13, "nn"),
     (13, "functional"),
     (12, "fusion"),
-    (13, "random"),
+    (13, "random quasirandom"),
     (14, "layout"),
     (14, "optim"),  # above `nn`: optim/swa_utils.py averages modules
     (14, "distributions"),

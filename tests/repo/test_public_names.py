@@ -25,8 +25,8 @@ MODULES = """
     gt.nn.utils.parametrizations gt.nn.utils.parametrize gt.nn.utils.prune gt.nn.utils.rnn
     gt.nn.utils.stateless
     gt.optim gt.optim.lr_scheduler gt.optim.swa_utils gt.profiler
-    gt.random gt.special gt.testing gt.utils gt.utils.checkpoint gt.utils.data
-    gt.utils.data.distributed
+    gt.quasirandom gt.random gt.serialization gt.special gt.testing gt.utils gt.utils.checkpoint
+    gt.utils.data gt.utils.data.distributed gt.utils.flop_counter
 """.split()
 
 # Devices of examples, gt.ops, and overloads of the operator `gt`.

@@ -31,16 +31,21 @@ def _both(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any, gqa: bool
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     if gqa:
         k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], -3) for x in (k, v))
-    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
-    if causal:
-        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
+    scores = _scores(q, k, mask, causal, q.shape[-1] ** -0.5 if scale is None else scale)
     weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-1e300))
     total = weights.sum(-1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
     total = np.exp(scores).sum(-1)
     return [weights @ v, np.log(np.where(total > 0, total, 1))]
+
+
+def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
+    scores = q @ k.swapaxes(-1, -2) * scale
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
+    return scores
 
 
 def _flash(
@@ -54,19 +59,34 @@ def _flash_backward(
     grad: Any, q: Any, k: Any, v: Any, out: Any, logsumexp: Any, dropout_p: float, is_causal: bool,
     attn_mask: Any = None, scale: Any = None,
 ) -> Any:  # fmt: skip
-    grad, q, k, v = (x.astype(np.float64) for x in (grad, q, k, v))
+    return _with_mask(grad, q, k, v, out, logsumexp, attn_mask, is_causal, scale)[:3]
+
+
+def _with_mask(
+    grad: Any, q: Any, k: Any, v: Any, out: Any, logsumexp: Any, mask: Any, is_causal: bool,
+    scale: Any = None,
+) -> Any:  # fmt: skip
+    """From any out and logsumexp, whether or not attention gave them."""
+    grad, q, k, v, out = (x.astype(np.float64) for x in (grad, q, k, v, out))
     by = q.shape[-1] ** -0.5 if scale is None else scale
-    weights = _both(q, k, np.eye(k.shape[-2]) + 0 * k[..., :1], attn_mask, is_causal, scale, False)[
-        0
-    ]
-    slopes = grad @ v.swapaxes(-1, -2)
-    slopes = weights * (slopes - (slopes * weights).sum(-1, keepdims=True))
+    scores = _scores(q, k, mask, is_causal, by)
+    weights = np.exp(scores - logsumexp.astype(np.float64)[..., None])
+    slopes = weights * (grad @ v.swapaxes(-1, -2) - (grad * out).sum(-1, keepdims=True))
     turned = slopes.swapaxes(-1, -2)
-    return [slopes @ k * by, turned @ q * by, weights.swapaxes(-1, -2) @ grad]
+    made = [slopes @ k * by, turned @ q * by, weights.swapaxes(-1, -2) @ grad]
+    if mask is None:
+        return made
+    axes = tuple(range(slopes.ndim - mask.ndim))
+    kept = tuple(d for d, n in enumerate(mask.shape, len(axes)) if n != slopes.shape[d])
+    return [*made, slopes.sum(axes).sum(tuple(d - len(axes) for d in kept), keepdims=True)]
 
 
 def _with_sum(args: Any, kwargs: Any, of: Any) -> Any:
     return of, of if of is float64 else float32
+
+
+def _mask_of_f32(args: Any, kwargs: Any, of: Any) -> Any:
+    return of, of, of, float32
 
 
 def _given(*, keys: int = 2, heads: int = 2) -> tuple[T, T, T]:
@@ -74,6 +94,7 @@ def _given(*, keys: int = 2, heads: int = 2) -> tuple[T, T, T]:
     return query, key, T(1, heads, keys, 4)
 
 
+_ROW = T(1, 2, 1, 3, values="positive", dtype=float32)
 _MASK = T(3, 2, values="positive", dtype=float32)
 _REFUSALS = (
     Fails(
@@ -99,6 +120,24 @@ _REFUSALS = (
 )  # fmt: skip
 
 ROWS = [
+    Row(
+        "_attention_and_mask_backward",
+        [
+            S(T(1, 2, 3, 4), *_given(), T(1, 2, 3, 4), T(1, 2, 3), _MASK, False),
+            S(
+                T(1, 2, 3, 4),
+                *_given(keys=3),
+                T(1, 2, 3, 4),
+                T(1, 2, 3),
+                _ROW,
+                True,
+                scale=0.5,
+            ),
+        ],
+        _with_mask,
+        result=_mask_of_f32,
+        **{**_KIND, "ulp": 16},  # of a mask in f32, whatever query's dtype
+    ),
     Row(
         "scaled_dot_product_attention",
         [

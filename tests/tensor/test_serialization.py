@@ -143,12 +143,14 @@ def test_safetensors(tmp_path):
 def test_map_location():
     x = gt.arange(3)
     assert through(x, map_location="meta").is_meta
+    assert through(x, map_location=gt.device("meta")).is_meta
     assert through(x, map_location={"cpu": "meta"}).is_meta
     assert through(x, map_location={"cuda:0": "meta"}).device == x.device
 
 
 @pytest.mark.parametrize("value, where", [
-    (object(), "obj"), ({"a": [1, {2}]}, r"obj\['a'\]\[1\]"), ([np.float64(1)], r"obj\[0\]"),
+    (object(), "obj"), ({"a": [1, frozenset({2})]}, r"obj\['a'\]\[1\]"),
+    ([np.float64(1)], r"obj\[0\]"),
     ({b"a": 1}, "a key of obj"),
     (lambda: 1, "obj"), (np.arange(3), "obj"),
 ])  # fmt: skip

@@ -6,17 +6,20 @@ files that PyTorch reads.
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import io
 import pickle
 import pickletools
 import random
 import struct
+import threading
 import tracemalloc
 import zipfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -84,9 +87,95 @@ def test_a_whole_module_is_refused_by_the_name_of_its_class() -> None:
         gt.load(GOLDEN / "module.pt")
     said = str(caught.value)
     assert "names torch.nn.modules.linear.Linear); save its state_dict()" in said
-    for option in ({"weights_only": False}, {"pickle_module": pickle}):
-        with pytest.raises(errors.ArgumentError, match="no code of a file runs"):
-            gt.load(GOLDEN / "zip.pt", **option)
+    with pytest.raises(errors.FileFormatError, match="names torch.nn.modules.linear.Linear"):
+        gt.load(GOLDEN / "module.pt", weights_only=False)
+    with pytest.raises(errors.ArgumentError, match="no code of a file runs"):
+        gt.load(GOLDEN / "zip.pt", pickle_module=pickle)
+
+
+# --- classes that the program allows --------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Config:
+    width: int
+    weight: gt.Tensor
+    names: set[str]
+
+
+class Slots:
+    __slots__ = ("x", "y")
+
+
+class Kind(enum.Enum):
+    SMALL = 1
+
+
+class Point(NamedTuple):
+    x: int
+    y: gt.Tensor
+
+
+def test_objects_of_allowed_classes_are_written_and_read(tmp_path: Path) -> None:
+    slots = Slots()
+    slots.x = 3
+    weight = gt.arange(3.0)
+    made = [Config(4, weight, {"a", "b"}), slots, Kind.SMALL, Point(1, weight)]
+    allowed = [Config, Slots, Kind, Point]
+    path = tmp_path / "objects.pt"
+    with pytest.raises(errors.ArgumentTypeError, match=r"'obj\[0\]' must .* an allowed class"):
+        gt.save(made, path)
+    with gt.serialization.safe_globals(allowed):
+        gt.save(made, path)
+        config, read, kind, point = gt.load(path)
+        assert gt.serialization.get_safe_globals() == allowed
+    assert config.width == 4 and config.names == {"a", "b"}
+    assert config.weight.tolist() == [0, 1, 2]
+    assert config.weight.data_ptr() == point.y.data_ptr()
+    assert read.x == 3 and not hasattr(read, "y")
+    assert kind is Kind.SMALL and type(point) is Point
+    with pytest.raises(errors.FileFormatError, match="names .*Config"):
+        gt.load(path)
+
+
+class Node:
+    """Refers to itself through a list."""
+
+    def __init__(self, x: gt.Tensor) -> None:
+        self.x, self.all = x, [self]
+
+
+def test_objects_of_any_class_are_written_as_pickle_does(tmp_path: Path) -> None:
+    x = gt.arange(3.0)
+    made = {"node": Node(x), "kind": Kind, "bytes": b"\xff1", "counts": Counter("aab"), "x": x}
+    path = tmp_path / "any.pt"
+    gt.save(made, path, pickle)
+    with pytest.raises(errors.FileFormatError, match="names .*Node"):
+        gt.load(path)
+    with gt.serialization.safe_globals([Node, Kind]):
+        read = gt.load(path)
+    assert read["node"].all[0] is read["node"]
+    assert read["node"].x.data_ptr() == read["x"].data_ptr()
+    assert read["kind"] is Kind and read["bytes"] == b"\xff1"
+    assert read["counts"] == Counter("aab")
+    locked: Any = threading.Lock()
+    for wrong in (lambda: 1, Node(locked)):
+        with pytest.raises(errors.GpuTensorError, match="be importable|that pickle takes"):
+            gt.save(wrong, tmp_path / "wrong.pt", pickle)
+    assert not (tmp_path / "wrong.pt").exists()
+
+
+def test_a_name_may_be_given_with_an_allowed_class(tmp_path: Path) -> None:
+    path = tmp_path / "renamed.pt"
+    with gt.serialization.safe_globals([Config]):
+        gt.save(Config(1, gt.ones(2), set()), path)
+    data = path.read_bytes()
+    with gt.serialization.safe_globals([(Config, f"{__name__}.Config")]):
+        assert gt.load(io.BytesIO(data)).width == 1
+    for wrong in (["Config"], [("Config", "x.Config")]):
+        with pytest.raises(errors.ArgumentTypeError, match="classes and functions"):
+            gt.serialization.add_safe_globals(wrong)
+    assert gt.serialization.get_safe_globals() == []
 
 
 # --- memory that is the file's --------------------------------------------------------------------

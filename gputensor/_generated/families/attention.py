@@ -63,3 +63,24 @@ def call__scaled_dot_product_flash_attention_for_cpu_backward(
         key_set, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal,
         attn_mask, scale,
     )
+
+op__attention_and_mask_backward = _define(
+    "aten::_attention_and_mask_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor attn_mask, bool is_causal, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_attn_mask)")
+def call__attention_and_mask_backward(
+    grad_out, query, key, value, out, logsumexp, attn_mask, is_causal, scale=None,
+):
+    include, keep = _state.get()
+    key_set = (
+        grad_out._keys
+        | query._keys
+        | key._keys
+        | value._keys
+        | out._keys
+        | logsumexp._keys
+        | attn_mask._keys
+        | include
+    ) & keep
+    return op__attention_and_mask_backward.table[key_set](
+        key_set, grad_out, query, key, value, out, logsumexp, attn_mask, is_causal,
+        scale,
+    )

@@ -526,6 +526,11 @@ def chunk(input, chunks, dim=0, *, axis=None):
     except Exception as error: return _refuse(error, "chunk", chunk, locals())
 Tensor_chunk = chunk
 
+def call_chunk(self, chunks, dim=0):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_chunk.table[key_set](key_set, self, chunks, dim)
+
 op_narrow_copy = _define(
     "aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
     ("view_copy",))

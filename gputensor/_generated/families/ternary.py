@@ -78,6 +78,15 @@ def Tensor_addcmul(self, tensor1, tensor2, *, value=1):
         return op_addcmul.table[key_set](key_set, self, tensor1, tensor2, value)
     except Exception as error: return _refuse(error, "addcmul", Tensor_addcmul, locals())
 
+def call_addcmul(self, tensor1, tensor2, value=1):
+    key = (self._geometry, tensor1._geometry, tensor2._geometry)
+    short = op_addcmul.table.short.get(key)
+    if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
+        return made
+    include, keep = _state.get()
+    key_set = (self._keys | tensor1._keys | tensor2._keys | include) & keep
+    return op_addcmul.table[key_set](key_set, self, tensor1, tensor2, value)
+
 op_addcmul_ = _define(
     "aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
     ("pointwise",))

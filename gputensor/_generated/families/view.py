@@ -573,6 +573,11 @@ def Tensor_sum_to_size(self, *args, size=None):
         return op_sum_to_size.table[key_set](key_set, self, size)
     except Exception as error: return _refuse(error, "sum_to_size", Tensor_sum_to_size, locals())
 
+def call_sum_to_size(self, size):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_sum_to_size.table[key_set](key_set, self, size)
+
 op_view_as = _define("aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_view_as(self, other):
     """view with the shape of other.

@@ -28,6 +28,10 @@ def install() -> None:
         "CompositeExplicitAutograd", native._scaled_dot_product_flash_attention_for_cpu_backward,
         passes,
     )
+    impl(
+        _operators._attention_and_mask_backward, "CompositeExplicitAutograd",
+        native._attention_and_mask_backward, passes,
+    )
 
 
 class ScaledDotProductFlashAttentionForCpuBackward0(_Node):
@@ -40,7 +44,6 @@ class ScaledDotProductFlashAttentionForCpuBackward0(_Node):
         "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
         "saved_logsumexp",
     )
-    inputs = ("query", "key", "value")
     others = (("saved_output", 0), ("saved_logsumexp", 1))
 
     def keep(node, query, key, value, dropout_p, is_causal, attn_mask, scale):

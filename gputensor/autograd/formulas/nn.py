@@ -7,10 +7,12 @@ bf16 are computed in f32; the engine casts back.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, overload
 
 from ..._generated import calls, functions
 from ...core import dtype as dtypes
+from ...structured.layers import recurrent
 from ...tensor.tensor import Tensor
 from ..modes import DEFAULT, grad_mode
 
@@ -247,10 +249,16 @@ def attention_gradients(
     """Gradients of attention, tile by tile. If they are recorded for differentiation, operators
     over all scores compute them."""
     if grad_mode.get() != DEFAULT:
-        found = calls._scaled_dot_product_flash_attention_for_cpu_backward(
-            grad, query, key, value, output, logsumexp, 0.0, is_causal, attn_mask, scale
-        )
-        return [x if asked else None for x, asked in zip(found, wanted)]
+        given = (grad, query, key, value, output, logsumexp)
+        found: tuple[Tensor, ...]
+        if wanted[3]:
+            assert attn_mask is not None
+            found = calls._attention_and_mask_backward(*given, attn_mask, is_causal, scale)
+        else:
+            found = calls._scaled_dot_product_flash_attention_for_cpu_backward(
+                *given, 0.0, is_causal, attn_mask, scale
+            )
+        return _asked(found, wanted)
     heads = query._geometry.sizes[1]
     served = [heads // x._geometry.sizes[1] for x in (key, value)]
     by = query._geometry.sizes[-1] ** -0.5 if scale is None else scale
@@ -269,8 +277,16 @@ def attention_gradients(
     slopes = weights * (slopes - calls.sum_dim_IntList(slopes * weights, (3,), True))
     of_key = calls.matmul(calls.transpose_int(slopes, 2, 3), q)
     of_query = calls.matmul(slopes, k) * by
-    made = of_query, *(_of_own_heads(x, n) for x, n in zip((of_key, of_value), served))
-    return [x if asked else None for x, asked in zip(made, wanted)]
+    made = [of_query, *(_of_own_heads(x, n) for x, n in zip((of_key, of_value), served))]
+    if wanted[3]:
+        assert attn_mask is not None
+        made.append(calls.sum_to_size(slopes, attn_mask._geometry.sizes))
+    return _asked(made, wanted)
+
+
+def _asked(made: Sequence[Tensor], wanted: tuple[bool, ...]) -> list[Tensor | None]:
+    """A gradient for each operand: of a mask there may be none."""
+    return [made[k] if asked else None for k, asked in enumerate(wanted)]
 
 
 def _of_all_heads(x: Tensor, served: int) -> Tensor:
@@ -281,3 +297,28 @@ def _of_own_heads(grad: Tensor, served: int) -> Tensor:
     if served == 1:
         return grad
     return calls.sum_dim_IntList(calls.unflatten_int(grad, 1, (-1, served)), (2,), False)
+
+
+# --- recurrent layers -----------------------------------------------------------------------------
+
+
+def recurrent_gradients(
+    grads: Sequence[Tensor | None], input: Tensor, weight_ih: Tensor, weight_hh: Tensor,
+    bias_ih: Tensor | None, bias_hh: Tensor | None, weight_hr: Tensor | None, hx: Tensor | None,
+    cx: Tensor | None, output: Tensor, gates: Tensor, cells: Tensor, mode: str, reverse: bool,
+    batch_sizes: Sequence[int], wanted: tuple[bool, ...],
+) -> Sequence[Tensor | None]:  # fmt: skip
+    """From what the layer kept; if these gradients are differentiated themselves, or nothing was
+    kept, by operators, which compute all steps again."""
+    found = recurrent.Operands(
+        input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx
+    )  # fmt: skip
+    of: Any = [*grads[:2], grads[2] if mode == recurrent.LSTM else None]
+    keeps = gates._geometry.numel or mode not in (recurrent.LSTM, recurrent.GRU)
+    if grad_mode.get() != DEFAULT and keeps:
+        kept = (output, gates, cells, mode, reverse, batch_sizes, wanted)
+        given: Any = (*of, *found, *kept)
+        return calls._rnn_layer_backward(*given)
+    how = recurrent.how_of(input, mode, reverse, batch_sizes)
+    made = recurrent.forward(found, how, True)
+    return recurrent.backward(found, how, recurrent.Saved(made[0], *made[3:]), of, wanted)

@@ -28,6 +28,7 @@ _FAMILIES = (
             "*_indices_copy indices_copy values_copy",
             "torch.Tensor": "to_sparse* sparse_* coalesce is_coalesced indices values col_indices "
             "crow_indices ccol_indices row_indices dense_dim resize_as_sparse_ smm sspaddmm",
+            "torch.ops.aten": "_sparse_* sparse_*",
             "torch.cuda": "sparse",
         },
         "torch.sparse torch.cuda.sparse torch.backends.cusparselt",
@@ -165,14 +166,19 @@ _FAMILIES = (
     _Family(
         "one process for each device trains with DistributedDataParallel",
         {"torch.nn.parallel": "gather parallel_apply replicate scatter DistributedDataParallelCPU"},
+        "torch.nn.parallel.scatter_gather torch.nn.parallel.replicate "
+        "torch.nn.parallel.parallel_apply",
     ),
     _Family("einops has rearrange; it takes gputensor's tensors", {"torch.func": "rearrange"}),
+    _Family(
+        "it is not an operator here; call the method of the tensor",
+        {"torch.ops.aten": "_pin_memory pin_memory is_pinned _convolution"},
+    ),
     _Family("it is removed from PyTorch; use assert_close", {"torch.testing": "assert_allclose"}),
     _Family(
         "files name tensors and containers alone, and none of their code runs; store plain values",
         {
-            "torch.serialization": "add_safe_globals clear_safe_globals get_safe_globals "
-            "safe_globals get_unsafe_globals_in_checkpoint register_package skip_data "
+            "torch.serialization": "get_unsafe_globals_in_checkpoint register_package skip_data "
             "LoadEndianness SourceChangeWarning StorageType check_module_version* "
             "default_restore_location *_options *_default_load_endianness location_tag mkdtemp "
             "normalize_storage_type storage_to_tensor_type validate_*_device",
@@ -185,6 +191,7 @@ _FAMILIES = (
             "ProcessRaisedException SpawnContext *sharing_strateg* init_reductions spawn "
             "start_processes",
         },
+        "torch.multiprocessing.spawn torch.distributed.run torch.distributed.launcher",
     ),
     _Family(
         "ranks meet by MPI, whose launcher knows them; collectives are all_reduce, broadcast and "
@@ -278,7 +285,8 @@ _FAMILIES = (
         "torch.distributed.tensor torch.distributed.fsdp torch.distributed._composable "
         "torch.distributed.algorithms torch.distributed._functional_collectives "
         "torch.distributed.device_mesh torch.distributed.checkpoint torch.distributed.pipelining "
-        "torch.distributed.elastic torch.distributed._tensor torch.distributed.nn",
+        "torch.distributed.elastic torch.distributed._tensor torch.distributed.nn "
+        "torch.distributed.optim torch.distributed.rpc",
     ),
     _Family("models are not written as ONNX", {}, "torch.onnx"),
     _Family(

@@ -185,7 +185,7 @@ def refused_in_file(op: str, name: Any, what: str) -> FileFormatError:
     which = "" if name is None else f" {str(name)!r}"
     return FileFormatError(
         f"{op}: 'f' must hold tensors, numbers, strings and containers alone (got{which}: it names "
-        f"{what}); save its state_dict()"
+        f"{what}); save its state_dict(), or allow it by gt.serialization.add_safe_globals"
     )
 
 

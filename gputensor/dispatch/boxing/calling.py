@@ -56,7 +56,9 @@ class Signature:
         self._tensors_for_numbers = NUMBERS_AS_TENSORS in tags
         self.is_converted: bool = bool(self._lists) or self._tensors_for_numbers
         types = [r.type for r in schema.returns]
-        self.returns_fit: Callable[[Any], bool] = conversions.checker_of(types)
+        self.returns_fit: Callable[[Any], bool] = conversions.checker_of(
+            types, "output_mask" in self.names
+        )
         self.returns_form: Callable[[Any], Any] | None = conversions.form_of(types)
         returns = [r.type.name for r in schema.returns]
         self.is_simple: bool = self.n_positional == len(declared) and returns == ["Tensor"]

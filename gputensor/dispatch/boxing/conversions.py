@@ -232,8 +232,11 @@ def named_default(type: Type, value: Any) -> Any:
 # --- results ------------------------------------------------------------------------------------
 
 
-def checker_of(types: list[Type]) -> Callable[[Any], bool]:
-    """A function that checks the number and types of a kernel's results."""
+def checker_of(types: list[Type], is_masked: bool = False) -> Callable[[Any], bool]:
+    """A function that checks the number and types of a kernel's results.
+
+    is_masked: the operator takes an `output_mask`, so that a result may be None.
+    """
     if len(types) == 1:
         return _checker(types[0])
     if not types:
@@ -241,7 +244,7 @@ def checker_of(types: list[Type]) -> Callable[[Any], bool]:
     checkers = [_checker(declared) for declared in types]
     return lambda result: (
         isinstance(result, (list, tuple)) and len(result) == len(checkers)
-        and all(fits(value) for fits, value in zip(checkers, result))
+        and all(is_masked and value is None or fits(value) for fits, value in zip(checkers, result))
     )  # fmt: skip
 
 

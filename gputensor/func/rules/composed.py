@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._generated import calls, functions
+from ...structured.layers import recurrent
 from ..operators import Entry
 
 
@@ -86,6 +87,20 @@ def channel_shuffle(self: Any, groups: int) -> Any:
     return parts.transpose(1, 2).reshape(sizes)
 
 
-_FORMS = {
-    f.__name__: f for f in (addbmm, addr, trace, take, put, dist, renorm, rot90, channel_shuffle)
-}
+def _rnn_layer(*args: Any) -> Any:
+    *given, mode, reverse, batch_sizes, train = args
+    operands = recurrent.Operands(*given)
+    how = recurrent.how_of(operands.input, mode, reverse, batch_sizes)
+    return recurrent.forward(operands, how, train)
+
+
+def _rnn_layer_backward(*args: Any) -> Any:
+    operands, saved = recurrent.Operands(*args[3:11]), recurrent.Saved(*args[11:14])
+    *which, wanted = args[14:]
+    how = recurrent.how_of(operands.input, *which)
+    return recurrent.backward(operands, how, saved, args[:3], wanted)
+
+
+_OF_ALL = (addbmm, addr, trace, take, put, dist, renorm, rot90, channel_shuffle, _rnn_layer,
+           _rnn_layer_backward)  # fmt: skip
+_FORMS = {f.__name__: f for f in _OF_ALL}

@@ -18,8 +18,26 @@ from ...tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .module import Module
 
+
+class FlaggedHooks(HookDict):
+    """Hooks of one kind. flags: id of a hook -> how it is called, if not plainly."""
+
+    __slots__ = ("flags",)
+    flags: dict[int, int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flags = {}
+
+
+def with_flags(hooks: dict[int, Any]) -> list[tuple[Any, int]]:
+    """Return (hook, flag) of each hook. A program may put a plain dict in the place of ours."""
+    flags = getattr(hooks, "flags", {})
+    return [(hook, flags.get(key, 0)) for key, hook in hooks.items()]
+
+
 # Shared by all modules for each kind of hook that they do not have.
-_NONE = HookDict()
+_NONE = FlaggedHooks()
 _WITH_KWARGS, _ALWAYS = 1, 2
 
 
@@ -27,20 +45,20 @@ class Hooks:
     """Base of Module: its hooks, and the registration of each kind of them."""
 
     # Hooks of all modules. A module without hooks refers to this dict, so a call checks only one.
-    _before: HookDict = HookDict()
-    _after: HookDict = HookDict()
-    _before_backward: HookDict = HookDict()
-    _after_backward: HookDict = HookDict()
-    _before_state: HookDict = _NONE
-    _after_state: HookDict = _NONE
-    _before_load: HookDict = _NONE
-    _after_load: HookDict = _NONE
+    _forward_pre_hooks: dict[int, Any] = FlaggedHooks()
+    _forward_hooks: dict[int, Any] = FlaggedHooks()
+    _backward_pre_hooks: dict[int, Any] = FlaggedHooks()
+    _backward_hooks: dict[int, Any] = FlaggedHooks()
+    _state_dict_pre_hooks: dict[int, Any] = _NONE
+    _state_dict_hooks: dict[int, Any] = _NONE
+    _load_state_dict_pre_hooks: dict[int, Any] = _NONE
+    _load_state_dict_post_hooks: dict[int, Any] = _NONE
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """Call `hook(module, args)` before `forward`; its result, unless None, replaces args."""
-        return self._hook("_before", hook, prepend, with_kwargs)
+        return self._hook("_forward_pre_hooks", hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False,
@@ -53,7 +71,7 @@ class Hooks:
         another hook raises, with None as the result.
         """
         flag = _WITH_KWARGS * bool(with_kwargs) + _ALWAYS * bool(always_call)
-        return self._hook("_after", hook, prepend, flag)
+        return self._hook("_forward_hooks", hook, prepend, flag)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
@@ -65,7 +83,7 @@ class Hooks:
         of its results; None for an entry that is not a tensor or has no gradient. In-place
         operators must not write to the module's inputs or results afterwards.
         """
-        return self._hook("_after_backward", hook, prepend)
+        return self._hook("_backward_hooks", hook, prepend)
 
     # PyTorch's older hook gets gradients of the module's last operator alone.
     register_backward_hook = register_full_backward_hook
@@ -75,34 +93,38 @@ class Hooks:
     ) -> RemovableHandle:
         """Call `hook(module, grad_output)` before the gradients of the module are computed; its
         result, unless None, replaces grad_output."""
-        return self._hook("_before_backward", hook, prepend)
+        return self._hook("_backward_pre_hooks", hook, prepend)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, prefix, keep_vars)` before `state_dict` reads the module."""
-        return self._hook("_before_state", hook)
+        return self._hook("_state_dict_pre_hooks", hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict` has read the
         module and its submodules; the hook may change the state."""
-        return self._hook("_after_state", hook)
+        return self._hook("_state_dict_hooks", hook)
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`register_state_dict_post_hook` whose hook may return another state."""
+        return self._hook("_state_dict_hooks", hook, False, True)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
         entries of old files. state_dict: a copy, which the hook may change. prefix: of this
         module's names in it. Entries that the hook adds to the three lists are reported."""
-        return self._hook("_before_load", hook, False, True)
+        return self._hook("_load_state_dict_pre_hooks", hook, False, True)
 
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
         """`register_load_state_dict_pre_hook` whose hook by default does not get the module."""
-        return self._hook("_before_load", hook, False, with_module)
+        return self._hook("_load_state_dict_pre_hooks", hook, False, with_module)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values; names
         that the hook removes from the two lists are not reported with `strict`."""
-        return self._hook("_after_load", hook)
+        return self._hook("_load_state_dict_post_hooks", hook)
 
     def get_extra_state(self) -> Any:
         """Return state other than tensors for `state_dict`; a class that overrides this must
@@ -119,16 +141,16 @@ class Hooks:
         """flag: whether the hook gets keyword arguments too, or before loading the module."""
         hooks = self.__dict__.get(kind)
         if hooks is None:
-            hooks = self.__dict__[kind] = HookDict()
+            hooks = self.__dict__[kind] = FlaggedHooks()
         return _added(hooks, hook, prepend, flag)
 
     def _hooks(self, kind: str) -> list[tuple[Any, int]]:
         """The hooks of every module, and then the module's own."""
-        return [*getattr(Hooks, kind).values(), *self.__dict__.get(kind, {}).values()]
+        return with_flags(getattr(Hooks, kind)) + with_flags(self.__dict__.get(kind, {}))
 
     def _finished(self, args: Any, kwargs: Any, result: Any, ran: list[Any]) -> Any:
         """The result behind the forward hooks. ran: takes the hooks that have been called."""
-        for hook, flag in self._hooks("_after"):
+        for hook, flag in self._hooks("_forward_hooks"):
             ran.append(hook)
             given = (self, args, kwargs, result) if flag & _WITH_KWARGS else (self, args, result)
             found = hook(*given)
@@ -137,7 +159,7 @@ class Hooks:
 
     def _failed(self, args: Any, kwargs: Any, ran: list[Any]) -> None:
         """Call the forward hooks that are called always, where something has raised."""
-        for hook, flag in self._hooks("_after"):
+        for hook, flag in self._hooks("_forward_hooks"):
             if flag & _ALWAYS and hook not in ran:
                 try:
                     hook(
@@ -147,9 +169,10 @@ class Hooks:
                     warnings.warn(errors.hook_silenced(error), stacklevel=4)
 
 
-def _added(hooks: HookDict, hook: Any, prepend: bool, flag: int) -> RemovableHandle:
+def _added(hooks: Any, hook: Any, prepend: bool, flag: int) -> RemovableHandle:
     handle = RemovableHandle(hooks, hook, first=prepend)
-    hooks[handle.id] = (hook, flag)
+    if flag:
+        hooks.flags[handle.id] = int(flag)
     return handle
 
 
@@ -158,7 +181,7 @@ def _added(hooks: HookDict, hook: Any, prepend: bool, flag: int) -> RemovableHan
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, args)` before the `forward` of every module, before its own hooks."""
-    return _added(Hooks._before, hook, False, False)
+    return _added(Hooks._forward_pre_hooks, hook, False, False)
 
 
 def register_module_forward_hook(
@@ -169,18 +192,18 @@ def register_module_forward_hook(
     See `Module.register_forward_hook`.
     """
     flag = _WITH_KWARGS * bool(with_kwargs) + _ALWAYS * bool(always_call)
-    return _added(Hooks._after, hook, False, flag)
+    return _added(Hooks._forward_hooks, hook, False, flag)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, grad_output)` before the gradients of every module are computed."""
-    return _added(Hooks._before_backward, hook, False, False)
+    return _added(Hooks._backward_pre_hooks, hook, False, False)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, grad_input, grad_output)` for every module; see
     `Module.register_full_backward_hook`."""
-    return _added(Hooks._after_backward, hook, False, False)
+    return _added(Hooks._backward_hooks, hook, False, False)
 
 
 register_module_backward_hook = register_module_full_backward_hook
@@ -191,7 +214,7 @@ REGISTERED = {kind: HookDict() for kind in ("_parameters", "_buffers", "_modules
 
 def registered(module: Any, kind: str, name: str, value: Any) -> Any:
     """The value to register, after the hooks."""
-    for hook, _ in list(REGISTERED[kind].values()):
+    for hook in list(REGISTERED[kind].values()):
         found = hook(module, name, value)
         value = value if found is None else found
     return value
@@ -218,8 +241,8 @@ class BackwardHooks:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.before: list[Any] = [hook for hook, _ in module._hooks("_before_backward")]
-        self.after: list[Any] = [hook for hook, _ in module._hooks("_after_backward")]
+        self.before: list[Any] = [hook for hook, _ in module._hooks("_backward_pre_hooks")]
+        self.after: list[Any] = [hook for hook, _ in module._hooks("_backward_hooks")]
         self.grad_output: tuple[Any, ...] = ()
         self.has_inputs: bool = False
 

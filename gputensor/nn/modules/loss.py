@@ -17,7 +17,7 @@ from .linear import Linear
 from .module import Module
 
 
-class _Loss(Fixed):
+class _WithOptions(Fixed):
     """A loss function with fixed options; its weights are buffers."""
 
     def _complete(self) -> None:
@@ -29,7 +29,7 @@ class _Loss(Fixed):
         return ""
 
 
-class _Reduced(_Loss):
+class _Loss(_WithOptions):
     """A loss with PyTorch's deprecated options size_average and reduce, and reduction."""
 
     size_average: bool | None = None
@@ -37,15 +37,24 @@ class _Reduced(_Loss):
     reduction: str = "mean"
 
 
-class MSELoss(_Reduced, function="mse_loss"):
+class _WeightedLoss(_WithOptions):
+    """A loss with a weight for each class or element."""
+
+    weight: Tensor | None = None
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class MSELoss(_Loss, function="mse_loss"):
     """Mean of the squared differences."""
 
 
-class L1Loss(_Reduced, function="l1_loss"):
+class L1Loss(_Loss, function="l1_loss"):
     """Mean of the absolute differences."""
 
 
-class NLLLoss(_Loss, function="nll_loss"):
+class NLLLoss(_WithOptions, function="nll_loss"):
     """Negative log-likelihood of the target classes."""
 
     weight: Tensor | None = None
@@ -55,7 +64,7 @@ class NLLLoss(_Loss, function="nll_loss"):
     reduction: str = "mean"
 
 
-class CrossEntropyLoss(_Loss, function="cross_entropy"):
+class CrossEntropyLoss(_WithOptions, function="cross_entropy"):
     """NLLLoss of log-softmax."""
 
     weight: Tensor | None = None
@@ -66,7 +75,7 @@ class CrossEntropyLoss(_Loss, function="cross_entropy"):
     label_smoothing: float = 0.0
 
 
-class BCELoss(_Loss, function="binary_cross_entropy"):
+class BCELoss(_WeightedLoss, function="binary_cross_entropy"):
     """Binary cross entropy of probabilities."""
 
     weight: Tensor | None = None
@@ -75,7 +84,7 @@ class BCELoss(_Loss, function="binary_cross_entropy"):
     reduction: str = "mean"
 
 
-class BCEWithLogitsLoss(_Loss, function="binary_cross_entropy_with_logits"):
+class BCEWithLogitsLoss(_WithOptions, function="binary_cross_entropy_with_logits"):
     """Binary cross entropy of the sigmoid of the input."""
 
     weight: Tensor | None = None
@@ -85,30 +94,30 @@ class BCEWithLogitsLoss(_Loss, function="binary_cross_entropy_with_logits"):
     pos_weight: Tensor | None = None
 
 
-class KLDivLoss(_Reduced, function="kl_div"):
+class KLDivLoss(_Loss, function="kl_div"):
     """Kullback-Leibler divergence; the input contains log-probabilities."""
 
     log_target: bool = False
 
 
-class HuberLoss(_Loss, function="huber_loss"):
+class HuberLoss(_WithOptions, function="huber_loss"):
     """Half the squared difference below delta, linear above it."""
 
     reduction: str = "mean"
     delta: float = 1.0
 
 
-class SmoothL1Loss(_Reduced, function="smooth_l1_loss"):
+class SmoothL1Loss(_Loss, function="smooth_l1_loss"):
     """HuberLoss with delta=beta, divided by beta."""
 
     beta: float = 1.0
 
 
-class SoftMarginLoss(_Reduced, function="soft_margin_loss"):
+class SoftMarginLoss(_Loss, function="soft_margin_loss"):
     """log(1 + exp(-y x))."""
 
 
-class PoissonNLLLoss(_Loss, function="poisson_nll_loss"):
+class PoissonNLLLoss(_WithOptions, function="poisson_nll_loss"):
     """Negative log-likelihood of Poisson counts."""
 
     log_input: bool = True
@@ -119,7 +128,7 @@ class PoissonNLLLoss(_Loss, function="poisson_nll_loss"):
     reduction: str = "mean"
 
 
-class MarginRankingLoss(_Loss, function="margin_ranking_loss"):
+class MarginRankingLoss(_WithOptions, function="margin_ranking_loss"):
     """max(0, -y (x1 - x2) + margin): x1 should rank above x2 where y is 1, below where y is -1."""
 
     margin: float = 0.0
@@ -128,7 +137,7 @@ class MarginRankingLoss(_Loss, function="margin_ranking_loss"):
     reduction: str = "mean"
 
 
-class CosineEmbeddingLoss(_Loss, function="cosine_embedding_loss"):
+class CosineEmbeddingLoss(_WithOptions, function="cosine_embedding_loss"):
     """1 - cos of the angle between two inputs, or max(0, cos - margin) for target -1."""
 
     margin: float = 0.0
@@ -137,7 +146,7 @@ class CosineEmbeddingLoss(_Loss, function="cosine_embedding_loss"):
     reduction: str = "mean"
 
 
-class TripletMarginLoss(_Loss, function="triplet_margin_loss"):
+class TripletMarginLoss(_WithOptions, function="triplet_margin_loss"):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the p-norm distance."""
 
     margin: float = 1.0
@@ -149,7 +158,7 @@ class TripletMarginLoss(_Loss, function="triplet_margin_loss"):
     reduction: str = "mean"
 
 
-class MultiMarginLoss(_Loss, function="multi_margin_loss"):
+class MultiMarginLoss(_WithOptions, function="multi_margin_loss"):
     """Multi-class hinge loss: the target's score should exceed the others by margin."""
 
     p: int = 1
@@ -160,11 +169,11 @@ class MultiMarginLoss(_Loss, function="multi_margin_loss"):
     reduction: str = "mean"
 
 
-class MultiLabelMarginLoss(_Reduced, function="multilabel_margin_loss"):
+class MultiLabelMarginLoss(_Loss, function="multilabel_margin_loss"):
     """Multi-label hinge loss: the scores of the targets should exceed the others by 1."""
 
 
-class MultiLabelSoftMarginLoss(_Loss, function="multilabel_soft_margin_loss"):
+class MultiLabelSoftMarginLoss(_WithOptions, function="multilabel_soft_margin_loss"):
     """Binary cross entropy of the sigmoid of each class, averaged over the classes."""
 
     weight: Tensor | None = None
@@ -173,7 +182,7 @@ class MultiLabelSoftMarginLoss(_Loss, function="multilabel_soft_margin_loss"):
     reduction: str = "mean"
 
 
-class HingeEmbeddingLoss(_Loss, function="hinge_embedding_loss"):
+class HingeEmbeddingLoss(_WithOptions, function="hinge_embedding_loss"):
     """x for target 1, max(0, margin - x) for target -1; x is a distance."""
 
     margin: float = 1.0
@@ -182,7 +191,7 @@ class HingeEmbeddingLoss(_Loss, function="hinge_embedding_loss"):
     reduction: str = "mean"
 
 
-class GaussianNLLLoss(_Loss, function="gaussian_nll_loss"):
+class GaussianNLLLoss(_WithOptions, function="gaussian_nll_loss"):
     """Negative log-likelihood of Gaussian targets with a given variance."""
 
     full: bool = False
@@ -190,7 +199,7 @@ class GaussianNLLLoss(_Loss, function="gaussian_nll_loss"):
     reduction: str = "mean"
 
 
-class TripletMarginWithDistanceLoss(_Loss, function="triplet_margin_with_distance_loss"):
+class TripletMarginWithDistanceLoss(_WithOptions, function="triplet_margin_with_distance_loss"):
     """TripletMarginLoss with a given distance function."""
 
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -199,7 +208,7 @@ class TripletMarginWithDistanceLoss(_Loss, function="triplet_margin_with_distanc
     reduction: str = "mean"
 
 
-class CTCLoss(_Loss, function="ctc_loss"):
+class CTCLoss(_WithOptions, function="ctc_loss"):
     """Connectionist temporal classification loss over all alignments of a target sequence."""
 
     blank: int = 0

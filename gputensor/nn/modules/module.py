@@ -6,6 +6,7 @@ Source: torch/nn/modules/module.py.
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from ...dispatch.refusal import declare_constructor, read
 from ...tensor.tensor import Tensor
 from ..parameter import Buffer, Parameter
 from .hooks import BackwardHooks, Hooks, registered
-from .state import IncompatibleKeys, joined, load_state, saved_state
+from .state import IncompatibleKeys, joined, load_own, load_state, save_own, saved_state
 
 _OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
 # A Module's special dicts -> the class of their values.
@@ -32,6 +33,7 @@ class Module(Hooks):
     """
 
     training: bool
+    _version: int = 1  # of the class's entries in a state, for `_load_from_state_dict`
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
@@ -54,8 +56,8 @@ class Module(Hooks):
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        has_backward = self._before_backward or self._after_backward
-        if not (self._before or self._after or has_backward):
+        has_backward = self._backward_pre_hooks or self._backward_hooks
+        if not (self._forward_pre_hooks or self._forward_hooks or has_backward):
             try:
                 return self.forward(*args, **kwargs)
             except errors.GpuTensorError:
@@ -67,7 +69,7 @@ class Module(Hooks):
                 raise
         ran: list[Any] = []
         try:
-            for hook, takes_kwargs in self._hooks("_before"):
+            for hook, takes_kwargs in self._hooks("_forward_pre_hooks"):
                 found = hook(self, args, kwargs) if takes_kwargs else hook(self, args)
                 if found is not None and takes_kwargs:
                     args, kwargs = found
@@ -408,8 +410,35 @@ class Module(Hooks):
         keep_vars: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """Parameters and persistent buffers by their names: the tensors themselves, without
-        history unless `keep_vars`. `gt.save` and safetensors take it."""
-        return saved_state(self, {} if destination is None else destination, prefix, keep_vars)
+        history unless `keep_vars`. `gt.save` and safetensors take it. Its attribute `_metadata`
+        has the version of each module's class."""
+        if destination is None:
+            made: Any = OrderedDict()
+            made._metadata = OrderedDict()
+            destination = made
+        return saved_state(self, destination, prefix, keep_vars)
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        """Put the module's own entries, without those of its children, into a state. A class may
+        override it."""
+        save_own(self, destination, prefix, keep_vars)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any],
+        strict: bool, missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        """Take the module's own entries, without those of its children, from a state. A class may
+        override it, to change entries of files of former versions and then call super().
+
+        local_metadata["version"]: `_version` of the class when the state was saved; absent from
+        states without metadata. missing_keys, unexpected_keys, error_msgs: lists to extend.
+        """
+        load_own(
+            self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+            error_msgs,
+        )  # fmt: skip
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
         """A module's own entries of a state."""

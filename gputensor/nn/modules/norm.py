@@ -42,6 +42,7 @@ class _BatchNorm(_Affine):
     cumulative average."""
 
     ndims: ClassVar[tuple[int, ...]]
+    _version = 2  # 1 had no num_batches_tracked
     num_features: int
     eps: float
     momentum: float | None
@@ -66,6 +67,15 @@ class _BatchNorm(_Affine):
         count = zeros((), dtype=int64, device=device) if tracks else None
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
+    ) -> None:
+        """Add the `num_batches_tracked` that files of version 1 lack."""
+        name = prefix + "num_batches_tracked"
+        if (local_metadata.get("version") or 1) < 2 and self.track_running_stats:
+            state_dict.setdefault(name, self.num_batches_tracked)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
     def _check_ndim(self, input: Tensor) -> None:
         if input.ndim not in self.ndims:

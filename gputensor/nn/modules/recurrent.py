@@ -1,8 +1,7 @@
 """RNN, LSTM and GRU, and their single steps: RNNCell, LSTMCell, GRUCell.
 
-A layer projects all of its input at once; each step is composed of operators, so it runs on every
-device and has derivatives of any order. In a packed sequence each step has one row for each
-sequence that has not ended.
+A layer is one operator in each direction, `_rnn_layer`, over all steps; LSTMCell and GRUCell are
+layers of one step. In a packed sequence each step has one row for each sequence that has not ended.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ..._generated.functions import addcmul, addmm, cat, empty, stack, zeros
+from ..._generated import calls
+from ..._generated.functions import cat, empty, stack, zeros
+from ...autograd.modes import is_grad_enabled
 from ...core import errors
 from ...core.arguments import flag
 from ...tensor.tensor import Tensor
@@ -25,36 +26,38 @@ from .module import Module
 State = tuple[Tensor, ...]
 
 
-def _rnn_tanh(of_both: Tensor, state: State) -> State:
-    return (of_both.tanh(),)
-
-
-def _rnn_relu(of_both: Tensor, state: State) -> State:
-    return (of_both.relu(),)
-
-
-def _lstm(of_both: Tensor, state: State) -> State:
-    i, f, g, o = of_both.chunk(4, -1)
-    cell = addcmul(f.sigmoid() * state[1], i.sigmoid(), g.tanh())
-    return o.sigmoid() * cell.tanh(), cell
-
-
-def _gru(of_input: Tensor, of_hidden: Tensor, state: State) -> State:
-    (r, z, n), (hidden_r, hidden_z, hidden_n) = of_input.chunk(3, -1), of_hidden.chunk(3, -1)
-    new = (n + (r + hidden_r).sigmoid() * hidden_n).tanh()
-    return (new + (z + hidden_z).sigmoid() * (state[0] - new),)
-
-
 class _Kind(Module):
-    """The common part of layers and cells. gates: weight rows for each hidden unit. adds: a step
-    takes the sum of what input and hidden state give, not each of them."""
+    """The common part of layers and cells. gates: weight rows for each hidden unit. is_lower: its
+    results have autocast's dtype on the CPU, as in PyTorch."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
-    adds: ClassVar[bool] = True
+    is_lower: ClassVar[bool] = True
+    proj_size: int = 0
+    bias: bool
 
-    def _step(self) -> Callable[..., State]:
+    def _mode(self) -> str:
+        """The kind of layer, as the operator names it."""
         raise NotImplementedError
+
+    def _call(
+        self, x: Tensor, name: str, state: Sequence[Tensor | None], reverse: bool,
+        sizes: Sequence[int],
+    ) -> tuple[Tensor, State]:  # fmt: skip
+        """The operator of one direction, whose weights' names end in `name`: the output, and the
+        last state. sizes: see `_rnn_layer`."""
+        weights: list[Any] = [getattr(self, f"weight_{kind}{name}") for kind in ("ih", "hh")]
+        weights += [
+            getattr(self, f"bias_{kind}{name}") if self.bias else None for kind in ("ih", "hh")
+        ]
+        weights.append(getattr(self, f"weight_hr{name}") if self.proj_size else None)
+        hx, cx = state if len(state) == 2 else (*state, None)
+        how = (self._mode(), reverse, sizes, is_grad_enabled())
+        given: Any = (x, *weights, hx, cx, *how)
+        made: Sequence[Tensor] = calls._rnn_layer(*given)[: 1 + self.states]
+        if not self.is_lower and made[0].dtype is not x.dtype and x.device.type == "cpu":
+            made = [y.to(x.dtype) for y in made]
+        return made[0], tuple(made[1:])
 
     def _learnt(self, name: str, *sizes: int, device: Any, dtype: Any) -> None:
         self.register_parameter(name, Parameter(empty(sizes, device=device, dtype=dtype)))
@@ -65,11 +68,11 @@ class _Kind(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _nonlinear(self) -> Callable[..., State]:
+    def _nonlinear(self) -> str:
         if self.nonlinearity not in ("tanh", "relu"):
             rule = "be 'tanh' or 'relu'"
             raise errors.must(type(self).__name__, "nonlinearity", rule, self.nonlinearity)
-        return _rnn_tanh if self.nonlinearity == "tanh" else _rnn_relu
+        return f"rnn_{self.nonlinearity}"
 
     def _checked(self, input: Tensor, ndims: tuple[int, ...]) -> None:
         name = type(self).__name__
@@ -79,10 +82,10 @@ class _Kind(Module):
             rule = f"have {' or '.join(map(str, ndims))} dimensions, the last of {self.input_size}"
             raise errors.wrong_shape(name, "input", rule, input)
 
-    def _begin(self, hx: Any, sizes: Sequence[tuple[int, ...]], like: Tensor) -> State:
-        """The first states: as given, or zeros."""
+    def _begin(self, hx: Any, sizes: Sequence[tuple[int, ...]]) -> Sequence[Tensor | None]:
+        """The first states as given; None for zeros."""
         if hx is None:
-            return tuple([zeros(s, dtype=like.dtype, device=like.device) for s in sizes])
+            return (None,) * self.states
         given = (hx,) if self.states == 1 else hx
         is_whole = isinstance(given, (tuple, list)) and len(given) == self.states
         if not is_whole or not all(isinstance(x, Tensor) for x in given):
@@ -92,18 +95,6 @@ class _Kind(Module):
             if tuple(x.shape) != wanted:
                 raise errors.wrong_shape(type(self).__name__, "hx", f"have sizes {wanted}", x)
         return tuple(given)
-
-
-def _fitted(state: State, begun: State, rows: int, ended: list[State]) -> State:
-    """The states of the `rows` sequences in the next step: states of ended sequences go to `ended`,
-    states of beginning ones come from `begun`."""
-    have = state[0].shape[0]
-    if rows < have:
-        ended.append(tuple([s[rows:] for s in state]))
-        return tuple([s[:rows] for s in state])
-    if rows > have:
-        return tuple([cat([s, b[have:rows]]) for s, b in zip(state, begun)])
-    return state
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -203,56 +194,21 @@ class RNNBase(_Kind):
         """All layers. sizes: rows of each step where x is packed, (rows, H)."""
         count, out = len(self._directions()), self.proj_size or self.hidden_size
         shapes = [(count, batch, out), (count, batch, self.hidden_size)][: self.states]
-        begun, last = self._begin(hx, shapes, x), []
+        begun, last = self._begin(hx, shapes), list[State]()
         for at, (layer, end) in enumerate(self._directions()):
             if not end:
-                below, found = x, []
-            state = tuple([s[at] for s in begun])
-            made, state = self._over(below, state, f"_l{layer}{end}", sizes)
+                below, found = x, list[Tensor]()
+            state = [None if s is None else s[at] for s in begun]
+            made, ended = self._call(below, f"_l{layer}{end}", state, bool(end), sizes or ())
             found.append(made)
-            last.append(state)
+            last.append(ended)
             if end or not self.bidirectional:
                 x = found[0] if len(found) == 1 else cat(found, -1)
                 if self.dropout and layer < self.num_layers - 1:
                     x = F.dropout(x, self.dropout, self.training)
+        if count == 1:
+            return x, [s.unsqueeze(0) for s in last[0]]
         return x, [stack(of) for of in zip(*last)]
-
-    def _over(
-        self, x: Tensor, state: State, name: str, sizes: list[int] | None
-    ) -> tuple[Tensor, State]:
-        """One layer in one direction: its hidden states, and the last state."""
-        weight, project = getattr(self, f"weight_hh{name}"), None
-        shift: Any = None
-        hidden_shift: Any = None
-        if self.bias:
-            shift, hidden_shift = getattr(self, f"bias_ih{name}"), getattr(self, f"bias_hh{name}")
-            shift = shift + hidden_shift if self.adds else shift
-        if self.proj_size:
-            project = getattr(self, f"weight_hr{name}")
-        turned = weight.t()
-        of_inputs = F.linear(x, getattr(self, f"weight_ih{name}"), shift)
-        steps = of_inputs.unbind(0) if sizes is None else of_inputs.split(sizes)
-        is_reverse, step, made = name.endswith("_reverse"), self._step(), []
-        begun: State = state
-        ended: list[State] = []
-        if sizes is not None and is_reverse:
-            state = tuple([s[: sizes[-1]] for s in state])
-        for of_input in reversed(steps) if is_reverse else steps:
-            if sizes is not None:
-                state = _fitted(state, begun, of_input.shape[0], ended)
-            if self.adds:
-                state = step(addmm(of_input, state[0], turned), state)
-            else:
-                state = step(of_input, F.linear(state[0], weight, hidden_shift), state)
-            if project is not None:
-                state = (F.linear(state[0], project), *state[1:])
-            made.append(state[0])
-        if not made:
-            raise errors.wrong_shape(type(self).__name__, "input", "have a step", x)
-        if ended:
-            state = tuple([cat(parts) for parts in zip(state, *reversed(ended))])
-        joined = stack if sizes is None else cat
-        return joined(made[::-1] if is_reverse else made), state
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -277,7 +233,7 @@ class RNN(RNNBase):
         self.nonlinearity = nonlinearity
         self._nonlinear()
 
-    def _step(self) -> Callable[..., State]:
+    def _mode(self) -> str:
         return self._nonlinear()
 
 
@@ -287,18 +243,18 @@ class LSTM(RNNBase):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
 
-    def _step(self) -> Callable[..., State]:
-        return _lstm
+    def _mode(self) -> str:
+        return "lstm"
 
 
 class GRU(RNNBase):
     """Gated recurrent unit with reset, update and new gates."""
 
     gates: ClassVar[int] = 3
-    adds: ClassVar[bool] = False
+    is_lower: ClassVar[bool] = False
 
-    def _step(self) -> Callable[..., State]:
-        return _gru
+    def _mode(self) -> str:
+        return "gru"
 
 
 # --- cells ----------------------------------------------------------------------------------------
@@ -331,11 +287,16 @@ class RNNCellBase(_Kind):
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         """The next state, of (N, H) or (H)."""
         self._checked(input, (1, 2))
+        is_alone = input.ndim == 1
         sizes = [(*tuple(input.shape)[:-1], self.hidden_size)] * self.states
-        state = self._begin(hx, sizes, input)
-        of_input = F.linear(input, self.weight_ih, self.bias_ih)
-        of_hidden, step = F.linear(state[0], self.weight_hh, self.bias_hh), self._step()
-        made = step(of_input + of_hidden, state) if self.adds else step(of_input, of_hidden, state)
+        state = self._begin(hx, sizes)
+        step = input.unsqueeze(0)
+        if is_alone:
+            step = step.unsqueeze(0)
+            state = [None if s is None else s.unsqueeze(0) for s in state]
+        _, made = self._call(step, "", state, False, ())
+        if is_alone:
+            made = tuple([s.squeeze(0) for s in made])
         return made[0] if self.states == 1 else made
 
     def extra_repr(self) -> str:
@@ -356,8 +317,17 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
         self._nonlinear()
 
-    def _step(self) -> Callable[..., State]:
-        return self._nonlinear()
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        """The next state, of (N, H) or (H). Three operators take less time than a layer's one."""
+        self._checked(input, (1, 2))
+        (state,) = self._begin(hx, [(*tuple(input.shape)[:-1], self.hidden_size)])
+        if state is None:
+            state = zeros(
+                (*tuple(input.shape)[:-1], self.hidden_size), dtype=input.dtype, device=input.device
+            )
+        both = F.linear(input, self.weight_ih, self.bias_ih)
+        both = both + F.linear(state, self.weight_hh, self.bias_hh)
+        return both.tanh() if self.nonlinearity == "tanh" else both.relu()
 
 
 class LSTMCell(RNNCellBase):
@@ -365,19 +335,20 @@ class LSTMCell(RNNCellBase):
 
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
+    is_lower: ClassVar[bool] = False
 
-    def _step(self) -> Callable[..., State]:
-        return _lstm
+    def _mode(self) -> str:
+        return "lstm"
 
 
 class GRUCell(RNNCellBase):
     """A step of GRU."""
 
     gates: ClassVar[int] = 3
-    adds: ClassVar[bool] = False
+    is_lower: ClassVar[bool] = False
 
-    def _step(self) -> Callable[..., State]:
-        return _gru
+    def _mode(self) -> str:
+        return "gru"
 
 
 __all__ = [

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import autograd
 from ...core import errors
 from ...tensor.tensor import Tensor
 from ..parameter import Parameter, is_lazy
-from .hooks import Hooks
+from .hooks import Hooks, with_flags
 
 if TYPE_CHECKING:
     from .module import Module
@@ -37,22 +38,38 @@ def saved_state(
     root: Module, found: dict[str, Any], prefix: str, keep_vars: bool
 ) -> dict[str, Any]:
     """See Module.state_dict."""
-    modules = list(root.named_modules(None, prefix.removesuffix("."), False))
-    for path, module in modules:
-        for hook, _ in list(module._before_state.values()):
-            hook(module, joined(path, ""), keep_vars)
-        for name, value in module._saved():
-            found[joined(path, name)] = value if keep_vars or is_lazy(value) else value.detach()
-        if _has_extra(module):
-            found[joined(path, EXTRA)] = module.get_extra_state()
-    for path, module in reversed(modules):
-        for hook, _ in list(module._after_state.values()):
-            hook(module, found, joined(path, ""), {"version": getattr(module, "_version", 1)})
+    for hook in list(root._state_dict_pre_hooks.values()):
+        hook(root, prefix, keep_vars)
+    local_metadata = {"version": root._version}
+    if hasattr(found, "_metadata"):
+        found._metadata[prefix.removesuffix(".")] = local_metadata
+    root._save_to_state_dict(found, prefix, keep_vars)
+    for name, child in root._modules.items():
+        if child is not None:
+            child.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+    for hook, replaces in with_flags(root._state_dict_hooks):
+        made = hook(root, found, prefix, local_metadata)
+        if replaces and made is not None:
+            found = made
     return found
+
+
+def save_own(module: Module, found: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+    """See Module._save_to_state_dict."""
+    for name, value in module._saved():
+        found[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
+    if _has_extra(module):
+        found[prefix + EXTRA] = module.get_extra_state()
 
 
 def _has_extra(module: Module) -> bool:
     return type(module).get_extra_state is not Hooks.get_extra_state
+
+
+# --- loading ------------------------------------------------------------------------------------
+
+# Key in local_metadata of the list of copies that wait until all names and shapes are checked.
+_WAITING = "gputensor: copies"
 
 
 def load_state(
@@ -61,81 +78,111 @@ def load_state(
     """See Module.load_state_dict."""
     if not isinstance(state_dict, Mapping):
         raise errors.wrong_type("load_state_dict", "state_dict", "be a dict", state_dict)
-    modules = list(root.named_modules(remove_duplicate=False))
-    own = {
-        joined(path, name): (module, name, value)
-        for path, module in modules
-        for name, value in module._saved()
-    }
-    extra = {joined(path, EXTRA): module for path, module in modules if _has_extra(module)}
-    state_dict, missing, unexpected, wrong = _hooked(modules, state_dict, strict)
-    missing += [name for name in [*own, *extra] if name not in state_dict]
-    unexpected += [name for name in state_dict if name not in own and name not in extra]
-    given = {name: _tensor(name, state_dict[name]) for name in own if name in state_dict}
-    wrong += [
-        f"{name} {tuple(x.shape)}"
-        for name, x in given.items()
-        if not is_lazy(x) and not is_lazy(own[name][2]) and own[name][2].shape != x.shape
-    ]
-    result = IncompatibleKeys(missing, unexpected)
-    listeners = [x for _, x in root.named_modules() if x._after_load]
-    if strict and not listeners:
-        wrong += [f"missing {name}" for name in missing]
-        wrong += [f"unexpected {name}" for name in unexpected]
-    if wrong:
-        raise _refused(root, wrong)
+    missing: list[str] = []
+    unexpected: list[str] = []
+    wrong: list[str] = []
+    copies: list[Callable[[], None]] = []
+    metadata = getattr(state_dict, "_metadata", {})
+
+    def load(module: Module, given: dict[str, Any], prefix: str) -> None:
+        local = {**metadata.get(prefix.removesuffix("."), {}), "assign_to_params_buffers": assign}
+        if not _copies_at_once(module):
+            local[_WAITING] = copies
+        module._load_from_state_dict(given, prefix, local, True, missing, unexpected, wrong)
+        for name, child in module._modules.items():
+            if child is not None:
+                below = f"{prefix}{name}."
+                load(child, {k: v for k, v in given.items() if k.startswith(below)}, below)
+
     with autograd.no_grad():
-        for name, x in given.items():
-            place: tuple[Module, str, Any] = own[name]
-            module, short, value = place
-            if is_lazy(x):
-                continue
-            if is_lazy(value):
-                value.materialize(x.shape)
-            if not assign:
-                value.copy_(x)
-            elif isinstance(value, Parameter):
-                kept = x if isinstance(x, Parameter) else Parameter(x, value.requires_grad)
-                module._parameters[short] = kept
-            else:
-                module._buffers[short] = x
-    for name, module in extra.items():
-        if name in state_dict:
-            module.set_extra_state(state_dict[name])
+        load(root, OrderedDict(state_dict), "")
+        result = IncompatibleKeys(missing, unexpected)
+        listeners = [x for _, x in root.named_modules() if x._load_state_dict_post_hooks]
+        if strict and not listeners:
+            wrong += _unmatched(result)
+        if wrong:
+            raise _refused(root, wrong)
+        for copy in copies:
+            copy()
     # These hooks run after the copies, as in PyTorch, and may remove names from the lists.
     for module in reversed(listeners):
-        for hook, _ in list(module._after_load.values()):
+        for hook in list(module._load_state_dict_post_hooks.values()):
             if hook(module, result) is not None:
                 rule = "return None; it changes the lists that it gets"
                 raise errors.must("load_state_dict", "post hook", rule, hook)
-    left = [f"missing {name}" for name in missing]
-    left += [f"unexpected {name}" for name in unexpected]
-    if strict and left:
+    if strict and (left := _unmatched(result)):
         raise _refused(root, left)
     return result
+
+
+def _copies_at_once(module: Module) -> bool:
+    """Return True for a program's class with a `_load_from_state_dict` of its own: it may read the
+    values after its call of super()."""
+    method = type(module)._load_from_state_dict
+    return method.__module__.partition(".")[0] != __name__.partition(".")[0]
+
+
+def _unmatched(keys: IncompatibleKeys) -> list[str]:
+    missing = [f"missing {name}" for name in keys.missing_keys]
+    return missing + [f"unexpected {name}" for name in keys.unexpected_keys]
+
+
+def load_own(
+    module: Module, given: dict[str, Any], prefix: str, local_metadata: dict[str, Any],
+    strict: bool, missing: list[str], unexpected: list[str], wrong: list[str],
+) -> None:  # fmt: skip
+    """See Module._load_from_state_dict."""
+    for hook, takes_module in with_flags(module._load_state_dict_pre_hooks):
+        first = (module,) if takes_module else ()
+        hook(*first, given, prefix, local_metadata, strict, missing, unexpected, wrong)
+    assign = local_metadata.get("assign_to_params_buffers", False)
+    copies: list[Callable[[], None]] = []
+    own = dict(module._saved())
+    for name, value in own.items():
+        if prefix + name not in given:
+            missing.append(prefix + name)
+            continue
+        x = _tensor(prefix + name, given[prefix + name])
+        if not is_lazy(x) and not is_lazy(value) and value.shape != x.shape:
+            wrong.append(f"{prefix}{name} {tuple(x.shape)}")
+        elif not is_lazy(x):
+            copies.append(partial(_take, module, name, value, x, assign))
+    own_names = {*own}
+    if _has_extra(module):
+        own_names.add(EXTRA)
+        if prefix + EXTRA in given:
+            copies.append(partial(module.set_extra_state, given[prefix + EXTRA]))
+        else:
+            missing.append(prefix + EXTRA)
+    for key in given:
+        if key.startswith(prefix):
+            name, _, below = key[len(prefix) :].partition(".")
+            if name not in (module._modules if below else own_names):
+                unexpected.append(key)
+    waiting = local_metadata.get(_WAITING)
+    if waiting is not None:
+        waiting += copies
+        return
+    for copy in copies:
+        copy()
+
+
+def _take(module: Module, name: str, value: Any, x: Tensor, assign: bool) -> None:
+    """Copy a tensor into a parameter or buffer, or with `assign` put it in its place."""
+    if is_lazy(value):
+        value.materialize(x.shape)
+    if not assign:
+        value.copy_(x)
+    elif isinstance(value, Parameter):
+        kept = x if isinstance(x, Parameter) else Parameter(x, value.requires_grad)
+        module._parameters[name] = kept
+    else:
+        module._buffers[name] = x
 
 
 def _refused(root: Module, wrong: list[str]) -> errors.GpuTensorError:
     rule = f"fit {type(root).__name__}'s names and shapes"
     return errors.must("load_state_dict", "state_dict", rule, errors.Got("; ".join(wrong)))
-
-
-def _hooked(
-    every: list[tuple[str, Module]], state_dict: Mapping[str, Any], strict: bool
-) -> tuple[Mapping[str, Any], list[str], list[str], list[str]]:
-    """Run the hooks before loading; return the state, and the hooks' lists of missing names,
-    unexpected names and errors."""
-    found: tuple[list[str], list[str], list[str]] = [], [], []
-    modules = [x for x in every if x[1]._before_load]
-    if modules:
-        metadata = getattr(state_dict, "_metadata", {})
-        state_dict = OrderedDict(state_dict)
-        for path, module in modules:
-            for hook, takes_module in list(module._before_load.values()):
-                given = (module,) if takes_module else ()
-                hook(*given, state_dict, joined(path, ""), metadata.get(path, {}),
-                     strict, *found)  # fmt: skip
-    return state_dict, *found
 
 
 def joined(path: str, name: str) -> str:

@@ -75,7 +75,7 @@ def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
 
 def _hook(module: Module, name: str, kind: type[_Norm]) -> int | None:
     """The key of the hook of this kind for a tensor."""
-    for key, (hook, _) in module._before.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and hook.name == name:
             return int(key)
     return None
@@ -134,14 +134,14 @@ def _remove(op: str, module: Any, name: str, kind: type[_Norm], parts: tuple[str
     key = _hook(module, name, kind)
     if key is None:
         raise errors.wrong_value(op, "name", f"have such a hook in {type(module).__name__}", name)
-    hook, _ = module._before[key]
+    hook = module._forward_pre_hooks[key]
     with no_grad():
         off = {"follows": False} if kind is SpectralNorm else {}
         weight = hook.compute(module, **off).detach()
     for part in parts:
         delattr(module, f"{name}_{part}")
     delattr(module, name)
-    del module._before[key]
+    del module._forward_pre_hooks[key]
     module.register_parameter(name, Parameter(weight))
     return module
 

@@ -91,7 +91,7 @@ class BasePruningMethod(ABC):
                 before = PruningContainer(before)
             before.add_pruning_method(method)
             method = before
-            del module._before[key]
+            del module._forward_pre_hooks[key]
         module.register_buffer(f"{name}_mask", mask)
         setattr(module, name, method.apply_mask(module))
         module.register_forward_pre_hook(method)
@@ -319,7 +319,7 @@ def _scores(op: str, given: Tensor | None, t: Tensor) -> Tensor:
 
 def _hook(module: Any, name: str) -> tuple[int, Any] | None:
     """The hook that prunes a parameter, and its key."""
-    for key, (hook, _) in module._before.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return key, hook
     return None
@@ -469,7 +469,7 @@ def remove(module: Any, name: str) -> Any:
         raise errors.wrong_value("remove", "name", rule, name)
     key, hook = found
     hook.remove(module)
-    del module._before[key]
+    del module._forward_pre_hooks[key]
     return module
 
 
@@ -480,7 +480,7 @@ def is_pruned(module: Any) -> bool:
     return any(
         isinstance(hook, BasePruningMethod)
         for within in module.modules()
-        for hook, _ in within._before.values()
+        for hook in within._forward_pre_hooks.values()
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,33 +49,82 @@ def _rebuilt(like: Any, made: Any) -> Any:
         return made
 
 
-def default_collate(batch: Sequence[Any]) -> Any:
-    """Combine items into a batch: stack tensors and arrays, make a tensor of numbers and a list of
-    strings, and combine containers of equal structure element by element."""
+# Class or classes of items -> function of (batch, collate_fn_map=...) that combines them.
+Collate = Callable[..., Any]
+default_collate_fn_map: dict[type | tuple[type, ...], Collate] = {}
+
+
+def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Collate] | None = None) -> Any:
+    """Combine items by the function of the map for their class or a base of it; combine mappings
+    and sequences of equal structure element by element.
+
+    Raises: ArgumentTypeError for items that are neither; ArgumentValueError for sequences of
+    different lengths.
+    """
+    known = collate_fn_map or {}
     first = batch[0]
-    if isinstance(first, Tensor):
-        return _stacked(batch)
-    if isinstance(first, (np.ndarray, np.generic)):
-        if np.asarray(first).dtype.kind not in "biufc":
-            raise _cannot(first)
-        return _stacked([as_tensor(np.asarray(x)) for x in batch])
-    if isinstance(first, float):
-        return tensor(batch, dtype=float64)
-    if isinstance(first, int):
-        return tensor(batch)
-    if isinstance(first, (str, bytes)):
-        return batch
+    chosen = known.get(type(first)) or next(
+        (function for kind, function in known.items() if isinstance(first, kind)), None
+    )
+    if chosen is not None:
+        return chosen(batch, collate_fn_map=known)
+
+    def of(group: Any) -> Any:
+        return collate(group, collate_fn_map=known)
+
     if isinstance(first, Mapping):
-        return _rebuilt(first, {name: default_collate([x[name] for x in batch]) for name in first})
+        return _rebuilt(first, {name: of([x[name] for x in batch]) for name in first})
     if isinstance(first, Sequence):
         if any(len(x) != len(first) for x in batch):
             rule = "hold sequences of one length"
             raise errors.wrong_value("default_collate", "batch", rule, errors.Got("others"))
-        made = [default_collate(group) for group in zip(*batch)]
+        made = [of(group) for group in zip(*batch)]
         if isinstance(first, tuple) and hasattr(first, "_fields"):
             return type(first)(*made)
         return made if isinstance(first, tuple) else _rebuilt(first, made)
     raise _cannot(first)
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Combine items into a batch: stack tensors and arrays, make a tensor of numbers and a list of
+    strings, and combine containers of equal structure element by element."""
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: Any = None) -> Tensor:
+    """Stack tensors."""
+    return _stacked(batch)
+
+
+def collate_numpy_array_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
+    """Stack arrays and NumPy's numbers as tensors."""
+    if np.asarray(batch[0]).dtype.kind not in "biufc":
+        raise _cannot(batch[0])
+    return _stacked([as_tensor(np.asarray(x)) for x in batch])
+
+
+def collate_float_fn(batch: Sequence[float], *, collate_fn_map: Any = None) -> Tensor:
+    """Make a float64 tensor of floats."""
+    made: Tensor = tensor(batch, dtype=float64)
+    return made
+
+
+def collate_int_fn(batch: Sequence[int], *, collate_fn_map: Any = None) -> Tensor:
+    """Make a tensor of integers."""
+    made: Tensor = tensor(batch)
+    return made
+
+
+def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Sequence[Any]:
+    """Return the batch of strings unchanged."""
+    return batch
+
+
+# NumPy's numbers come first: its float64 is a Python float, too.
+default_collate_fn_map.update({
+    Tensor: collate_tensor_fn, (np.ndarray, np.generic): collate_numpy_array_fn,
+    float: collate_float_fn, int: collate_int_fn, str: collate_str_fn, bytes: collate_str_fn,
+})  # fmt: skip
 
 
 def _stacked(batch: Sequence[Any]) -> Tensor:

@@ -7,6 +7,7 @@ namespace CAPABILITY {
 #define FAMILIES(X) \
   X(activation) \
   X(argreduce) \
+  X(attention) \
   X(binary) \
   X(comparison) \
   X(conv) \
@@ -29,6 +30,7 @@ namespace CAPABILITY {
   X(pool_windows) \
   X(random) \
   X(range) \
+  X(recurrent) \
   X(reduce) \
   X(sampling) \
   X(scan) \

@@ -22,7 +22,7 @@ template <class T> DEVICE T plus(T a, T b) {
   if constexpr (is_complex<T>) {
     return T{a.re + b.re, a.im + b.im};
   } else {
-    typedef typename unsigned_of<T>::type U;  // signed overflow would be undefined
+    typedef typename unsigned_of<T>::type U;  // signed overflow is undefined; integers must wrap
     return (T)((U)a + (U)b);
   }
 }

@@ -1,0 +1,232 @@
+"""Private names of PyTorch that published packages use, written with our functions."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gputensor as gt
+from gputensor.core import errors
+from gputensor.tensor import printing
+from gputensor.utils import _pytree
+
+# --- torch._foreach_*: one operator for each tensor of a list -------------------------------------
+
+_FOREACH = (
+    "abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min copy_ cos cosh div erf erfc "
+    "exp expm1 floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm pow "
+    "reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero_"
+).split()
+# Operators whose last positional argument is a keyword of the tensor's method.
+_LAST = {"addcdiv": "value", "addcmul": "value"}
+
+
+def _foreach(name: str) -> Callable[..., list[Any] | None]:
+    method, last = getattr(gt.Tensor, name), _LAST.get(name.rstrip("_"))
+
+    def apply(self: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any] | None:
+        if last is not None and len(args) > 2:
+            args, kwargs = args[:2], {**kwargs, last: args[2]}
+        made = [
+            method(x, *[_part(a, n) for a in args], **{k: _part(a, n) for k, a in kwargs.items()})
+            for n, x in enumerate(self)
+        ]
+        return None if name.endswith("_") else made
+
+    apply.__name__ = f"_foreach_{name}"
+    return apply
+
+
+def _part(argument: Any, n: int) -> Any:
+    """Return the argument of the n-th tensor: lists have one for each."""
+    return argument[n] if isinstance(argument, (list, tuple)) else argument
+
+
+def foreach_norm(self: Sequence[Any], ord: Any = 2, dtype: Any = None) -> list[Any]:
+    """Return the norm of each tensor."""
+    return [gt.linalg.vector_norm(x, ord, dtype=dtype) for x in self]
+
+
+_EACH = [name for stem in _FOREACH for name in (stem, f"{stem.rstrip('_')}_")
+         if hasattr(gt.Tensor, name)]  # fmt: skip
+
+# --- torch._C -------------------------------------------------------------------------------------
+
+
+def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """Return (device, dtype, non_blocking, memory_format) of the arguments of `to`."""
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    is_async = kwargs.get("non_blocking", False)
+    given = [kwargs["tensor"], *args] if "tensor" in kwargs else [*args]
+    for value in given:
+        if isinstance(value, gt.Tensor):
+            device, dtype = value.device, value.dtype
+        elif isinstance(value, (gt.dtype, type)):
+            dtype = value
+        elif isinstance(value, bool):
+            is_async = value
+        elif value is not None:
+            device = value
+    place = None if device is None else gt.device(device)
+    return place, dtype, is_async, kwargs.get("memory_format")
+
+
+def get_accelerator() -> Any:
+    """Return the device of CUDA, or the CPU where there is none."""
+    return gt.device("cuda" if gt.cuda.is_available() else "cpu")
+
+
+# --- torch._tensor_str ----------------------------------------------------------------------------
+
+
+class _PrintOptions:
+    """The printing options as attributes; writing one changes how tensors print."""
+
+    def __getattr__(self, name: str) -> Any:
+        return printing.get_printoptions()[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        options = printing.get_printoptions()
+        printing.set_printoptions(**{"sci_mode": options["sci_mode"], name: value})
+
+
+def tensor_str(tensor: Any, indent: int) -> str:
+    """Return the elements of a tensor as `repr` writes them, for a line that begins at `indent`."""
+    return printing._body(tensor.detach(), indent) if tensor.numel() else "[]"
+
+
+def add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newline: bool) -> str:
+    """Append `, suffix` for each suffix and `)`, on new lines where the line is full."""
+    return printing._join(tensor_str, suffixes, indent)
+
+
+def str_intern(inp: Any, *, tensor_contents: str | None = None) -> str:
+    """`repr` of a tensor; `tensor_contents` replaces its elements."""
+    text = printing.tensor_repr(inp)
+    if tensor_contents is None:
+        return text
+    return f"{type(inp).__name__}({tensor_contents})"
+
+
+# --- torch._utils ---------------------------------------------------------------------------------
+
+
+def get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """Return the index of a device; that of the current device if None and `optional`."""
+    if isinstance(device, int):
+        return device
+    if device is None and optional:
+        return gt.cuda.current_device()
+    place = gt.device(device)
+    if place.type == "cpu" and allow_cpu:
+        return -1
+    if place.index is None and not optional:
+        raise errors.must("_get_device_index", "device", "have an index", device)
+    return gt.cuda.current_device() if place.index is None else place.index
+
+
+def softmax_backward(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    """Gradient of softmax, from its result."""
+    scaled = grad_output * output
+    return (scaled - output * scaled.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def flatten_dense_tensors(tensors: Sequence[Any]) -> Any:
+    """Return the elements of tensors in one tensor of one dimension."""
+    return gt.cat([x.reshape(-1) for x in tensors])
+
+
+def unflatten_dense_tensors(flat: Any, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Return parts of a flat tensor as views with the shapes of tensors."""
+    parts = flat.split([x.numel() for x in tensors])
+    return tuple([part.view(x.shape) for part, x in zip(parts, tensors)])
+
+
+def pin_memory(data: Any, device: Any = None) -> Any:
+    """Return containers of tensors with copies in page-locked memory, where there is a GPU."""
+    if not gt.cuda.is_available():
+        return data
+    return _pytree.tree_map_only(gt.Tensor, lambda x: x.pin_memory(), data)
+
+
+# --- torch.utils._python_dispatch -----------------------------------------------------------------
+
+
+class TorchDispatchMode(gt.DispatchMode):
+    """A mode whose handler has PyTorch's name, `__torch_dispatch__`."""
+
+    def __gputensor_dispatch__(
+        self, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Call the program's handler."""
+        return self.__torch_dispatch__(op, types, args, kwargs)  # type: ignore[attr-defined]
+
+
+# --- torch.utils._pytree --------------------------------------------------------------------------
+
+
+class SequenceKey(namedtuple("SequenceKey", "idx")):
+    """The way to an item of a sequence."""
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence: Any) -> Any:
+        """Return the item."""
+        return sequence[self.idx]
+
+
+class MappingKey(namedtuple("MappingKey", "key")):
+    """The way to an entry of a mapping."""
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping: Any) -> Any:
+        """Return the entry."""
+        return mapping[self.key]
+
+
+class GetAttrKey(namedtuple("GetAttrKey", "name")):
+    """The way to an attribute."""
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, obj: Any) -> Any:
+        """Return the attribute."""
+        return getattr(obj, self.name)
+
+
+_nodes = _pytree.SUPPORTED_NODES
+
+OF_TORCH: dict[str, Any] = {
+    **{f"_foreach_{name}": _foreach(name) for name in _EACH},
+    "_foreach_norm": foreach_norm,
+    "_grouped_mm": gt.nn.functional.grouped_mm, "_softmax_backward_data": softmax_backward,
+    "_shape_as_tensor": lambda x: gt.tensor(x.shape), "__file__": gt.__file__,
+}  # fmt: skip
+OF_TENSOR_STR: dict[str, Any] = {
+    "PRINT_OPTS": _PrintOptions(), "_tensor_str": tensor_str, "_add_suffixes": add_suffixes,
+    "_str_intern": str_intern, "_str": str_intern, "printoptions": printing.printoptions,
+    "set_printoptions": printing.set_printoptions, "get_printoptions": printing.get_printoptions,
+}  # fmt: skip
+OF_UTILS: dict[str, Any] = {
+    "_flatten_dense_tensors": flatten_dense_tensors,
+    "_unflatten_dense_tensors": unflatten_dense_tensors,
+    "_get_device_index": get_device_index,
+    "_element_size": lambda dtype: dtype.itemsize,
+}  # fmt: skip
+OF_DISPATCH: dict[str, Any] = {
+    "TorchDispatchMode": TorchDispatchMode, "_disable_current_modes": gt.no_dispatch,
+    "is_traceable_wrapper_subclass": lambda tensor: False,
+}  # fmt: skip
+OF_PYTREE: dict[str, Any] = {
+    "PyTree": Any, "Context": Any, "KeyPath": tuple, "SequenceKey": SequenceKey,
+    "MappingKey": MappingKey, "GetAttrKey": GetAttrKey, "_dict_flatten_with_keys": None,
+    "_dict_flatten": _nodes[dict].flatten_fn, "_dict_unflatten": _nodes[dict].unflatten_fn,
+    "_list_flatten": _nodes[list].flatten_fn, "_list_unflatten": _nodes[list].unflatten_fn,
+    "tree_is_leaf": lambda tree, is_leaf=None: _pytree.tree_structure(tree, is_leaf).is_leaf(),
+}  # fmt: skip

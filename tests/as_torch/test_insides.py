@@ -1,0 +1,97 @@
+"""Private names of PyTorch that packages use."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.as_torch import insides
+from gputensor.core import errors
+from gputensor.utils import _pytree
+
+
+def test_operators_of_lists() -> None:
+    xs = [gt.arange(3.0), gt.ones(2)]
+    of = insides.OF_TORCH
+    added = of["_foreach_add"](xs, [gt.ones(3), gt.ones(2)], alpha=2)
+    assert [x.tolist() for x in added] == [[2, 3, 4], [3, 3]]
+    assert of["_foreach_mul_"](xs, [2.0, 3.0]) is None
+    assert [x.tolist() for x in xs] == [[0, 2, 4], [3, 3]]
+    of["_foreach_addcdiv_"](xs, xs, [gt.ones(3), gt.ones(2)], -1)
+    assert [x.tolist() for x in xs] == [[0, 0, 0], [0, 0]]
+    of["_foreach_copy_"](xs, [gt.ones(3), gt.ones(2)])
+    assert [float(x) for x in of["_foreach_norm"](xs)] == pytest.approx([3**0.5, 2**0.5])
+    assert [x.tolist() for x in of["_foreach_clamp_max"](xs, 0.5)] == [[0.5] * 3, [0.5] * 2]
+
+
+@pytest.mark.parametrize("args, kwargs, expected", [
+    ((gt.float64,), {}, (None, gt.float64, False, None)),
+    (("cpu", gt.float16, True), {}, (gt.device("cpu"), gt.float16, True, None)),
+    ((gt.ones(1, dtype=gt.int8),), {}, (gt.device("cpu"), gt.int8, False, None)),
+    ((), {"device": "meta", "non_blocking": True}, (gt.device("meta"), None, True, None)),
+])  # fmt: skip
+def test_arguments_of_to(args, kwargs, expected) -> None:  # type: ignore[no-untyped-def]
+    assert insides.parse_to(*args, **kwargs) == expected
+
+
+def test_texts_of_tensors() -> None:
+    options = insides.OF_TENSOR_STR["PRINT_OPTS"]
+    before = options.precision
+    try:
+        options.precision = 2
+        assert insides.tensor_str(gt.tensor([1.234, 2.0]), 0) == "[1.23, 2.00]"
+    finally:
+        options.precision = before
+    assert insides.tensor_str(gt.empty(0), 0) == "[]"
+    assert insides.add_suffixes("x([1]", ["a=1", "b=2"], 2, False) == "x([1], a=1, b=2)"
+    assert insides.str_intern(gt.ones(1), tensor_contents="9") == "Tensor(9)"
+
+
+def test_index_of_a_device() -> None:
+    assert insides.get_device_index(3) == 3
+    assert insides.get_device_index("cpu", allow_cpu=True) == -1
+    assert insides.get_device_index(gt.device("cuda", 1)) == 1
+    with pytest.raises(errors.ArgumentError, match="must have an index"):
+        insides.get_device_index("cuda")
+
+
+def test_flat_tensors_are_taken_apart() -> None:
+    xs = [gt.arange(4.0).reshape(2, 2), gt.ones(3)]
+    flat = insides.flatten_dense_tensors(xs)
+    parts = insides.unflatten_dense_tensors(flat, xs)
+    assert flat.shape == (7,) and [p.tolist() for p in parts] == [x.tolist() for x in xs]
+
+
+def test_gradient_of_softmax() -> None:
+    x = gt.randn(3, 4, dtype=gt.float64, requires_grad=True)
+    y, grad = x.softmax(1), gt.randn(3, 4, dtype=gt.float64)
+    y.backward(grad)
+    found = insides.softmax_backward(grad, y.detach(), 1, gt.float64)
+    np.testing.assert_allclose(found.numpy(), x.grad.numpy(), rtol=1e-12)
+
+
+def test_a_mode_by_pytorchs_name() -> None:
+    seen = []
+
+    class Noting(insides.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            seen.append(func.name)
+            return func(*args, **(kwargs or {}))
+
+    with Noting():
+        gt.ones(2) + 1
+    assert seen == ["aten::ones", "aten::add"]
+
+
+def test_containers() -> None:
+    pair = collections.namedtuple("pair", "a b")(1, [2])
+    assert _pytree._get_node_type(pair) is collections.namedtuple
+    node = _pytree.SUPPORTED_NODES[collections.namedtuple]
+    children, kind = node.flatten_fn(pair)
+    assert node.unflatten_fn(children, kind) == pair
+    assert str(insides.SequenceKey(1)) + str(insides.MappingKey("k")) == "[1]['k']"
+    assert insides.SequenceKey(0).get([5]) == 5
+    assert insides.OF_PYTREE["tree_is_leaf"](3) and not insides.OF_PYTREE["tree_is_leaf"]([3])
