@@ -221,8 +221,7 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 class Seen:
     """A memo entry of a call that may get a short cut. short: the table's dict at the time; a
-    different dict now means that the short cut is due, again or for the first time.
-    """
+    different dict now means that the short cut is due, again or for the first time."""
 
     __slots__ = ("value", "short")
 

@@ -29,8 +29,7 @@ class TensorBase:
     """Slots (for native code): _geometry, _device, _keys; _storage, made when first needed on the
     CPU (`_get_storage`); _offset in elements; _array, the ndarray of a CPU tensor, made when a
     kernel first needs it (`_get_array`); _autograd, None while nothing requires a gradient.
-    `__dict__` holds attributes that programs set, as on PyTorch's tensors.
-    """
+    `__dict__` holds attributes that programs set, as on PyTorch's tensors."""
 
     __slots__ = (
         "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd",
