@@ -90,7 +90,7 @@ def verdict(low: float, high: float, tolerance: float) -> str:
 
 
 def most_told_apart(cases: int) -> int:
-    """Return how many cases of one build may differ from themselves: 1 %, rounded up.
+    """Return how many cases may differ when one build is compared with itself: 1 %, rounded up.
 
     The confidence of each interval is 99 %.
     """

@@ -13,7 +13,8 @@ from typing import Any, Tuple
 from . import peers, timing
 
 NAME = "custom_op"
-# Our time over PyTorch's: of a call, recorded or not; of a call and backward, mostly the engine.
+# Budgets, our time over PyTorch's: of a call, recorded or not; of a call and backward, which is
+# mostly the engine.
 BUDGET_CALL, BUDGET_BACKWARD = 1.0, 2.0
 
 Side = Callable[[], Any]

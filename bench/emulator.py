@@ -25,9 +25,9 @@ from . import timing
 from .places import WrongResult
 
 NAME = "emulator"
-# Least speed-up over numba's simulator, for each kernel.
+# The smallest speed-up over numba's simulator, for each kernel.
 BUDGET_TIMES = 50.0
-# Most slow-down over a plain launch with the default checks of the pytest plugin.
+# The largest slow-down of the pytest plugin's default checks, over a plain launch.
 BUDGET_PROTECTED = 3.0
 PLAIN, PROTECTED = ", plain", ", as in pytest"
 
@@ -277,7 +277,8 @@ def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
 
 
 def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
-    """Measure from an edited source to its result, g++ and launch, with an empty cache."""
+    """Measure the time from an edited source to its result: g++ and a launch, with an empty
+    cache."""
     given, _ = inputs["block_sum"]
     numbers = itertools.count()
 
@@ -294,7 +295,8 @@ def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
             del os.environ["GPUTENSOR_CACHE_DIR"]
             if kept is not None:
                 os.environ["GPUTENSOR_CACHE_DIR"] = kept
-    return _case("block_sum, from an edit to the result", 0, 0, sample)  # threads do not matter
+    # The number of threads does not matter here.
+    return _case("block_sum, from an edit to the result", 0, 0, sample)
 
 
 def report(record: dict[str, Any]) -> str:

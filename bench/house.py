@@ -149,7 +149,7 @@ def _clone(commit: str = "HEAD") -> Iterator[Path]:
         yield clone
 
 
-# Variables that would make a clone import another package, or make print its folder.
+# With these variables a clone would import another package, or `make` would print its folder.
 _OURS = ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
 
 

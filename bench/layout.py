@@ -2,8 +2,8 @@
 
 Outputs are filled with a poison value before a library's first copy and compared with NumPy's copy
 after it, and again after all rounds. A wrong or failing case has no figures; the others keep
-theirs. A figure above the roofline is an error of the measurement. `gputensor` is measured twice
-(the second time as `again`): the difference is the noise of the run.
+theirs. A figure above the roofline is an error of the measurement. `gputensor` is measured twice,
+the second time as `again`; the difference is the noise of the run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Compute coefficients of include/elementary.cuh: `python -m bench.minimax [NAME…]`.
 
-Polynomials of least weighted error by Remez's exchange with 40 digits (mpmath), rounded to f32 or
-f64, then changed by units in the last place while the greatest error falls. Prints each as C++,
-with the base-2 logarithms of its error before and after rounding. Not part of a build: after
-changing a degree or an interval, paste the output into the source.
+It computes polynomials with the smallest weighted error by Remez's exchange with 40 digits
+(mpmath), rounds them to f32 or f64, and changes coefficients by units in the last place while the
+largest error decreases. It prints each as C++, with the base-2 logarithms of its error before and
+after rounding. Not part of a build: after changing a degree or an interval, paste the output into
+the source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Host cost of calls on tensors so small that the elements cost nothing.
+"""Host cost of calls on tensors that are so small that the work on elements costs nothing.
 
 Twelve operators on the CPU, alternating with PyTorch and NumPy, one thread each; and new shapes,
 which find no cached plan. On a CUDA device the same, with PyTorch and CuPy.

@@ -24,7 +24,7 @@ PEERS = {
 }  # fmt: skip
 # Inches: height of a case, height outside the axes, width.
 _ROW, _ABOVE, _BELOW, _WIDTH = 0.21, 1.05, 0.55, 8.6
-# Shares of the width: least width of labels, width of a letter.
+# Shares of the width: the smallest width of labels, the width of a letter.
 _LABELS, _LETTER = 0.235, 0.0079
 
 

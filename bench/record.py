@@ -146,7 +146,8 @@ def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
 
 
 def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
-    """Return reasons why parts do not belong together: benchmark, machine, version or commit."""
+    """Return reasons why parts must not be merged: different benchmark, machine, version or
+    commit."""
 
     def facts(part: dict[str, Any]) -> dict[str, Any]:
         around = part["environment"]

@@ -303,7 +303,7 @@ def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
-    """all_s: seconds of one call of each library in all."""
+    """Time the calls. all_s: the total seconds of one call of each library."""
     if all_s > _LONG_S:
         return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
     end = time.monotonic() + 2 * _LONG_S

@@ -175,7 +175,8 @@ def _shaped(operator: Operator, family: str) -> Callable[[int], dict[str, Shape]
 
 
 def _is_capped(operator: Operator, family: str, size: int) -> bool:
-    """Return True if tensors have the same sizes as for a smaller n, as in cubic operators."""
+    """Return True if the tensors are no larger than for the next smaller n, as for cubic
+    operators."""
     shaped = _shaped(operator, family)
     smaller = max((n for n in SIZES if n < size), default=0)
     if shaped is None or not smaller:

@@ -24,7 +24,7 @@ cuda_names: Names = _places.cuda_names
 
 @dataclass(frozen=True)
 class Missing:
-    """Something promised and not found."""
+    """Something that the YAML declares and that does not exist."""
 
     op: Op
     what: str
@@ -37,7 +37,7 @@ class Missing:
 
 
 def missing(model: Model) -> list[Missing]:
-    """Everything that is promised and not there, in the YAML's order."""
+    """All missing things, in the YAML's order."""
     return [item for op in model.all.ops for item in _missing(op)]
 
 

@@ -251,7 +251,7 @@ def results(model: Model, base: str) -> list[str]:
 
 
 def _out_keys(form: Op) -> str:
-    """The keys of `out` count too."""
+    """The keys of `out` are added too."""
     name, count = form.base, len(form.schema.out_arguments)
     if count == 1:
         return f'key_set |= _checked_out("{name}", out)._keys & keep'
@@ -259,7 +259,7 @@ def _out_keys(form: Op) -> str:
 
 
 def _out(form: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """The call of an out form. Arguments that only the out form has keep their defaults."""
+    """The call of an out form. Arguments that only the out form has get their defaults."""
     outs = [a.name for a in form.schema.out_arguments]
     given = {name: f"out[{n}]" for n, name in enumerate(outs)} if outs[1:] else {outs[0]: "out"}
     return _call(form, {**arguments, **given}, lead)
@@ -332,7 +332,7 @@ def _if(condition: str, body: list[str]) -> list[str]:
 
 
 def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> list[str]:
-    """Keys that all overloads share, and the branch of a call with `out`."""
+    """The keys that all overloads have, and the branch of a call with `out`."""
     lines = gather.gathered(ops[-1]) if shared else []
     if not it.outs:
         return lines
@@ -392,7 +392,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
 
 
 def _given(op: Op, written: str) -> dict[str, str]:
-    """The arguments of a call that is written as `other, self, rounding_mode="floor"`."""
+    """The arguments of a call, written in the YAML as `other, self, rounding_mode="floor"`."""
     text = f"_({written})"
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)

@@ -247,7 +247,7 @@ def _body(op: Op) -> list[str]:
     lines += indent(["grads = node.zeros_for(grads)"] if is_list else [])
     lines += indent(_returned(op, formulas))
     if saved:
-        # written out: every backward calls it, and a loop over names costs 200 ns
+        # without a loop: every backward calls it, and a loop over names costs 200 ns
         lines += ["", "def release(node):"]
         for k in range(0, len(saved), 3):
             lines.append(
@@ -300,7 +300,7 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
 
 
 def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
-    """The line; a call that is too long is broken at its arguments."""
+    """The line; a long call is broken at its arguments."""
     made = ast.parse(expression, mode="eval").body
     if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):
         tail = f"[{ast.unparse(made.slice)}]{tail}"
@@ -329,7 +329,7 @@ def _keeps(model: Model, op: Op) -> list[str]:
 
 
 def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
-    """A method that takes the call's arguments; a tensor is saved only where a formula will run."""
+    """A method that takes the call's arguments. It saves a tensor only if a formula needs it."""
     formulas = _formulas(op)
     needed: dict[str, list[int]] = {}
     for number, formula in enumerate(formulas.values()):

@@ -37,7 +37,7 @@ get, put = state.get, state.set
 mode, new = grad_mode.get, object.__new__"""
 
 NAMES = "abcdefghijkmnp"
-# Policies that cast operands; the others say in which dtype to compute.
+# Policies that cast operands; other policies select the dtype of the computation.
 _CASTING = {"lower_precision_fp", "fp32", "promote"}
 
 
@@ -171,7 +171,8 @@ def _given(shape: str) -> str:
 
 
 def _condition(test: str, last: str = "") -> list[str]:
-    """`if test:`, a part a line where it is long. last: as `or x is None`; without it, negated."""
+    """`if test:`, with one part per line if it is long. last: such as `or x is None`; without it,
+    the test is negated."""
     line = f"if {test} {last}:" if last else f"if not ({test}):"
     if len(line) <= WIDTH - 8:
         return [line]

@@ -1,4 +1,4 @@
-"""_generated/short_forms.py: the forms of short cuts, each written out from parts they share.
+"""_generated/short_forms.py: the forms of short cuts, composed of common parts of code.
 
 A short cut does in one frame the work of a table, Autograd's kernel and the backend's kernel, so it
 cannot call functions for its parts (Note [Short cuts] in gputensor/dispatch/shortcuts.py). Here

@@ -1,4 +1,4 @@
-"""Modules of _generated that are the same for any operators: lazy faces of the families."""
+"""Modules of _generated that do not depend on the operators: lazy modules of the families."""
 
 from __future__ import annotations
 

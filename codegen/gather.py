@@ -81,9 +81,9 @@ def short_cut(
     numbers: Sequence[str] | None = None,
 ) -> list[str]:  # fmt: skip
     """Lines that take the call's short cut, if any: it is looked up by the tensors' geometries and
-    gets all arguments except an `alpha` of 1. guards: tests that come first. arguments: what
-    stands for some, as in `call`. numbers: tensor arguments that may be numbers, if others than the
-    schema's."""
+    gets all arguments except an `alpha` of 1. guards: tests that come first. arguments:
+    replacements of arguments, as in `call`. numbers: tensor arguments that may be numbers, if they
+    differ from the schema's."""
     if op.short:
         return _by_arguments(op, guards, arguments or {})
     if not op.leaves_short_cuts:
@@ -151,7 +151,7 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     parts = [f"{given[name]}._geometry" if name in tensors else given[name] for name in found_by]
     key = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
     lines = [f"short = op_{op.identifier}.table.short.get({key})"]
-    if not may_hash:  # there may be a list in the tuple, or in the place of a dtype
+    if not may_hash:  # the tuple may contain a list, or a list may replace a dtype
         lines = ["try:", *indent(lines), "except TypeError:", "    short = None"]
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
     operands = [given[name] for name in (*tensors, *lists, *passed)]
@@ -169,8 +169,8 @@ _TYPES = {"int": "int", "SymInt": "int", "bool": "bool"}
 
 
 def gathered(op: Op, before: Sequence[str] = ()) -> list[str]:
-    """Lines that leave the call's key set in `key_set`. before: lines that come first, and fail as
-    these do for what is no operand."""
+    """Lines that set `key_set` to the call's key set. before: lines that come first and fail in the
+    same way for invalid operands."""
     keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:

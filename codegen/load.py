@@ -1,4 +1,4 @@
-"""Reads native_functions.yaml; every complaint names the file, the line and the operator."""
+"""Reads native_functions.yaml; every error names the file, the line and the operator."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _derived(entry: Op) -> Iterable[Op]:
-    """The operators that `autogen` names; a form of a copy is derived from the copy."""
+    """The operators named by `autogen`; forms of a copy are derived from the copy."""
     copy = None
     for name in entry.autogen:
         of = copy if copy is not None and name.partition(".")[0] == copy.base else entry
@@ -122,7 +122,8 @@ def _variants(entry: Op, kind: str) -> tuple[str, ...]:
 
 
 def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
-    """The overloads of `scalars`, which call the form of their kind, and all under second names."""
+    """The overloads of `scalars`, which call the form of their kind, and the overloads under second
+    names."""
     made = []
     for found in entry.scalars:
         of = next((op for op in forms if op.kind == found.kind), None)
@@ -205,7 +206,7 @@ class _Entry:
         return EntryError(line, self.where, complaint)
 
     def pairs(self, node: yaml.MappingNode) -> list[tuple[str, yaml.Node]]:
-        """Keys and values; a key given twice, which YAML loaders drop in silence, is an error."""
+        """Keys and values. A duplicate key is an error; YAML loaders would silently drop one."""
         seen: dict[str, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
@@ -449,7 +450,7 @@ class _Entry:
         return text
 
     def words(self, field: str) -> tuple[str, ...]:
-        """A field that is one word, words with commas between them, or a list."""
+        """A field that is one word, several words separated by commas, or a list."""
         node = self.nodes.get(field)
         if node is None:
             return ()

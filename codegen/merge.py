@@ -37,7 +37,7 @@ TESTS = {
 class Case:
     """Call `overload` if `condition` is true ("" means always).
 
-    arguments: schema name -> expression, where it is not the parameter of that name.
+    arguments: schema name -> expression, if that is not the parameter with this name.
     """
 
     condition: str
@@ -47,8 +47,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Merge:
-    """parameters: before `out` and options. preamble: lines ahead of the cases, which bring what
-    was given by position to its name. forms: the parameters of each overload, for a message."""
+    """parameters: before `out` and options. preamble: lines before the cases, which assign
+    positional arguments to their names. forms: the parameters of each overload, for a message."""
 
     parameters: tuple[str, ...]
     cases: tuple[Case, ...]
@@ -100,8 +100,8 @@ class _Overloads:
     """The overloads in the order in which they are tried, with their parameters.
 
     arguments, positional: by overload. places: names of the positional parameters, which are those
-    of the longest overload. names: of all parameters. awaited: those that must be given, but may be
-    None (`int? to`), and tell by their absence which overload is meant; `...` stands for that.
+    of the longest overload. names: of all parameters. awaited: those that must be given but may be
+    None (`int? to`); their absence, marked by `...`, selects another overload.
     """
 
     def __init__(self, ops: Sequence[Op], is_method: bool) -> None:
@@ -153,9 +153,10 @@ class _Overloads:
         return Merge(tuple(found), tuple(cases), tuple(preamble), tuple(forms))
 
     def default(self, name: str) -> str:
-        """The parameter's default; empty where every overload needs it, at one place.
+        """The parameter's default; empty if all overloads require it at one position.
 
-        None stands for the overloads' own where it must be known whether anything was given.
+        It is None, in place of the overloads' own defaults, if the code must know whether an
+        argument was given.
         """
         if name in self.awaited:
             return "..."
@@ -174,7 +175,7 @@ class _Overloads:
     # -- from places to names -------------------------------------------------------------------
 
     def _preamble(self) -> tuple[list[str], bool]:
-        """Lines that bring values to their names, and whether the positional ones are `*args`."""
+        """Lines that assign values to their names, and True if the positional ones are `*args`."""
         owns = list(self.positional.values())
         for op in self.ops:
             listed = vararg(op, is_method=self.is_method)
@@ -202,7 +203,7 @@ class _Overloads:
         return self.positional[op.name]
 
     def _moves(self, own: Sequence[Argument]) -> list[int]:
-        """Places that have another overload's name."""
+        """Positions whose name belongs to another overload."""
         return [k for k, a in enumerate(own) if a.name != self.places[k]]
 
     def _tests(self, own: Sequence[Argument]) -> list[tuple[str, list[str], list[str]]]:
@@ -212,7 +213,7 @@ class _Overloads:
         for k in told[:1]:
             test = _test(own[k], self.longest[k], parameter(self.places[k]))
             if _class(own[k]) == "Tensor" and own[k] is own[-1] and k + 1 < len(self.places):
-                test = f"{test} and {self._lacks(k + 1)}"  # else it stands for a number
+                test = f"{test} and {self._lacks(k + 1)}"  # otherwise it replaces a number
             found.append((test, *self._assignment(own, moves)))
         first = moves[0]
         if first not in told and first + 1 < len(self.places):
@@ -220,7 +221,7 @@ class _Overloads:
         return found
 
     def _lacks(self, place: int) -> str:
-        """What tells that nothing was given at a place of the longest list."""
+        """The test that no argument was given at a position of the longest list."""
         behind = self.longest[place]
         if behind.type.is_optional and not behind.has_default:
             self.awaited.add(behind.name)
@@ -243,7 +244,7 @@ class _Overloads:
         return tail
 
     def _by_the_first(self, tail: list[str]) -> list[str]:
-        """`*args` to names: the first one's type tells which overload is meant."""
+        """Assign `*args` to names: the first argument's type selects the overload."""
         heads: dict[str, list[Argument]] = {}
         for own in self.positional.values():
             head = own[: len(own) - len(tail)]
@@ -297,7 +298,8 @@ class _Overloads:
         return [" or ".join(tests)] if tests else []
 
     def _filled(self, op: Op) -> dict[str, str]:
-        """Expressions for arguments that no parameter gives, or not with the overload's default."""
+        """Expressions for arguments without a parameter, or whose parameter has another default
+        than the overload's."""
         found = {}
         for a in op.arguments:
             taken = self.argument(op, a.name)

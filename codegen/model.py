@@ -80,19 +80,19 @@ class Op:
     line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, None where the
     family's kernel factory is bound. factory: that factory's prefix. autocast: device type ->
     policy. signature: what Python takes instead of the schema's arguments. numbers: Tensor
-    arguments for which Python numbers may stand, which stay numbers down to native. python:
+    arguments for which Python numbers may be given; these stay numbers down to native code. python:
     Python's operator -> the arguments it gives, as {"__rsub__": "other, self"}.
-    short: what its short cuts are found by, and after a semicolon what they are given beside the
-    tensors. shortcut: a condition under which the method returns self undispatched.
-    node: name of its derivative's class, where the rule of numbering does not give PyTorch's.
+    short: the key of its short cuts and, after a semicolon, their arguments besides the tensors.
+    shortcut: a condition under which the method returns self undispatched.
+    node: name of its derivative's class, if the numbering rule does not give PyTorch's name.
     replay: a view that reads its elements in another way, which as_strided cannot make again.
-    activation: an operand that often is an activation's result, computed again where it is large.
-    batch: its batch rule in func/rules/, where that is not its family's.
+    activation: an operand that is often an activation's result and is recomputed if it is large.
+    batch: its batch rule in func/rules/, if that is not its family's.
     source: the entry that named this one in `autogen`.
-    follows: identifier of the operator whose results this one copies or gives, by
-    structured/forms.py.
-    scalars: schemas of overloads that take numbers where this one's `numbers` are; each calls the
-    form of its kind. aliases: further names of all forms. alias_of: the name that this one is of.
+    follows: identifier of the operator whose results this one copies or returns, by
+    structured/forms.py. scalars: schemas of overloads that take numbers in place of this one's
+    `numbers`; each calls the form of its kind. aliases: further names of all forms. alias_of: the
+    name of which this one is an alias.
     """
 
     schema: FunctionSchema
@@ -196,8 +196,8 @@ class Op:
 
     @property
     def kernel_numbers(self) -> list[str]:
-        """Tensor arguments that kernels may find a number in: Python's operators put it first, and
-        out forms take it there."""
+        """Tensor arguments in which kernels may get a number: Python's operators pass it first, and
+        so do out forms."""
         first = self.tensors[0].name if self.tensors else ""
         swaps = any(given.startswith("other") for given in self.operators.values())
         takes_first = self.numbers and first == "self" and (swaps or self.kind == "out")
@@ -205,7 +205,7 @@ class Op:
 
     @property
     def public_name(self) -> str:
-        """Behind `gt.`: `linalg.inv` of linalg_inv."""
+        """The name after `gt.`, such as `linalg.inv` for linalg_inv."""
         if self.python_module not in MODULES:
             return self.base
         return f"{self.python_module}.{self.base.removeprefix(f'{self.python_module}_')}"
@@ -267,8 +267,8 @@ class Op:
     def leaves_short_cuts(self) -> bool:
         """True if its CPU kernel may store short cuts: Note [Short cuts] in gputensor/dispatch.
 
-        A family's own kernels do where all that they read is plain tensors; of out forms, those
-        of pointwise operators.
+        A family's own kernels may, if they read only plain tensors; of out forms, only those of
+        pointwise operators.
         """
         if self.dispatch is not None or self.follows:
             return False
@@ -340,7 +340,7 @@ class Model:
 
     @cached_property
     def _by_base(self) -> dict[str, list[Op]]:
-        """Asked for each name many times, as `bases` is."""
+        """Cached, because it is read many times for each name; so is `bases`."""
         found: dict[str, list[Op]] = {}
         for op in self.ops:
             found.setdefault(op.base, []).append(op)
@@ -366,7 +366,7 @@ class Model:
         return sorted({op.base for op in ops if self.overloads(op.base, variant)})
 
     def aliases(self, variant: str, module: str | None = None) -> dict[str, str]:
-        """Second names -> the public name that each is of."""
+        """Alias -> its public name."""
         is_method = variant != "function"
         ops = [op for op in self._second_names if not (is_method and op.python_module)]
         found = {op.base: op for op in ops}
@@ -393,7 +393,7 @@ class Model:
         return None
 
     def with_dtype(self, op: Op) -> Op | None:
-        """The overload that takes the arguments of `op` and then a dtype."""
+        """The overload with the arguments of `op`, followed by a dtype."""
         wanted = [*(argument.name for argument in op.arguments), "dtype"]
         for other in self.named(op.base):
             names = [argument.name for argument in other.arguments]
@@ -410,7 +410,7 @@ def parameter(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-# at::Reduction, which is an int in schemas; the dtype that native code takes where none is given.
+# at::Reduction, which is an int in schemas; the dtype that native code uses by default.
 _ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 
@@ -432,7 +432,7 @@ def _copying(entry: Op, name: Any) -> FunctionSchema:
 
 
 def derive(entry: Op, name: str) -> FunctionSchema | None:
-    """The schema of an autogen name of `entry`, or None where the name is no form of it.
+    """The schema of an autogen name of `entry`; None if the name is no form of it.
 
     Source: torchgen/native_function_generation.py.
     """

@@ -1,4 +1,4 @@
-"""Paths of the checkout, and loading of gputensor's ground floor modules by path.
+"""Paths of the checkout, and loading of modules of gputensor/core by path.
 
 Nothing here runs `gputensor/__init__.py`.
 """
@@ -30,9 +30,9 @@ def formulas() -> list[Path]:
 
 
 def load_module(name: str) -> types.ModuleType:
-    """A module of gputensor, as `core.schema`, loaded by path.
+    """A module of gputensor, such as `core.schema`, loaded by path.
 
-    Its packages are empty ones of our own, so that relative imports work and no `__init__` runs.
+    Empty modules replace its packages, so that relative imports work and no `__init__` runs.
     """
     package = "codegen_gputensor"
     folder = PACKAGE
@@ -51,7 +51,7 @@ def native(family: str) -> Path:
 
 
 def dotted(path: Path) -> str:
-    """A module of the package, as `native.view`."""
+    """The name of a module of the package, such as `native.view`."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
@@ -68,5 +68,6 @@ def rows(family: str) -> Path:
 
 
 def shown(path: Path) -> str:
-    """The path as messages and pages spell it: from the checkout's root, with forward slashes."""
+    """The path in the form of messages and pages: relative to the checkout's root, with forward
+    slashes."""
     return path.relative_to(ROOT).as_posix()

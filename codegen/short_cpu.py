@@ -137,7 +137,7 @@ def into(n: int) -> list[str]:
 
 
 def made(name: str, closed: list[str], array: str) -> list[str]:
-    """The form of factories: without operand, or with one that gives the layout only."""
+    """The form of factories: without an operand, or with one that only gives the layout."""
     setup = [ELEMENT] if "sizes" in array else []
     of = "array()" if "array" in closed else "uninitialised memory"
     if "asks" in closed:
@@ -156,7 +156,7 @@ def made(name: str, closed: list[str], array: str) -> list[str]:
 
 
 def filled() -> list[str]:
-    """As `made`, of a number: 0.0 and -0.0, and 1 and True, are equal."""
+    """As `made`, with a number; 0.0 equals -0.0, and 1 equals True, so these are checked."""
     doc = "(size, value) -> a tensor over array(). asks: for the default device, as none was named."
     closed = ["geometry", "array", "asks", "value"]
     return form("filled", closed, doc, ["kept = value"], ["size", "value"], [

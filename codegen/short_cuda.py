@@ -13,7 +13,7 @@ CUDA_MEMORY = [
     "index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize",
     "take = runtime.cuda().taker(nbytes, index)",
 ]
-# Memory of the allocator's, and the storage and tensor over it.
+# Memory from the allocator, with its storage and tensor.
 ALLOCATED = [
     "storage = Storage()",
     "storage._data = memory",
@@ -27,7 +27,7 @@ ALLOCATED = [
 
 
 def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -> list[str]:
-    """low_bits: those that are to be 0; other kernels may serve other addresses."""
+    """low_bits: the bits that must be 0; other kernels may handle other addresses."""
     lines = [
         f"{x} = {storage}._data.ptr + {operand}._offset * size_{x}"
         for x, storage, operand in zip(ARRAYS, storages, operands)
@@ -40,7 +40,7 @@ def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -
 
 
 def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
-    """With params, of those that the launch was made of."""
+    """The functional form. With params, it is only for those with which the launch was made."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]
     closed += ["low_bits", "params"] if n_params else []

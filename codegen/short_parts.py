@@ -1,4 +1,4 @@
-"""Parts that the forms of short cuts share. See emit_short.py."""
+"""Common parts of the forms of short cuts. See emit_short.py."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def params(n: int) -> list[str]:
 
 
 def kept(n: int) -> list[str]:
-    """The params of a short cut, in its cells."""
+    """The params of a short cut, stored in its cells."""
     nones, names = ", ".join(["None"] * n), each("{}0", PARAMS[:n])
     return [f"{', '.join(names)}{',' * (n == 1)} = (*params, {nones})[:{n}]"] if n else []
 
 
 def ints(n: int | None = None, known: str = "") -> list[str]:
-    """The long way unless sizes are ints: the keys that they are found by do not tell 1 from 1.0
-    and True. n: how many there are, where that is known; mostly they are the very ones of before,
-    which is the cheapest to ask. known: the tuple of before, which may come again as it is."""
+    """Return None unless sizes are ints: the keys do not distinguish 1 from 1.0 and True. n: the
+    number of sizes, if known. Usually the sizes are the objects of the previous call, which is the
+    cheapest test. known: the previous tuple, which may be passed again."""
     if known:
         return [f"if size is not {known}:", *indent(ints(n))]
     if n is None:
@@ -80,8 +80,8 @@ def others(n: int, on: str, is_dims: bool = False) -> list[str]:
 
 
 def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:
-    """Plain operands in a plain thread; a node, where autograd knows one. in_chains: a block of
-    `gt.fuse` goes on from here to what the table has for it."""
+    """Test for plain operands in a plain thread; make a node if autograd records. in_chains: a
+    block of `gt.fuse` continues with the table's function for chains."""
     begin = f"now is PLAIN and (node := begin({', '.join(given)})) is LONG"
     other_keys = each("{}._keys is not CPU_KEYS", operands)
     is_other = "now is not PLAIN and now is not BELOW"
@@ -98,8 +98,8 @@ def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = Fal
 
 
 def is_plain(operands: Sequence[str], keys: str, is_written: bool, device: str = "") -> list[str]:
-    """Operands that autograd has nothing to do for. is_written: the first one; a view that is
-    written to may be one of a tensor that has a history tomorrow."""
+    """Test that autograd has nothing to do for the operands. is_written: the first one is written
+    to; if it is a view, its base may get a history later."""
     reads = each("{0}._autograd is not None and not is_plain({0})", operands)
     if is_written:
         reads[0] = "{0}._autograd is not None and not may_write({0})".format(operands[0])
@@ -137,14 +137,14 @@ def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
     return lines
 
 
-# A number as an element, and the number before with what it was as one: one assignment, so that
-# threads which share a short cut do not take one for the other.
+# A number as an element, cached together with the number. Both are stored by one assignment, so
+# that threads cannot mix them up.
 NUMBER, LAST = "number", ("last = (None, None)",)
 
 
 def element_of(name: str) -> list[str]:
-    """NumPy takes twice as long for a Python number as for an array of one element. Programs mostly
-    come with the very number of before."""
+    """A number as an array of one element, because NumPy takes twice as long for a Python number.
+    Programs usually pass the same number again."""
     return [
         f"known, {NUMBER} = last",
         f"if {name} is not known:",
@@ -156,8 +156,8 @@ def element_of(name: str) -> list[str]:
 def run(
     given: Sequence[str], result: str = "", overflow: str = "", before: Sequence[str] = ()
 ) -> list[str]:
-    """The loop, without NumPy's warnings. overflow: why the long way is free to refuse a number.
-    before: lines that come first, and fail as the loop does."""
+    """Run the loop without NumPy's warnings. overflow: a comment on why the full dispatch may
+    reject a number. before: lines that come first and fail in the same way as the loop."""
     args, to = ", ".join(["loop", *given]), f"{result} = " if result else ""
     later = ", ".join(["loop", *("other" if x is NUMBER else x for x in given)])
     return [

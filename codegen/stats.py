@@ -8,7 +8,7 @@ from pathlib import Path
 from . import generate, paths
 from .model import Model
 
-# Lines of generated text for an overload, stubs and all.
+# Lines of generated text per overload, including stubs.
 BUDGET = 30
 
 
@@ -25,7 +25,7 @@ def lines(model: Model) -> dict[Path, int]:
 
 
 def print_lines(model: Model) -> int:
-    """Print a table of kinds and one of families. Exit code 1 where the budget is exceeded."""
+    """Print a table of kinds and one of families. Exit code 1 if the budget is exceeded."""
     found, overloads = lines(model), len(model.all.ops)
     kinds: Counter[str] = Counter()
     families: Counter[str] = Counter()

@@ -48,7 +48,8 @@ def wrap(head: str, items: Sequence[str], tail: str, room: int = ROOM) -> list[s
 
 
 def pruned(parts: Sequence[str]) -> list[str]:
-    """The parts, without the import lines of the first one whose name the others do not use."""
+    """The parts, without those import lines of the first one whose names are not used by the
+    others."""
     used = set(re.findall(r"\w+", "\n".join(parts[1:])))
     lines = parts[0].split("\n")
     kept = [line for line in lines if not line.startswith("from .") or line.split()[-1] in used]

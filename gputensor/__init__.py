@@ -5,7 +5,7 @@
     >>> (x + 1).sum(0)
     tensor([5, 7, 9])
 
-This module re-exports; `docs/architecture.md` tells where everything is.
+This module re-exports names; `docs/architecture.md` describes the package's structure.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import sys as _sys
 import typing as _typing
 from os import environ as _environ
 
-# First, and from here: under a deep stack of imports its frames may sit where Python maps a chunk
-# of its stack anew in every call (CPython's data stack, 16 KiB each), which doubled this import.
+# Imported first, and from here: under a deep stack of imports, its frames may be at a boundary of
+# CPython's data stack (chunks of 16 KiB), where each call maps a new chunk. That doubled the time
+# of this import.
 import numpy as _numpy
 
 from ._generated import index as _index
@@ -42,8 +43,8 @@ from .core.memory_format import (
 )  # fmt: skip
 from .tensor.tensor import Tensor as Tensor
 
-# Loaded when first asked for, since imports are budgeted: `python -m codegen` reads these lines and
-# tells `__getattr__` where each name is. The operators are there in the same way.
+# Loaded on first use, to keep the import fast: `python -m codegen` reads these lines and writes the
+# home of each name for `__getattr__`. Operators are loaded in the same way.
 if _typing.TYPE_CHECKING:
     from . import (
         amp as amp, array_api as array_api, autograd as autograd, backends as backends,
@@ -141,7 +142,7 @@ __all__ = sorted({n for n in __all__ if n[0] != "_"} | {*_index.EXPORTS, *_index
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """A name that is not loaded yet, or `gt.openreg`, by loading the package that brings it."""
+    """Load a name on first use; or load the package of a device, such as `gt.openreg`."""
     from importlib import import_module
 
     if name in _index.EXPORTS:
@@ -171,7 +172,8 @@ _unknown_type_hooks.append(_load_device)
 
 
 class _ClientFinder:
-    """Waits for the modules of _CLIENTS: see Note [Clients] in gputensor/interop/__init__.py."""
+    """Finds imports of the modules of _CLIENTS: see Note [Clients] in
+    gputensor/interop/__init__.py."""
 
     @classmethod
     def find_spec(
@@ -198,4 +200,4 @@ if _environ.get("GPUTENSOR_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
     from .dispatch.trace import start_from_environment as _start_trace
 
     _start_trace()
-del globals()["tensor"]  # the room; `gt.tensor` is exchange/construct.py's
+del globals()["tensor"]  # the subpackage; `gt.tensor` is in exchange/construct.py

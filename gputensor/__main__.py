@@ -1,7 +1,7 @@
 """The command `gputensor`, also `python -m gputensor`.
 
-It finds the subcommand and hands over; each lives in `cli/<name>.py` and is imported only when it
-runs. Exit status: 0 fine, 1 a check failed, 2 bad input, 3 device absent.
+It runs the subcommand, whose module `cli/<name>.py` is imported only then. Exit status: 0 fine, 1 a
+check failed, 2 bad input, 3 device absent.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def main(argv: list[str] | None = None) -> int:
     except Refusal as refusal:
         print(f"gputensor {argv[0]}: {refusal}", file=sys.stderr)
         return refusal.status
-    except BrokenPipeError:  # `gputensor ops | head`: the reader has seen enough
+    except BrokenPipeError:  # `gputensor ops | head` closes the pipe early
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as stop:
-        if str(stop):  # of a kernel: where it was
+        if str(stop):  # a kernel's fault: its place
             print(f"gputensor {argv[0]}: {stop}", file=sys.stderr)
         return 130
 

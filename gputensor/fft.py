@@ -1,6 +1,6 @@
-"""Discrete Fourier transforms: `gt.fft.rfft(x)`, as torch.fft has them.
+"""Discrete Fourier transforms such as `gt.fft.rfft(x)`, as in torch.fft.
 
-The functions are operators, and load with their families: rows of native_functions.yaml that say
+The functions are operators, loaded with their families: rows of native_functions.yaml with
 `python_module: fft`.
 """
 

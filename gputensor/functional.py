@@ -1,4 +1,4 @@
-"""Functions of `gt` that take other arguments than their operators, as torch.functional has."""
+"""Functions of `gt` whose arguments differ from their operators', as in torch.functional."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .tensor.tensor import Tensor
 def einsum(equation: str, /, *operands: Any) -> Tensor:
     """Sums of products by the subscripts of the equation, two operands at a time from the left.
 
-    The operands may stand in one list, and `einsum(a, [0, 1], b, [1, 2], [0, 2])` numbers the
-    subscripts instead of spelling them.
+    The operands may be one list. `einsum(a, [0, 1], b, [1, 2], [0, 2])` gives subscripts as
+    numbers.
 
         >>> gt.einsum("ij,kj->ik", gt.ones(2, 3), gt.ones(4, 3)).shape
         gputensor.Size([2, 4])
@@ -34,7 +34,7 @@ def einsum(equation: str, /, *operands: Any) -> Tensor:
 
 
 def _spelled(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """The equation of operands with lists of numbers behind them."""
+    """The equation for operands that are followed by lists of numbers."""
     operands, lists = given[0 : len(given) - len(given) % 2 : 2], given[1::2]
     terms = [_letters(numbers) for numbers in lists]
     result = "->" + _letters(given[-1]) if len(given) % 2 else ""
@@ -105,8 +105,8 @@ def _listed(op: str, tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: each 1-d tensor along a dimension of its own, expanded along the
-    others; with indexing "xy" the first two dimensions are swapped.
+    """The coordinates of a grid: each 1-d tensor varies along its own dimension and is expanded
+    along the others; with indexing "xy" the first two dimensions are swapped.
 
     >>> x, y = gt.meshgrid(gt.arange(2), gt.arange(3))
     >>> y.tolist()
@@ -126,12 +126,12 @@ def block_diag(*tensors: Any) -> Tensor:
 
 
 def cartesian_prod(*tensors: Any) -> Tensor:
-    """All tuples of an element of each 1-d tensor, as rows."""
+    """The Cartesian product of 1-d tensors: all combinations of their elements, as rows."""
     return calls.cartesian_prod(_listed("cartesian_prod", tensors))
 
 
 def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Each tensor with at least 1 dimension; of a single one, itself and no tuple."""
+    """Each tensor with at least 1 dimension; for a single tensor, not in a tuple."""
     found = _listed("atleast_1d", tensors)
     return calls.atleast_1d(found[0]) if _is_one(tensors) else calls.atleast_1d_Sequence(found)
 
@@ -143,7 +143,8 @@ def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
 
 
 def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Each tensor with at least 3 dimensions; one of 1 dimension gets one before and one behind."""
+    """Each tensor with at least 3 dimensions; a 1-d tensor gets one dimension before and one after
+    its own."""
     found = _listed("atleast_3d", tensors)
     return calls.atleast_3d(found[0]) if _is_one(tensors) else calls.atleast_3d_Sequence(found)
 
@@ -162,7 +163,7 @@ _Histogramdd = named("histogramdd", "hist bin_edges")
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
-    """The slope along each dimension, or those of dim, by differences of neighbours.
+    """The gradient along each dimension, or along dim, by finite differences of neighbours.
 
     Args:
         spacing: the distance of neighbours, one for each dimension, or tensors of coordinates.
@@ -197,7 +198,7 @@ def histogramdd(
     """Counts or weights of points in bins of several dimensions, and the edges of the bins.
 
     Args:
-        bins: how many, for each dimension or for all, or tensors of their edges.
+        bins: the number of bins, for each dimension or for all, or tensors of edges.
 
     >>> gt.histogramdd(gt.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), 2).hist
     tensor([[0., 1.],
@@ -241,7 +242,7 @@ def stft(
     )
 
 
-# PyTorch's words -> compute_mode of the operator. Source: torch/functional.py, cdist.
+# PyTorch's names -> compute_mode of the operator. Source: torch/functional.py, cdist.
 _MODES = {
     "use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1,
     "donot_use_mm_for_euclid_dist": 2,
@@ -256,9 +257,9 @@ def cdist(
     """Distances by the p-norm between each row of x1 and each of x2.
 
     Args:
-        compute_mode: whether Euclidean distances come from a product of matrices, which is quicker
-            and less exact: from 26 points on, always ("use_mm_for_euclid_dist"), or never
-            ("donot_use_mm_for_euclid_dist"); or the number that the operator takes.
+        compute_mode: whether Euclidean distances are computed by a matrix product, which is faster
+            and less exact: from 26 points on (the default), always ("use_mm_for_euclid_dist"), or
+            never ("donot_use_mm_for_euclid_dist"); or the operator's number.
 
     >>> gt.cdist(gt.zeros(1, 2), gt.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[5., 1.]])
@@ -273,7 +274,7 @@ def cdist(
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """The coordinates in a tensor of these sizes of indices into its elements in row-major order.
+    """Convert indices into the flattened elements of a tensor of these sizes to its coordinates.
 
     >>> gt.unravel_index(gt.tensor([5]), (3, 4))
     (tensor([1]), tensor([1]))
@@ -311,7 +312,7 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """Elements, or slices of dim, that differ from the one before.
+    """Elements, or slices of dim, that differ from their predecessor.
 
     >>> gt.unique_consecutive(gt.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])

@@ -1,4 +1,4 @@
-"""`gt.library`: operators of users, as torch.library has them; made in `custom/`."""
+"""`gt.library`: users' operators, as in torch.library; implemented in `custom/`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .core import lazy
 
-# Few programs make operators, and imports are budgeted: each name is loaded when first asked for.
+# Few programs define operators, so each name is loaded on first use, to keep imports fast.
 if TYPE_CHECKING:
     from .custom.custom_op import (
         CustomOpDef as CustomOpDef, custom_op as custom_op, register_autograd as register_autograd,

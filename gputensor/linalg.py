@@ -1,6 +1,6 @@
-"""Linear algebra: `gt.linalg.solve(a, b)`, as torch.linalg has it.
+"""Linear algebra such as `gt.linalg.solve(a, b)`, as in torch.linalg.
 
-The functions are operators, and load with their families: rows of native_functions.yaml that say
+The functions are operators, loaded with their families: rows of native_functions.yaml with
 `python_module: linalg`.
 """
 

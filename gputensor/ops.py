@@ -1,6 +1,7 @@
-"""`gt.ops.<namespace>.<operator>.<overload>`: every operator by its name, shipped or registered.
+"""`gt.ops.<namespace>.<operator>.<overload>`: all operators by name, built-in and registered
+ones.
 
-Names appear and go with their definitions. `gt.ops.aten.add` is a packet of overloads: calling it
+Names exist as long as their definitions. `gt.ops.aten.add` is a packet of overloads: calling it
 takes the first overload that accepts the arguments, `.default` is the overload without a name.
 """
 
@@ -25,7 +26,7 @@ class OperatorPacket:
         self._refresh()
 
     def _refresh(self) -> None:
-        # The overloads lie in `__dict__` too, where Python finds them without `__getattr__`.
+        # The overloads are also in `__dict__`, where Python finds them without `__getattr__`.
         for operator in self._overloads:
             self.__dict__.pop(operator.overload or "default", None)
         name = self.qualified_name
@@ -81,7 +82,7 @@ class OperatorNamespace:
         self._name = name
 
     def __getattr__(self, name: str) -> OperatorPacket:
-        if name == "_name":  # copy and pickle ask before there is one
+        if name == "_name":  # copy and pickle read attributes before there is one
             raise AttributeError(name)
         found = _packet(f"{self._name}::{name}")
         if not found._overloads:
@@ -117,7 +118,7 @@ def _packet(qualified_name: str) -> OperatorPacket:
 
 
 def _follow(operator: _Operator) -> None:
-    """Keep packets and namespaces in step with a definition or its removal."""
+    """Update packets and namespaces after a definition or its removal."""
     found = _packets.get(operator.name)
     if found is not None:
         found._refresh()

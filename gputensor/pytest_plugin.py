@@ -1,17 +1,17 @@
-"""The pytest plugin: tests of CUDA code where there is a GPU, and where there is none.
+"""The pytest plugin: tests of CUDA code with and without a GPU.
 
     pytest --gputensor=auto|emulator|required|off     where kernels run; the header says so
            --gputensor-sanitize[=memory,init,race]    check each access of memory on the emulator
            --gputensor-limit=60                       seconds that a kernel may run there
            --gputensor-order=reversed|random          another order of blocks and threads
 
-A test asks for the fixture `gputensor_cuda`, or carries `@pytest.mark.gputensor_cuda(devices=2,
-real=False)`; without such a device it is skipped, with the reason. `auto` takes a GPU, else the
-emulator, where each write of a kernel is checked and its time is limited unless the options or
-`GPUTENSOR_EMULATOR_SANITIZE` and `GPUTENSOR_EMULATOR_LIMIT` say otherwise, so that a kernel fails
-its test and never ends the run; `required` ends the run where no GPU answers. Nothing is chosen,
-and nothing printed, in a run that neither gives the option (or `gputensor = …` in the ini file) nor
-uses the fixture.
+A test requests the fixture `gputensor_cuda`, or has `@pytest.mark.gputensor_cuda(devices=2,
+real=False)`; without such a device it is skipped, with the reason. `auto` uses a GPU if there is
+one, otherwise the emulator. On the emulator each write of a kernel is checked and its time is
+limited, unless the options or `GPUTENSOR_EMULATOR_SANITIZE` and `GPUTENSOR_EMULATOR_LIMIT` change
+this; so a faulty kernel fails its test and does not end the run. `required` ends the run if there
+is no GPU. In a run without the option (or `gputensor = …` in the ini file) and without the fixture,
+the plugin does nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pytest
 MODES = ("auto", "emulator", "required", "off")
 MARKER = "gputensor_cuda(devices=1, real=False): needs CUDA devices, real or emulated"
 
-# A launch that takes longer waits for something that does not come.
+# A launch that takes longer probably hangs.
 LIMIT_S = 60
 
 _chosen = pytest.StashKey[str]()
@@ -56,14 +56,16 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None:
-    """pytest rewrites the assertions of all modules of a distribution with a plugin: seconds for
-    ours at the first run, and for every run where they cannot be cached."""
+    """Exclude gputensor from pytest's rewriting of assertions, which covers all modules of a
+    distribution with a plugin: it would take seconds at the first run, and at each run without a
+    cache."""
     marked: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
     marked.discard("gputensor")
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """`--gputensor-sanitize tests/`: what follows the bare option is a path, not its value."""
+    """Give the option a value in `--gputensor-sanitize tests/`, where the next argument is a
+    path."""
     for at, arg in enumerate(args):
         if arg == "--gputensor-sanitize":
             args[at] = "--gputensor-sanitize=all"
@@ -119,7 +121,7 @@ def _choose(config: pytest.Config, mode: str) -> str:
 
 
 def _protect_the_run() -> None:
-    """What is on by default here, since one kernel must not end the tests of the others."""
+    """Enable checks by default, so that one faulty kernel does not end the other tests."""
     from gputensor.runtime.emulator import settings
 
     os.environ.setdefault("GPUTENSOR_EMULATOR_SANITIZE", settings.WRITES)
@@ -153,7 +155,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say what ran where the header could not: the choice was made by the first test that asked."""
+    """Print the device if the header could not, because the first test with the fixture chose
+    it."""
     line = config.stash.get(_chosen, None)
     if line is not None and _mode_given(config) is None:
         terminalreporter.write_line(line)

@@ -1,6 +1,6 @@
-"""`gt.random`: the state of the generators that calls without `generator=` draw from.
+"""`gt.random`: the state of the default generators, which calls without `generator=` use.
 
-Numbers themselves are drawn by operators: `gt.rand`, `gt.randn`, `gt.randint`, `gt.normal`.
+Operators draw the numbers: `gt.rand`, `gt.randn`, `gt.randint`, `gt.normal`.
 """
 
 from __future__ import annotations

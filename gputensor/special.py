@@ -1,6 +1,6 @@
-"""Special functions: `gt.special.gammaln(x)`, as torch.special has them.
+"""Special functions such as `gt.special.gammaln(x)`, as in torch.special.
 
-The functions are operators, and load with their families: rows of native_functions.yaml that say
+The functions are operators, loaded with their families: rows of native_functions.yaml with
 `python_module: special`.
 """
 

@@ -1,7 +1,8 @@
-"""gt.testing: are tensors, or structures of them, as equal as their dtypes allow? And random ones.
+"""gt.testing: comparison of tensors, and of structures of tensors, within tolerances; random
+tensors.
 
-Tolerances, checks and messages are PyTorch's, so that a test suite moves over unchanged. Values are
-compared on the host. Source: torch/testing/_comparison.py.
+Tolerances, checks and messages are PyTorch's, so that a test suite can be used unchanged. Values
+are compared on the host. Source: torch/testing/_comparison.py.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ def assert_close(
         actual, expected: tensors, arrays, numbers, None, or sequences and mappings of them.
         rtol, atol: both or neither; by default those of the looser of the two dtypes.
         equal_nan: NaN equals NaN.
-        check_device, check_dtype, check_stride: these must agree too; strides only if asked for.
-        msg: what to say instead, or a function from the message to it.
-    Raises: AssertionError where they differ; TypeError for inputs of unrelated types; ValueError
-    for one tolerance without the other.
+        check_device, check_dtype, check_stride: these must be equal too; strides are not checked by
+        default. msg: another message, or a function from the message to another one. Raises:
+        AssertionError if they differ; TypeError for inputs of unrelated types; ValueError for one
+        tolerance without the other.
     """
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):
@@ -83,9 +84,9 @@ def make_tensor(
     Args:
         shape: sizes, or one sequence of them.
         device: None means the CPU.
-        low, high: -9 and 9 by default, for integers 10, cut to what the dtype holds; for bool 0
+        low, high: by default -9 and 9 (10 for integers), limited to the dtype's range; for bool 0
             and 2.
-        noncontiguous: every second column of a wider tensor, where there is more than one element.
+        noncontiguous: every second column of a wider tensor, if there are several elements.
         exclude_zero: 1 in place of zeros; of floating numbers the smallest normal one.
         memory_format: of the result; not with noncontiguous.
     Raises: ArgumentValueError if no number is in the interval.
@@ -135,7 +136,7 @@ def _interval(
     op: str, of: dtype, low: float | None, high: float | None, limits: tuple[float, float],
     default: tuple[float, float],
 ) -> tuple[float, float]:  # fmt: skip
-    """The interval, cut to the numbers that the dtype holds."""
+    """The interval, limited to the dtype's range."""
     begin, end = default[0] if low is None else low, default[1] if high is None else high
     is_one = begin == end and of.category >= FLOATING
     if not (begin < end or is_one) or end < limits[0] or begin >= limits[1]:
@@ -171,7 +172,7 @@ def _is_sequence(x: Any) -> bool:
 
 
 class _Check:
-    """Compares leaves; each method returns what is wrong, or None."""
+    """Compares leaves; each method returns a description of the difference, or None."""
 
     __slots__ = ("rtol", "atol", "equal_nan", "check_device", "check_dtype", "check_stride")
 
@@ -241,7 +242,7 @@ def _as_tensor(x: Any) -> Tensor:
 
 
 def _signed(d: dtype) -> dtype:
-    # PyTorch defines no promotion for these; for a comparison int64 will do.
+    # PyTorch defines no promotion for these; int64 suffices for a comparison.
     return dtypes.int64 if d in (dtypes.uint16, dtypes.uint32, dtypes.uint64) else d
 
 
@@ -269,7 +270,8 @@ def _differences(
     if equal_nan and element.category >= FLOATING:
         matches |= np.isnan(x) & np.isnan(y)
     if rtol or atol:
-        # Integers meet a tolerance in the default float, a difference of them in float64 here.
+        # A tolerance of integers is computed in the default float type, their differences here in
+        # float64.
         z, w = (
             (x, y) if element.category >= FLOATING else (x.astype(np.float64), y.astype(np.float64))
         )
@@ -292,7 +294,7 @@ def _differences(
     wrong = (~matches).sum()
     lines = [f"Mismatched elements: {wrong} / {x.size} ({wrong / x.size:.1%})"]
     for name, values, tolerance in (("absolute", absolute, atol), ("relative", relative, rtol)):
-        # argmax takes the first NaN for the greatest, as PyTorch's max does.
+        # argmax counts the first NaN as the largest, like PyTorch's max.
         where = np.unravel_index(int(np.argmax(values)), values.shape)
         lines.append(
             f"Greatest {name} difference: {values[where].item()} at index {tuple(map(int, where))}"

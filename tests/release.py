@@ -1,10 +1,10 @@
-"""Tries what a release publishes, as its users get it: `make release`, or
+"""Install and run what a release publishes, as its users do: `make release`, or
 `python -m tests.release dist`.
 
 Every wheel and the sdist of the folder is installed by pip into a fresh environment of each Python
-of this machine, and a program runs there that sees nothing of the checkout. The sdist is built on
-the first Python alone: it is the compiler that matters. pip fetches what the package needs. Prints
-one line for each; ends with 1 where one fails.
+of this machine, and a program runs there that sees nothing of the checkout. The sdist is built only
+on the first Python, because its result depends on the compiler. pip fetches the dependencies.
+Prints one line for each; ends with 1 if one fails.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ CARRIED = checkout.NOTE.parent
 CUBINS = CARRIED / "cubins.tar.xz"
 # Pure Python packages that tests need and a GPU's machine may lack.
 PACKAGES, WANTED = CARRIED / "python", ("yaml",)
-# Of nine minutes; the rest is for starting, packing and slow machines.
+# Seconds of the nine minutes; the rest is for starting, packing and slow machines.
 BUDGET_S = 525.0
 
 
@@ -86,7 +86,7 @@ def settings(is_dry: bool) -> dict[str, str]:
         mine.mkdir(mode=0o700)
         with tarfile.open(CUBINS) as archive:
             archive.extractall(mine, filter="data")
-        for path in (mine, *mine.iterdir()):  # permissions that loaders of code require
+        for path in (mine, *mine.iterdir()):  # permissions required by the loaders of compiled code
             path.chmod(0o700)
         found["GPUTENSOR_CARRIED_CUBINS"] = str(mine)
     return found

@@ -19,7 +19,7 @@ _PLACES = (
     "/opt/nvidia/compute-sanitizer",
 )
 _FUZZ = ("-m", "tests.cuda.test_copy_kernels", "12", "4", "3000", "12")
-# Not 1, Python's status after an exception.
+# Not 1, which is Python's status after an exception.
 _FOUND = 86
 
 

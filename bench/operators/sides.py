@@ -238,7 +238,7 @@ def _timed(side: Side) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing.Sample]:
-    """all_s: seconds of one call of every side."""
+    """Time the calls. all_s: the total seconds of one call of each side."""
     if all_s > LONG_S:
         return timing.alternate(sides, min(rounds or 3, 3), counts=[1] * len(sides))
     if rounds is not None:

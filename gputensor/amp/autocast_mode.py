@@ -1,4 +1,4 @@
-"""`gt.autocast`: operators choose their precision within a block; and its state.
+"""`gt.autocast`: a block in which each operator runs in a suitable precision; and its state.
 
     with gt.autocast("cuda"):
         loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md
@@ -24,7 +24,7 @@ from .casting import (
 
 
 def find(device_type: Any, op: str) -> AutocastDevice:
-    """The device type as autocast knows it. Raises if it does not."""
+    """The autocast device of a type. Raises if autocast does not support it."""
     known = _lookup(device_type, op)
     if known is None:
         offered = ", ".join(d.type for d in DEVICES if d.type)
@@ -36,7 +36,7 @@ def find(device_type: Any, op: str) -> AutocastDevice:
 def _lookup(device_type: Any, op: str) -> AutocastDevice | None:
     if not isinstance(device_type, str):
         raise errors.wrong_value(op, "device_type", "be a str", device_type)
-    name = devices.device(device_type).type  # raises for what is no device; loads a further one
+    name = devices.device(device_type).type  # raises for invalid devices; loads a further device
     return next((d for d in DEVICES if d.type == name), None)
 
 
@@ -52,9 +52,9 @@ class autocast(Guard):
     Args:
         device_type: 'cpu', 'cuda', or a further device that registered autocast.
         dtype: the lower precision; the device's own by default: bfloat16 on the CPU, float16 on
-            CUDA. One that the device does not support turns the block off, with a warning.
-        enabled: False makes a block without autocast within one that has it.
-        cache_enabled: whether casts of weights are kept until the outermost block is left.
+            CUDA. A dtype that the device does not support disables the block, with a warning.
+            enabled: False disables autocast within an outer block. cache_enabled: keep casts of
+            weights until the outermost block is left.
     """
 
     __slots__ = ("device", "fast_dtype", "_enabled", "_cache_enabled", "_autocast")
@@ -151,13 +151,13 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Turn autocast on or off from here on, in this thread or task; only blocks cache casts."""
+    """Turn autocast on or off in this thread or task; only blocks cache casts."""
     known = find(device_type, "set_autocast_enabled")
     _set_enabled(known, enabled)
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
-    """The lower precision of this type of device, here and now."""
+    """The current lower precision of this device type in this thread or task."""
     return find(device_type, "get_autocast_dtype").dtype.get()
 
 
@@ -176,12 +176,12 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Switch the cache of casted weights on or off, in this thread or task."""
+    """Switch the cache of cast weights on or off, in this thread or task."""
     cache_enabled.set(flag("set_autocast_cache_enabled", "enabled", enabled))
 
 
 def clear_autocast_cache() -> None:
-    """Drop the casts that are kept now."""
+    """Drop all cached casts."""
     block = current_block.get()
     if block is not None:
         block.cache.clear()

@@ -1,4 +1,4 @@
-"""Which operator is cast how: the policies of native_functions.yaml, and what others add."""
+"""The cast policies of operators: those of native_functions.yaml, and registered ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .casting import DEVICES, PRIVATE, AutocastDevice
 POLICIES = (
     "lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote", "banned",
 )  # fmt: skip
-# Key -> (operator, policy) of what was registered besides the YAML's, oldest first.
+# key -> (operator, policy) of registrations in addition to the YAML's, oldest first.
 _registered: dict[str, list[tuple[str, Policy]]] = {device.key_name: [] for device in DEVICES}
 
 
@@ -38,10 +38,11 @@ def policies_of(name: str) -> dict[str, str]:
 
 
 def register_policy(op_name: str, device_type: str, policy: Policy) -> Handle:
-    """Let autocast cast the operands of an operator, for example one of yours, on a type of device.
+    """Let autocast cast the operands of an operator, such as a user's, on a device type.
 
     op_name: `mylib::scale`, or `neg` for one of ours. policy: one of POLICIES, or a floating dtype
-        that operands are cast to whatever the block's is. Returns a handle that undoes it.
+        to which operands are cast, independent of the block's dtype. Returns a handle that undoes
+        it.
     """
     site = caller_site()
     known = find(device_type, "register_policy")
@@ -58,7 +59,7 @@ def _register(known: AutocastDevice, name: str, policy: Policy, site: str) -> Ca
 
     def undo() -> None:
         handle.remove()
-        registered[:] = [other for other in registered if other is not entry]  # not an equal one
+        registered[:] = [other for other in registered if other is not entry]  # identical
 
     return undo
 
@@ -66,7 +67,7 @@ def _register(known: AutocastDevice, name: str, policy: Policy, site: str) -> Ca
 def register_device(
     device_type: str, dtypes: Sequence[dtype], chosen: Mapping[str, Policy] | None, site: str
 ) -> Handle:
-    """Let autocast know a further device, at PrivateUse1; the handle undoes it."""
+    """Register a further device at PrivateUse1 for autocast; the handle undoes it."""
     wanted = policies("cuda") if chosen is None else _checked("register_autocast", chosen)
     if not dtypes or not all(isinstance(d, dtype) and d.is_floating_point for d in dtypes):
         rule = "be floating dtypes, at least one"
@@ -86,7 +87,7 @@ def register_device(
 
 
 def _checked(op: str, chosen: Mapping[str, Policy]) -> dict[str, Policy]:
-    """The policies by full name. Raises for an operator or a policy that there is not."""
+    """The policies by full operator name. Raises for an unknown operator or policy."""
     found = {}
     for name, policy in chosen.items():
         operator = dispatcher.find(dispatcher.qualified(name))

@@ -61,7 +61,7 @@ class AutocastDevice:
         self.bring_up(device_type, supported)
 
     def bring_up(self, device_type: str | None, supported: tuple[dtypes.dtype, ...]) -> None:
-        """Serve a device type; the first of the supported dtypes is the default."""
+        """Set the device type and its dtypes; the first supported dtype is the default."""
         self.type, self.supported = device_type, supported
         self.dtype = ContextVar(f"gputensor_autocast_dtype_{device_type}", default=supported[0])
 
@@ -91,7 +91,7 @@ def is_eligible(x: Tensor, device: AutocastDevice) -> bool:
 
 
 def cast(x: Tensor, to: dtype, device: AutocastDevice) -> Tensor:
-    """x in another dtype if it is eligible, from the cache if it is a weight; else x."""
+    """Cast x if it is eligible, through the cache if it is a weight; otherwise return x."""
     before = x._geometry.dtype
     if before is to or not is_eligible(x, device):
         return x
@@ -103,7 +103,7 @@ def cast(x: Tensor, to: dtype, device: AutocastDevice) -> Tensor:
 
 
 def cast_any(x: Any, to: dtype, device: AutocastDevice) -> Any:
-    """`cast` where None or a Python number may stand in the place of a tensor."""
+    """`cast` for a tensor, None or a Python number."""
     return x if x is None or type(x) in NUMBERS else cast(x, to, device)
 
 
@@ -113,7 +113,8 @@ def cast_list(tensors: Sequence[Any], to: dtype, device: AutocastDevice) -> list
 
 
 def widest(device: AutocastDevice, *tensors: Any) -> dtype:
-    """The target of the policy promote: the dtype that holds the lower precision and all operands.
+    """The target of the policy promote: the smallest dtype that can represent the lower precision
+    and all operands.
 
     PyTorch raises for an operand of the other 16-bit type; here ordinary promotion applies.
     """
@@ -132,7 +133,8 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """A block that was entered: what it found and puts back, the cache in use, and whose it is."""
+    """An entered block: the previous state that it restores, the cache in use, and the autocast
+    object that entered it."""
 
     outer: Block | None
     cache: WeightCache
@@ -163,7 +165,7 @@ class WeightCache:
         self.entries: dict[tuple[Any, ...], _Entry] = {}
 
     def cast(self, x: Tensor, to: dtype) -> Tensor:
-        # A tensor made in inference mode is of no use outside, so the mode is part of the key.
+        # A tensor made in inference mode cannot be used outside, so the mode is part of the key.
         key = (id(x), to, tls.is_inference_mode(), identity(current_stream(x._device)))
         entry = self.entries.get(key)
         if (
@@ -183,7 +185,7 @@ class WeightCache:
             made = _converted(x, to)
         finally:
             left(grad_mode.set(mode))
-        whose = ref(self)  # an entry that held its cache would be a cycle
+        whose = ref(self)  # an entry that refers to its cache would be a reference cycle
 
         def forget(_: Any) -> None:
             cache = whose()
@@ -197,7 +199,7 @@ class WeightCache:
 
 
 class ToCopyBackward0(Node):
-    """Of the cast of a weight: the gradient comes back in float32."""
+    """The node of a weight's cast: it returns the gradient in float32."""
 
     __slots__ = ()
 

@@ -22,10 +22,11 @@ Method = Callable[..., Any]
 def custom_fwd(
     fwd: Method | None = None, *, device_type: str, cast_inputs: dtype | None = None
 ) -> Any:
-    """Decorate `forward(ctx, ...)` of an autograd Function, so that backward finds its state.
+    """Decorate `forward(ctx, ...)` of an autograd Function, so that backward can restore its
+    autocast state.
 
     cast_inputs: within autocast, floating operands on the device (float64 apart) are cast to this
-    dtype, and forward runs without autocast. None: forward runs as it is called.
+    dtype, and forward runs without autocast. None: forward runs without a change.
     """
     known = find(device_type, "custom_fwd")
     if fwd is None:
@@ -70,7 +71,7 @@ def _check_context(ctx: Any, op: str) -> None:
 
 
 def _cast(value: Any, to: dtype, device: AutocastDevice) -> Any:
-    """Eligible tensors in a nest of tuples, lists and dicts, cast."""
+    """Cast the eligible tensors in nested tuples, lists and dicts."""
     if isinstance(value, Tensor):
         return cast(value, to, device)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""`GradScaler`: keeps gradients of float16 from vanishing, by a factor on the loss.
+"""`GradScaler`: keeps float16 gradients from underflowing, by a factor on the loss.
 
-An optimizer is whatever has `param_groups`, a list of dicts with the tensors under "params", and
-`step()`. Everything but `step` and `get_scale` stays on the device. Source:
+An optimizer is any object with `step()` and `param_groups`, a list of dicts with the tensors under
+"params". Everything but `step` and `get_scale` stays on the device. Source:
 torch/amp/grad_scaler.py.
 """
 
@@ -23,13 +23,14 @@ from ..tensor.tensor import Tensor
 
 
 class OptState(Enum):
-    """How far an optimizer is since the last `update`."""
+    """The progress of an optimizer since the last `update`."""
 
     READY, UNSCALED, STEPPED = range(3)
 
 
 class _Optimizer:
-    """An optimizer since the last `update`. found: device -> 1.0 if there was inf or NaN."""
+    """An optimizer's state since the last `update`. found: device -> 1.0 if there was inf or
+    NaN."""
 
     __slots__ = ("stage", "found")
 
@@ -48,9 +49,9 @@ class GradScaler:
     Args:
         device: the type of its devices; 'cuda' without a CUDA device disables it, and warns.
         init_scale: the first scale.
-        growth_factor: what the scale is multiplied by after growth_interval finite steps.
-        backoff_factor: what it is multiplied by after a step with one.
-        enabled: False turns every method into a pass-through.
+        growth_factor: multiplies the scale after growth_interval finite steps. backoff_factor:
+        multiplies it after a step with inf or NaN. enabled: False makes all methods do nothing or
+        return their argument.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class GradScaler:
         self._init_scale, self._init_growth_tracker = init_scale, 0
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval = growth_interval
-        # Made where the first output is: scale (), float32; steps since it last changed (), int32.
+        # Made on the first output's device: the scale, (), float32; the steps since its last
+        # change, (), int32.
         self._scale: Tensor | None = None
         self._growth_tracker: Tensor | None = None
         self._optimizers: dict[int, _Optimizer] = {}
@@ -83,7 +85,8 @@ class GradScaler:
     # --- one iteration --------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """The outputs times the scale: a tensor, or any nest of tuples, lists, other iterables."""
+        """Multiply the outputs by the scale: a tensor, or nested tuples, lists and other
+        iterables."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -101,8 +104,9 @@ class GradScaler:
     def unscale_(self, optimizer: Any) -> None:
         """Divide the optimizer's gradients by the scale, in place, and look for inf and NaN.
 
-        Done by `step` unless it was called: to clip gradients, for example. Once per `update`.
-        Raises: ArgumentValueError for gradients in float16, which would vanish; nothing is changed.
+        `step` does it if it was not called before, for example to clip gradients. It may be called
+        once per `update`. Raises: ArgumentValueError for gradients in float16, which would vanish;
+        nothing is changed.
         """
         if not self._enabled:
             return
@@ -232,7 +236,7 @@ class GradScaler:
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned; nothing if disabled."""
+        """Restore the state that `state_dict` returned; does nothing if disabled."""
         if not self._enabled:
             return
         if not state_dict:
@@ -242,7 +246,7 @@ class GradScaler:
         self._growth_interval = state_dict["growth_interval"]
         self._growth_factor, self._backoff_factor = growth, backoff
         self._init_scale, self._init_growth_tracker = scale, tracker
-        self._scale = self._growth_tracker = None  # made again where the next output is
+        self._scale = self._growth_tracker = None  # made again on the next output's device
 
     def __getstate__(self) -> dict[str, Any]:
         if self._optimizers:
@@ -274,7 +278,8 @@ def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
             inverses[place] = inverse.to(place, non_blocking=True)
             found[place] = F.full((), 0.0, dtype=float32, device=place)
         if g.numel():
-            # The largest magnitude is inf or NaN if an element is; less itself it is not 0 then.
+            # The largest magnitude is inf or NaN if an element is; then its difference to itself is
+            # not 0.
             peak = g.abs().amax()
             found[place] = F.maximum(found[place], (peak - peak != 0).float())
         g.mul_(inverses[place])

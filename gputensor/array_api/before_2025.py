@@ -1,4 +1,4 @@
-"""The revisions up to 2024.12, which return lists where 2025.12 returns tuples.
+"""The revisions up to 2024.12, whose functions return lists instead of the tuples of 2025.12.
 
 `x.__array_namespace__(api_version="2024.12")` is this module; everything else is that of the
 package.
@@ -21,7 +21,7 @@ class _Info(_info.Info):
     """The namespace's capabilities, devices and dtypes."""
 
     def devices(self) -> list[_device]:  # type: ignore[override]
-        """The devices of this machine; the emulated CUDA device is one where there is no GPU."""
+        """The devices of this machine; without a GPU, the emulated CUDA device is one of them."""
         return list(super().devices())
 
 
@@ -31,7 +31,7 @@ def __array_namespace_info__() -> _Info:
 
 
 def broadcast_arrays(*arrays: _Tensor) -> list[_Tensor]:
-    """Views of the tensors in the sizes to which all broadcast."""
+    """Views of the tensors, broadcast to their common sizes."""
     return list(_manipulation.broadcast_arrays(*arrays))
 
 

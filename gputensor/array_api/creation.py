@@ -1,4 +1,4 @@
-"""New tensors: of numbers, ranges and grids, and over other libraries' memory."""
+"""New tensors: from numbers, ranges and grids, and over other libraries' memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def arange(
     start: int | float, /, stop: int | float | None = None, step: int | float = 1, *,
     dtype: dtype | None = None, device: Device = None,
 ) -> Tensor:  # fmt: skip
-    """Numbers from `start` on, `step` apart, before `stop`; none where the step leads away."""
+    """Numbers from `start` on, `step` apart, before `stop`; none if the step has the wrong sign."""
     if stop is None:
         start, stop = 0, start
     if (stop - start) * step < 0:
-        stop = start + 0 * stop  # a float where one of them is
+        stop = start + 0 * stop  # a float if one of them is a float
     has_floats = any(isinstance(n, float) for n in (start, stop, step))
     if has_floats and dtype is not None and dtype.category == INTEGER:
         # The standard computes the length before rounding; gt.arange of int64 rounds first, as
@@ -37,7 +37,7 @@ def arange(
 def asarray(
     obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: bool | None = None
 ) -> Tensor:
-    """A tensor of numbers, nested sequences of them, or an array; shares memory where it can."""
+    """A tensor of numbers, nested sequences of numbers, or an array; shares memory if possible."""
     if copy is None and isinstance(obj, np.ndarray) and min(obj.strides, default=0) < 0:
         obj = obj.copy()  # a tensor's strides are not negative
     return gt.asarray(obj, dtype=dtype, device=device, copy=copy)
@@ -46,12 +46,12 @@ def asarray(
 def empty(
     shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
 ) -> Tensor:
-    """Memory that nothing is written to."""
+    """A tensor of uninitialised memory."""
     return gt.empty(_sizes(shape), dtype=dtype, device=device)
 
 
 def empty_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:
-    """Memory of the sizes of x that nothing is written to."""
+    """A tensor of uninitialised memory with the sizes of x."""
     return gt.empty_like(x, dtype=dtype, device=device)
 
 
@@ -70,7 +70,7 @@ def eye(
 
 
 def from_dlpack(x: Any, /, *, device: Device = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of an object that speaks DLPack."""
+    """A tensor over the memory of an object that supports DLPack."""
     return gt.from_dlpack(x, device=device, copy=copy)
 
 
@@ -94,7 +94,7 @@ def linspace(
     start: int | float | complex, stop: int | float | complex, /, num: int, *,
     dtype: dtype | None = None, device: Device = None, endpoint: bool = True,
 ) -> Tensor:  # fmt: skip
-    """`num` numbers from start to stop, equally far apart; without the endpoint, before stop."""
+    """`num` evenly spaced numbers from start to stop; stop is left out if endpoint is False."""
     if endpoint:
         return gt.linspace(start, stop, num, dtype=dtype, device=device)
     longer: Tensor = gt.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
@@ -109,12 +109,12 @@ def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Ten
 def ones(
     shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
 ) -> Tensor:
-    """Ones everywhere."""
+    """A tensor of ones."""
     return gt.ones(_sizes(shape), dtype=dtype, device=device)
 
 
 def ones_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:
-    """Ones in the sizes of x."""
+    """A tensor of ones with the sizes of x."""
     return gt.ones_like(x, dtype=dtype, device=device)
 
 
@@ -131,10 +131,10 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
 def zeros(
     shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
 ) -> Tensor:
-    """Zeros everywhere."""
+    """A tensor of zeros."""
     return gt.zeros(_sizes(shape), dtype=dtype, device=device)
 
 
 def zeros_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:
-    """Zeros in the sizes of x."""
+    """A tensor of zeros with the sizes of x."""
     return gt.zeros_like(x, dtype=dtype, device=device)

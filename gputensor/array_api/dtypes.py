@@ -26,7 +26,7 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 
 
 def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
-    """The standard's dtypes of a kind, by name; all of them for None."""
+    """The standard's dtypes of a kind, by name; for None, all dtypes."""
     kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
     for each in kinds:
         if each not in _KINDS:
@@ -44,7 +44,7 @@ def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
 
 
 def _is(element: dtype, kind: str) -> bool:
-    if element in (gt.float16, gt.bfloat16):  # not of the standard, but of its kind
+    if element in (gt.float16, gt.bfloat16):  # not in the standard, but of its kind
         element = gt.float32
     return element in of_kinds("isdtype", kind).values()
 
@@ -100,7 +100,8 @@ def together(op: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor,
 def astype(
     x: Tensor, dtype: dtype, /, *, copy: bool = True, device: device | str | None = None
 ) -> Tensor:
-    """x in another dtype, and on another device; a copy unless `copy` is False and x fits."""
+    """x in another dtype and on another device; a copy, unless `copy` is False and x already has
+    both."""
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 

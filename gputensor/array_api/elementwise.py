@@ -15,7 +15,7 @@ from .dtypes import Number, like, together
 
 
 def abs(x: Tensor, /) -> Tensor:
-    """The distance from zero; of complex numbers, real."""
+    """The absolute value; real for complex numbers."""
     return gt.abs(x)
 
 
@@ -60,44 +60,44 @@ def atanh(x: Tensor, /) -> Tensor:
 
 
 def bitwise_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The bits of both."""
+    """Bitwise and."""
     return gt.bitwise_and(*together("bitwise_and", x1, x2))
 
 
 def bitwise_invert(x: Tensor, /) -> Tensor:
-    """Each bit turned over; of bools, `not`."""
+    """Invert each bit; for bools, `not`."""
     return gt.bitwise_not(x)
 
 
 def bitwise_left_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 with its bits moved up by x2."""
+    """x1 with its bits shifted left by x2."""
     return gt.bitwise_left_shift(*together("bitwise_left_shift", x1, x2))
 
 
 def bitwise_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The bits of either."""
+    """Bitwise or."""
     return gt.bitwise_or(*together("bitwise_or", x1, x2))
 
 
 def bitwise_right_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 with its bits moved down by x2, the sign kept."""
+    """x1 with its bits shifted right by x2; the sign is kept."""
     return gt.bitwise_right_shift(*together("bitwise_right_shift", x1, x2))
 
 
 def bitwise_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The bits in which they differ."""
+    """Bitwise exclusive or."""
     return gt.bitwise_xor(*together("bitwise_xor", x1, x2))
 
 
 def ceil(x: Tensor, /) -> Tensor:
-    """The smallest integer that is not below."""
+    """The smallest integer that is not below the element."""
     return gt.ceil(x)
 
 
 def clip(
     x: Tensor, /, min: Tensor | Number | None = None, max: Tensor | Number | None = None
 ) -> Tensor:
-    """x, but not below `min` and not above `max`; the dtype stays that of x."""
+    """x clamped to [`min`, `max`]; the dtype stays that of x."""
     if min is None and max is None:
         return gt.clone(x)
     bounds: Any = [None if bound is None else like(x, bound) for bound in (min, max)]
@@ -145,7 +145,7 @@ def expm1(x: Tensor, /) -> Tensor:
 
 
 def floor(x: Tensor, /) -> Tensor:
-    """The largest integer that is not above."""
+    """The largest integer that is not above the element."""
     return gt.floor(x)
 
 
@@ -165,7 +165,7 @@ def greater_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def hypot(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """sqrt(x1 * x1 + x2 * x2), without overflow on the way."""
+    """sqrt(x1 * x1 + x2 * x2), without overflow of intermediate results."""
     return gt.hypot(*together("hypot", x1, x2))
 
 
@@ -220,7 +220,7 @@ def log2(x: Tensor, /) -> Tensor:
 
 
 def logaddexp(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """log(exp(x1) + exp(x2)), without overflow on the way."""
+    """log(exp(x1) + exp(x2)), without overflow of intermediate results."""
     return gt.logaddexp(*together("logaddexp", x1, x2))
 
 
@@ -245,12 +245,12 @@ def logical_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def maximum(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The larger of both; NaN where one is."""
+    """The larger of both; NaN if one is NaN."""
     return gt.maximum(*together("maximum", x1, x2))
 
 
 def minimum(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The smaller of both; NaN where one is."""
+    """The smaller of both; NaN if one is NaN."""
     return gt.minimum(*together("minimum", x1, x2))
 
 
@@ -260,12 +260,12 @@ def multiply(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def negative(x: Tensor, /) -> Tensor:
-    """The number of the other sign."""
+    """The negated number."""
     return gt.negative(x)
 
 
 def nextafter(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The next number that the dtype has, from x1 towards x2."""
+    """The next number of the dtype after x1 in the direction of x2."""
     return gt.nextafter(*together("nextafter", x1, x2))
 
 
@@ -300,7 +300,7 @@ def remainder(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def round(x: Tensor, /) -> Tensor:
-    """The nearest integer, the even one of two."""
+    """The nearest integer; of two equally near ones, the even one."""
     if x.is_complex():
         return gt.complex(gt.round(gt.real(x)), gt.round(gt.imag(x)))
     return gt.round(x)
@@ -313,7 +313,7 @@ def sign(x: Tensor, /) -> Tensor:
 
 
 def signbit(x: Tensor, /) -> Tensor:
-    """True where the sign bit is set, also for -0."""
+    """True where the sign bit is set, including -0."""
     return gt.signbit(x)
 
 
@@ -353,5 +353,5 @@ def tanh(x: Tensor, /) -> Tensor:
 
 
 def trunc(x: Tensor, /) -> Tensor:
-    """The nearest integer on the side of zero."""
+    """Round towards zero."""
     return gt.trunc(x)

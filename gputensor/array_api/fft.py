@@ -14,7 +14,7 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
 
 def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The transform of one axis."""
+    """The Fourier transform along one axis."""
     return gt.fft.fft(x, n, axis, norm)
 
 
@@ -22,7 +22,7 @@ def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: dtype | None = None,
     device: device | str | None = None,
 ) -> Tensor:  # fmt: skip
-    """The frequencies of fft, of samples `d` apart."""
+    """The frequencies of fft for samples with distance `d`."""
     return gt.fft.fftfreq(n, d, dtype=dtype, device=device)
 
 
@@ -30,7 +30,7 @@ def fftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:  # fmt: skip
-    """The transform of several axes, all for None."""
+    """The Fourier transform along several axes; along all for None."""
     return gt.fft.fftn(x, s, axes, norm)
 
 
@@ -89,7 +89,7 @@ def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: dtype | None = None,
     device: device | str | None = None,
 ) -> Tensor:  # fmt: skip
-    """The frequencies of rfft, of samples `d` apart."""
+    """The frequencies of rfft for samples with distance `d`."""
     return gt.fft.rfftfreq(n, d, dtype=dtype, device=device)
 
 

@@ -30,11 +30,11 @@ class Info:
         }  # fmt: skip
 
     def default_device(self) -> device:
-        """The device of new tensors for which none is named."""
+        """The default device of new tensors."""
         return gt.device(gt.get_default_device())
 
     def default_dtypes(self, *, device: device | str | None = None) -> DefaultDataTypes:
-        """The dtypes of new tensors for which none is named; the same on each device."""
+        """The default dtypes of new tensors; they are equal on all devices."""
         real = gt.get_default_dtype()
         return {
             "real floating": real, "complex floating": real.to_complex, "integral": gt.int64,
@@ -42,14 +42,14 @@ class Info:
         }  # fmt: skip
 
     def devices(self) -> tuple[device, ...]:
-        """The devices of this machine; the emulated CUDA device is one where there is no GPU."""
+        """The devices of this machine; without a GPU, the emulated CUDA device is one of them."""
         count = gt.cuda.device_count()
         return (gt.device("cpu"), *[gt.device("cuda", index) for index in range(count)])
 
     def dtypes(
         self, *, device: device | str | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, dtype]:
-        """The standard's dtypes by name, of one kind or several; the same on each device."""
+        """The standard's dtypes by name, of one kind or several; they are equal on all devices."""
         return of_kinds("dtypes", kind)
 
 

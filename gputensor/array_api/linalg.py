@@ -72,7 +72,7 @@ def matrix_norm(
 
 
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
-    """A matrix times itself, n times; the inverse for negative n."""
+    """The n-th power of a matrix; of its inverse for negative n."""
     return gt.linalg.matrix_power(x, n)
 
 
@@ -82,7 +82,7 @@ def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The products of each element of a vector with each of another."""
+    """The products of all pairs of elements of two vectors."""
     return gt.outer(*promoted("outer", (x1, x2)))
 
 
@@ -97,7 +97,7 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> tup
 
 
 def slogdet(x: Tensor, /) -> tuple[Tensor, Tensor]:
-    """The sign of the determinant and the logarithm of its size, in a named tuple."""
+    """The sign of the determinant and the logarithm of its absolute value, in a named tuple."""
     return gt.linalg.slogdet(x)
 
 

@@ -25,13 +25,14 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 def tensordot(
     x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
-    """Sums of products over the last `axes` of x1 and the first of x2, or over two lists."""
+    """Sums of products over the last `axes` axes of x1 and the first ones of x2, or over two lists
+    of axes."""
     first, second = promoted("tensordot", (x1, x2))
     return gt.tensordot(first, second, axes)
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The inner product along an axis, x1 conjugated."""
+    """The inner product along an axis; x1 is conjugated."""
     if not -min(x1.ndim, x2.ndim) <= axis < 0:
         rule = f"be in [{-min(x1.ndim, x2.ndim)}, -1]"
         raise errors.must("vecdot", "axis", rule, axis, kind=errors.IndexRangeError)

@@ -1,4 +1,4 @@
-"""Shapes and order: the same elements in other places."""
+"""Functions that change the shape or the order of elements."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def _tuple(axis: Axes) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
-    """Views of the tensors in the sizes to which all broadcast."""
+    """Views of the tensors, broadcast to their common sizes."""
     return gt.broadcast_tensors(*arrays) if arrays else ()
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The sizes to which all broadcast."""
+    """The common sizes after broadcasting."""
     return tuple(gt.broadcast_shapes(*shapes))
 
 
@@ -41,7 +41,7 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
 
 
 def expand_dims(x: Tensor, /, axis: Axes) -> Tensor:
-    """A view with new axes of one element, at these places of the result."""
+    """A view with new axes of size 1 at these positions of the result."""
     axes = _tuple(axis)
     ndim = x.ndim + len(axes)
     places = {a + ndim if a < 0 else a for a in axes}
@@ -54,12 +54,12 @@ def expand_dims(x: Tensor, /, axis: Axes) -> Tensor:
 
 
 def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
-    """The order of the elements turned round, along all axes for None."""
+    """Reverse the order of elements along axes; along all for None."""
     return gt.flip(x, tuple(range(x.ndim)) if axis is None else _tuple(axis))
 
 
 def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
-    """A view with axes moved to other places; the others keep their order."""
+    """A view with axes moved to other positions; the other axes keep their order."""
     return gt.moveaxis(x, _tuple(source), _tuple(destination))
 
 
@@ -69,28 +69,28 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
 
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Each element several times, along an axis; flattened first for None."""
+    """Repeat each element along an axis; for None, x is flattened first."""
     if isinstance(repeats, Tensor):
         repeats = repeats.to(gt.int64)
     return gt.repeat_interleave(x, repeats, axis)
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """The elements in other sizes; `copy` False raises where that needs a copy, True copies."""
+    """The elements with other sizes. copy: False raises if a copy is needed, True always copies."""
     if copy is False:
         return x.view(shape)
     return gt.reshape(gt.clone(x) if copy else x, shape)
 
 
 def roll(x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
-    """The elements moved on by `shift` places, round the end; flattened meanwhile for None."""
+    """Elements moved by `shift` positions, cyclically; for axis None, in the flattened tensor."""
     if axis is not None and isinstance(axis, tuple) and isinstance(shift, int):
         shift = (shift,) * len(axis)
     return gt.roll(x, shift, () if axis is None else axis)
 
 
 def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
-    """A view without these axes, which must have one element."""
+    """A view without these axes, which must have size 1."""
     axes = _tuple(axis)
     for each in axes:
         if x.shape[each] != 1:
@@ -104,7 +104,7 @@ def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Ten
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-    """The whole tensor several times, along each axis."""
+    """Repeat the whole tensor along each axis."""
     return gt.tile(x, repetitions)
 
 

@@ -1,8 +1,9 @@
-"""Functions of NumPy's that are several operators of ours, for devices that NumPy does not reach.
+"""NumPy functions composed of several of our operators, for devices on which NumPy cannot
+compute.
 
-Extremes are the rows of all devices. The others NumPy computes on the CPU, on the tensors' memory,
-see exchange/numpy/protocol.py. Arguments that are no tensors, as bounds of bins are, go to the
-tensor's device, as numbers do.
+amax and amin are used on all devices. For CPU tensors NumPy computes the others on the tensors'
+memory, see exchange/numpy/protocol.py. Arguments that are no tensors, such as edges of bins, are
+moved to the tensor's device.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
-    """Raise with NumPy's words, which libraries search for: Dask infers a result's kind from
-    them."""
+    """Raise an error with NumPy's wording, because libraries search for it: Dask infers a result's
+    kind from it."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -56,12 +57,12 @@ def fix(x: Tensor) -> Tensor:
 
 
 def iscomplex(x: Tensor) -> Tensor:
-    """`np.iscomplex`, element by element."""
+    """`np.iscomplex`."""
     return gt.imag(x) != 0 if x.is_complex() else gt.zeros_like(x, dtype=gt.bool)
 
 
 def isreal(x: Tensor) -> Tensor:
-    """`np.isreal`, element by element."""
+    """`np.isreal`."""
     return ~iscomplex(x)
 
 
@@ -101,12 +102,12 @@ def median(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def partition(a: Tensor, kth: Any, *, axis: int | None = -1) -> Tensor:
-    """`np.partition`, sorted wholly."""
+    """`np.partition`; the result is fully sorted."""
     return gt.sort(a.ravel() if axis is None else a, 0 if axis is None else axis)[0]
 
 
 def argpartition(a: Tensor, kth: Any, *, axis: int | None = -1) -> Tensor:
-    """`np.argpartition`, sorted wholly."""
+    """`np.argpartition`; the order is fully sorted."""
     return gt.argsort(a.ravel() if axis is None else a, 0 if axis is None else axis)
 
 
@@ -118,7 +119,7 @@ def diag(v: Tensor, *, k: int = 0) -> Tensor:
 def diff(
     a: Tensor, *, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:
-    """`np.diff` with prepend or append; a 0-d one is a single slice."""
+    """`np.diff` with prepend or append; a 0-d one counts as one slice."""
 
     def slices(given: Any) -> Tensor | None:
         if given is None:
@@ -133,7 +134,7 @@ def diff(
 
 
 def dot(a: Any, b: Any) -> Tensor:
-    """`np.dot`: over the last axis of `a` and the last but one of `b`."""
+    """`np.dot`: sums over the last axis of `a` and the second-last of `b`."""
     a, b = (_beside(b, a), b) if isinstance(b, Tensor) else (a, _beside(a, b))
     if not a.ndim or not b.ndim:
         made: Tensor = a * b
@@ -162,12 +163,12 @@ def linspace(
 
 
 def nanargmax(a: Tensor, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """`np.nanargmax`. Raises: ValueError where all of a slice is NaN, which it waits for."""
+    """`np.nanargmax`. Raises: ValueError for a slice of NaN; waits for the device."""
     return gt.argmax(_numbers("nanargmax", a, axis, -gt.inf), axis, keepdims)
 
 
 def nanargmin(a: Tensor, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """`np.nanargmin`. Raises: ValueError where all of a slice is NaN, which it waits for."""
+    """`np.nanargmin`. Raises: ValueError for a slice of NaN; waits for the device."""
     return gt.argmin(_numbers("nanargmin", a, axis, gt.inf), axis, keepdims)
 
 
@@ -205,7 +206,7 @@ def unique(
     ar: Tensor, *, return_index: bool = False, return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Any:  # fmt: skip
-    """`np.unique` of all elements, sorted; the index is that of the first of its kind."""
+    """`np.unique` of all elements, sorted; the index is that of the first equal element."""
     flat = ar.reshape(-1)
     found, inverse, counts = gt.unique(flat, return_inverse=True, return_counts=True)
     more: list[Tensor] = []
@@ -249,8 +250,8 @@ def bincount(x: Tensor, *, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def digitize(x: Tensor, bins: Any, *, right: bool = False) -> Tensor:
-    """`np.digitize`; waits for bins that are a tensor's. Raises: KeyError where they fall, which
-    `gt.bucketize` does not take."""
+    """`np.digitize`; waits for the device if bins are a tensor. Raises: KeyError for decreasing
+    bins, which `gt.bucketize` does not take."""
     bounds = bins if isinstance(bins, Tensor) else np.asarray(bins)
     if (bounds[1:] < bounds[:-1]).any():
         raise KeyError("bins")
@@ -278,7 +279,7 @@ def histogram(
 
 
 def _beside(x: Tensor, value: Any) -> Tensor:
-    """A tensor on x's device, in its dtype where that is a float."""
+    """A tensor on x's device, in x's dtype if that is floating."""
     if isinstance(value, Tensor):
         return value
     array = np.asarray(value)

@@ -13,7 +13,7 @@ from .statistical import Axes, sum
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-    """The elements at `indices` of an axis; x has one axis where none is named."""
+    """The elements at `indices` of an axis, which may be omitted for a 1-d x."""
     if axis is None and x.ndim != 1:
         raise errors.must("take", "axis", "be given unless x has one dimension", x)
     axis = 0 if axis is None else axis + x.ndim if axis < 0 else axis
@@ -27,12 +27,12 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first largest element; in the flattened tensor for None."""
+    """The index of the first maximum; for axis None, in the flattened tensor."""
     return gt.argmax(x, axis, keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first smallest element; in the flattened tensor for None."""
+    """The index of the first minimum; for axis None, in the flattened tensor."""
     return gt.argmin(x, axis, keepdims)
 
 
@@ -42,7 +42,7 @@ def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) ->
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The indices of the elements that are not zero, a tensor for each axis."""
+    """The indices of nonzero elements, as one tensor for each axis."""
     if not x.ndim:
         raise errors.must("nonzero", "x", "have a dimension", x)
     found: tuple[Tensor, ...] = gt.nonzero(x, as_tuple=True)
@@ -124,7 +124,7 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The different elements."""
+    """The distinct elements."""
     return _unique(x)[0]
 
 
@@ -134,10 +134,10 @@ def unique_values(x: Tensor, /) -> Tensor:
 def argsort(
     x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
-    """The indices that sort x along an axis; equal elements keep their order where stable."""
+    """The indices that sort x along an axis; with `stable`, equal elements keep their order."""
     return gt.argsort(x, dim=axis, descending=descending, stable=stable)
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements in order along an axis."""
+    """Sort the elements along an axis."""
     return gt.sort(x, dim=axis, descending=descending, stable=stable).values

@@ -1,7 +1,7 @@
 """Statistics over axes, and the utilities `all`, `any` and `diff`.
 
-For PyTorch an empty tuple of axes means all axes, for the standard none: see `over`. Sums and
-products of small integers are int64 or uint64, in PyTorch only int64.
+In PyTorch an empty tuple means all axes, in the standard no axis: see `over`. Sums and products of
+small integers are int64 or uint64, in PyTorch only int64.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Axes = int | tuple[int, ...] | None
 def over(
     op: Callable[..., Tensor], x: Tensor, axis: Axes, keepdims: bool, **more: object
 ) -> Tensor:
-    """An operator over axes: None for all of them, () for none."""
+    """Apply an operator over axes: None means all, () means none."""
     if axis == ():
         # each element is its own slice
         return op(x.unsqueeze(-1), (-1,), False, **more)
@@ -36,7 +36,7 @@ def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: dtype | None = None,
     include_initial: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The product of the elements so far; with the initial one, from 1 on."""
+    """Running products; with include_initial, beginning with 1."""
     return _running(gt.cumprod, 1, x, axis, dtype, include_initial)
 
 
@@ -44,7 +44,7 @@ def cumulative_sum(
     x: Tensor, /, *, axis: int | None = None, dtype: dtype | None = None,
     include_initial: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The sum of the elements so far; with the initial one, from 0 on."""
+    """Running sums; with include_initial, beginning with 0."""
     return _running(gt.cumsum, 0, x, axis, dtype, include_initial)
 
 
@@ -63,7 +63,7 @@ def _running(
 
 
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest element; NaN where there is one."""
+    """The largest element; NaN if there is a NaN."""
     return over(gt.amax, x, axis, keepdims)
 
 
@@ -73,7 +73,7 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest element; NaN where there is one."""
+    """The smallest element; NaN if there is a NaN."""
     return over(gt.amin, x, axis, keepdims)
 
 
@@ -103,7 +103,7 @@ def _count(x: Tensor, axes: range | list[int]) -> int:
 def std(
     x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """The standard deviation; the divisor is the count less the correction."""
+    """The standard deviation; the divisor is the count minus the correction."""
     return over(_std, x, axis, keepdims, correction=correction)
 
 
@@ -124,7 +124,7 @@ def sum(
 def var(
     x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """The variance; the divisor is the count less the correction."""
+    """The variance; the divisor is the count minus the correction."""
     return over(_var, x, axis, keepdims, correction=correction)
 
 

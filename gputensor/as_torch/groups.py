@@ -1,7 +1,7 @@
-"""`torch.distributed` as programs use it: its backends are MPI and NCCL here, and objects are
-pickled.
+"""`torch.distributed` for programs: its backends are MPI and NCCL here, and objects are pickled.
 
-Processes are started by mpiexec. A program that says "gloo" gets MPI, which moves the same tensors.
+Processes are started by mpiexec. A program that requests "gloo" gets MPI, which supports the same
+tensors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _asked: dict[str, str] = {}  # name of a group -> the backend that the program n
 
 
 def _ours(op: str, backend: Any) -> str | None:
-    """Our backend for PyTorch's: "nccl" alone is NCCL, anything with the CPU is MPI."""
+    """Our backend for PyTorch's name: "nccl" alone is NCCL; any name with a CPU backend is MPI."""
     if backend is None:
         return None
     named = [part.rpartition(":")[2] for part in str(backend).lower().split(",")]
@@ -53,7 +53,7 @@ def init_process_group(
     """Join the processes that mpiexec started. MPI finds them, so `init_method` and `store` are not
     used.
 
-    Raises: DistributedError where `world_size`, or the variable WORLD_SIZE, is another number.
+    Raises: DistributedError if `world_size`, or the variable WORLD_SIZE, is another number.
     """
     distributed.init_process_group(_ours("init_process_group", backend), timeout=timeout)
     _check_size(world_size, rank)
@@ -155,7 +155,7 @@ def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
     src: int = 0, group: Any = None,
 ) -> None:  # fmt: skip
-    """Give each rank its object of rank `src`'s list."""
+    """Send each rank its object from the list of rank `src`."""
     objects: list[Any] = [scatter_object_input_list if distributed.get_rank() == src else None]
     broadcast_object_list(objects, src, group)
     place = distributed.get_rank(group)
@@ -163,7 +163,7 @@ def scatter_object_list(
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a group of this backend can be made."""
+    """True if a group of this backend can be made."""
     if backend.lower() == "nccl":
         return bool(distributed.is_nccl_available())
     return backend.lower() in _ON_CPU and bool(distributed.is_available())

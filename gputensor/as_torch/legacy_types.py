@@ -17,7 +17,7 @@ _DTYPES = {
 
 
 class LegacyType(type):
-    """Metaclass of `FloatTensor` and others: isinstance asks a tensor's dtype and device."""
+    """Metaclass of `FloatTensor` and others: isinstance tests a tensor's dtype and device."""
 
     dtype: gt.dtype
     place: str
@@ -64,8 +64,8 @@ class DefaultGenerators:
 
 
 def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
-    """`torch.Tensor(...)`: a new tensor on a tensor's memory, or of a sequence's elements, or an
-    uninitialised one of the given sizes; of the default dtype.
+    """`torch.Tensor(...)`: a tensor over another tensor's memory, of a sequence's elements, or
+    uninitialised with the given sizes; in the default dtype.
 
     Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
     """

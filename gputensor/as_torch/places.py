@@ -1,4 +1,4 @@
-"""PyTorch's modules and the modules of gputensor that stand for them.
+"""PyTorch's modules, and the modules of gputensor that replace them.
 
 A module that is not listed is found by its path: `torch.nn.functional` is
 gputensor.nn.functional. core/errors/absent.py lists what is left out, and why.

@@ -20,7 +20,7 @@ _running: list[profile] = []
 
 
 class ProfilerAction(enum.Enum):
-    """What a profile does in one step of a schedule."""
+    """The action of a profile in one step of a schedule."""
 
     NONE, WARMUP, RECORD, RECORD_AND_SAVE = range(4)
 
@@ -86,7 +86,7 @@ class Average:
         return self.device_time_total / max(self.count, 1)
 
     def add(self, row: profiler.Row) -> None:
-        """One key's row; the calls of an operator at several keys lie within each other."""
+        """Add the row of one key; the calls of an operator at several keys are nested."""
         self.count = max(self.count, row.calls)
         self.cpu_time_total = max(self.cpu_time_total, row.host_us)
         self.self_cpu_time_total += row.host_self_us
@@ -106,7 +106,7 @@ class Averages(list[Average]):
         return sum(x.self_cpu_time_total for x in self)
 
     def total_average(self) -> Average:
-        """The sums of all."""
+        """The sums over all operators."""
         found = Average("Total")
         for x in self:
             found.count += x.count
@@ -184,12 +184,12 @@ class profile:
                 self._ready(self)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin the profile."""
         _running.append(self)
         self._begin()
 
     def stop(self) -> None:
-        """End; what is measured is ready."""
+        """End the profile."""
         self._end()
         if self in _running:
             _running.remove(self)
@@ -217,24 +217,24 @@ class profile:
             found.setdefault(row.op, Average(row.op)).add(row)
         return Averages(found.values())
 
-    # Each call by itself is not kept.
+    # Single calls are not recorded.
     events = key_averages
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Accepted: it would be in the timeline."""
+        """Accepted and ignored: metadata belongs to the timeline, which does not exist."""
 
     add_metadata_json = add_metadata
 
     def export_chrome_trace(self, path: Any) -> None:
-        """Refused: there is no timeline."""
+        """Raises an error: there is no timeline."""
         raise _no_timeline("export_chrome_trace", path)
 
     def export_stacks(self, path: Any, *args: Any, **options: Any) -> None:
-        """Refused: calls by themselves are not kept, nor where they came from."""
+        """Raises an error: single calls and the places that made them are not kept."""
         raise _no_timeline("export_stacks", path)
 
     def export_memory_timeline(self, path: Any, *args: Any, **options: Any) -> None:
-        """Refused: there is no timeline."""
+        """Raises an error: there is no timeline."""
         raise _no_timeline("export_memory_timeline", path)
 
 
@@ -246,7 +246,7 @@ def _no_timeline(name: str, path: Any) -> Exception:
 
 
 class autograd_profile(profile):
-    """`torch.autograd.profiler.profile`: without steps; switched off by enabled=False."""
+    """`torch.autograd.profiler.profile`: without a schedule; disabled by enabled=False."""
 
     def __init__(
         self,
@@ -279,7 +279,7 @@ class autograd_profile(profile):
 
 
 class record_function(contextlib.ContextDecorator):
-    """Measure a block, or a function, under a name of its own in the profiles that are running."""
+    """Measure a block, or a function, under its own name in the running profiles."""
 
     name: str
 
@@ -301,19 +301,19 @@ class record_function(contextlib.ContextDecorator):
 
 
 class ProfilerActivity(enum.Enum):
-    """What PyTorch's profiler looks at."""
+    """The kinds of activity that PyTorch's profiler measures."""
 
     CPU, XPU, CUDA, HPU, MTIA, PrivateUse1 = range(6)
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The CPU, and CUDA where there is a device."""
+    """The CPU, and CUDA if there is a device."""
     cuda = {ProfilerActivity.CUDA} if gt.cuda.is_available() else set()
     return {ProfilerActivity.CPU, *cuda}
 
 
 def tensorboard_trace_handler(dir_name: Any, *args: Any, **options: Any) -> Callable[[Any], None]:
-    """Refused when a trace is ready: there is no timeline."""
+    """Raises an error when a trace is ready: there is no timeline."""
     return lambda running: running.export_chrome_trace(dir_name)
 
 

@@ -1,4 +1,4 @@
-"""Small functions of PyTorch's modules of utilities."""
+"""Small functions of PyTorch's utility modules."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def unserializable_hook(f: Any) -> Any:
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two blocks that change nothing."""
+    """Return two context managers that do nothing."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs, tensors without their history."""
+    """The inputs, with tensors detached."""
     return tuple([
         x.detach().requires_grad_(x.requires_grad) if isinstance(x, gt.Tensor) else x
         for x in inputs
@@ -61,19 +61,19 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_backward_validity(inputs: Any) -> None:
-    """Warn where no input requires grad."""
+    """Warn if no input requires grad."""
     if not any(x.requires_grad for x in inputs if isinstance(x, gt.Tensor)):
         warnings.warn("none of the inputs requires grad, so gradients will be None", stacklevel=2)
 
 
 @contextlib.contextmanager
 def same(*args: Any, **kwargs: Any) -> Iterator[None]:
-    """A block that changes nothing."""
+    """A context manager that does nothing."""
     yield
 
 
 def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
-    """Drop a prefix, as `module.` of data parallel training, from the names of a state, in
+    """Remove a prefix, such as `module.` of data parallel training, from the names of a state, in
     place."""
     for name in [*state_dict]:
         if name.startswith(prefix):
@@ -89,7 +89,7 @@ def functionalize(func: Any, *, remove: str = "mutations") -> Any:
 
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:
-    """Let batch norms of a module keep no running statistics, in place; returns the module."""
+    """Remove the running statistics of a module's batch norms, in place; returns the module."""
     from gputensor.nn.modules.norm import _BatchNorm
 
     for module in root.modules():

@@ -1,7 +1,7 @@
 """Replacements for PyTorch's names that have no meaning here, or a different one.
 
-`jit.script` returns its function, `compiler.is_compiling` returns False, flags of backends can be
-set and change nothing. core/errors/absent.py lists names that are left out, with the reason.
+`jit.script` returns its function, `compiler.is_compiling` returns False, and flags of backends can
+be set without an effect. core/errors/absent.py lists names that are left out, with the reason.
 """
 
 from __future__ import annotations

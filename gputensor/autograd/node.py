@@ -148,7 +148,8 @@ class GradientEdge(NamedTuple):
 
 
 class HookDict(dict[int, Any]):
-    """Hooks in the order of their registration; a handle holds it weakly, as hooks hold handles."""
+    """Hooks in the order of their registration. A handle refers to it weakly, because hooks may
+    refer to handles."""
 
     __slots__ = ("__weakref__",)
 

@@ -1,4 +1,4 @@
-"""What each backend of ours runs with: `gt.backends.cpu`, by PyTorch's names."""
+"""Properties of our backends: `gt.backends.cpu`, by PyTorch's names."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _instance(path: str, entry: str, options: Sequence[str]) -> str:
 
 
 def _templates(kernels: str) -> dict[str, str]:
-    """The template parameters of each kernel that is one."""
+    """The template parameters of each kernel template."""
     found = source.ENTRY.finditer(source.without_comments(kernels))
     return {m["name"]: m["arguments"] for m in found if m["template"]}
 
@@ -171,7 +171,7 @@ def skeleton(path: str) -> str:
     made, given, expected = [], [], []
     try:
         taken = Kernel(Path(path), entry).declaration.taken
-    except errors.KernelError:  # a template of other types
+    except errors.KernelError:  # a template with other parameters
         return ""
     for parameter in taken:
         element = parameter.element

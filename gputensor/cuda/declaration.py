@@ -135,7 +135,7 @@ def kernels_of(text: str) -> list[tuple[str, int]]:
 def read(
     text: str, entry: str, defines: Mapping[str, object], signature: str | None = None
 ) -> Declaration:
-    """The declaration of `entry`. Raises: KernelError naming the kernels there are.
+    """The declaration of `entry`. Raises: KernelError that lists the existing kernels.
 
     signature: a parameter list that is used instead of the text's, `const float*, float*, int`.
     """
@@ -168,7 +168,7 @@ def read(
 
 
 def _check_readable(text: str, entry: str, name: str) -> None:
-    """Raises where the kernel is there, in words that are none of a declaration's."""
+    """Raise if the text contains the kernel's name but no readable declaration of it."""
     found = re.search(rf"\b__global__\b[^;{{}}]*\b{re.escape(name)}\s*\([^{{}}]*\{{", text)
     if found is not None:
         rule = f"be declared in words that can be read, __global__ void {name}(…)"
@@ -337,7 +337,7 @@ class _Structs:
         self.text, self.words = text, words
 
     def of(self, name: str) -> tuple[int, int]:
-        """(size, alignment); zeros where the text does not tell them plainly."""
+        """(size, alignment); zeros if the text does not determine them simply."""
         match = re.search(
             r"\bstruct\s+(?:__align__\s*\((\d+)\)\s*|alignas\s*\((\d+)\)\s*)?"
             rf"{re.escape(name)}\s*\{{([^{{}}]*)\}}",

@@ -61,9 +61,9 @@ def get_arch_list() -> list[str]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether there is a device; kernels compute bfloat16 on all of them.
+    """True if there is a device; kernels compute bfloat16 on all devices.
 
-    including_emulation: False asks for hardware that does, of compute capability 8 and more.
+    including_emulation: False requires hardware support: compute capability 8 or higher.
     """
     is_enough = flag("is_bf16_supported", "including_emulation", including_emulation)
     return is_available() and (is_enough or get_device_capability()[0] >= 8)
@@ -88,7 +88,7 @@ def init() -> None:
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    """Whether kernels of one device reach the memory of another one."""
+    """True if kernels of one device can access the memory of another one."""
     op = "can_device_access_peer"
     return bool(runtime.cuda().can_access_peer(_index(device, op), _index(peer_device, op)))
 

@@ -48,7 +48,7 @@ class CUDAGraph:
         self._capture: capture.Capture | None = None  # the capture, and afterwards its result
         self._recorded: Any = None
         self._handle: capture.Handle | None = None
-        self._allocators: list[Any] = []  # which hold the pool for this graph
+        self._allocators: list[Any] = []  # their allocators keep the pool for this graph
         self._draws: list[tuple[Generator, Any]] = []
         self._index = 0
         self._replay: Any = None
@@ -83,7 +83,8 @@ class CUDAGraph:
         self._handle, self._index = handle, index
 
     def capture_end(self) -> None:
-        """Stop recording; `replay` can be called then. If this raises, the graph is as if new."""
+        """Stop recording, so that `replay` can be called. If this raises, the graph is like a new
+        one."""
         begun = self._capture
         if begun is None or begun.is_over:
             raise errors.no_graph("capture_end", "is not being captured into")
@@ -158,7 +159,8 @@ class CUDAGraph:
         return self._handle
 
     def register_generator_state(self, generator: Generator) -> None:
-        """Takes a generator that the capture is to draw from; any that it draws from is found."""
+        """Accepted for PyTorch's programs: generators from which a capture draws are found without
+        it."""
         if not isinstance(generator, Generator):
             rule = "be a gputensor.Generator"
             raise errors.wrong_type("register_generator_state", "generator", rule, generator)
@@ -260,7 +262,7 @@ def _abandon(of: CUDAGraph) -> None:
     try:
         of.reset()
     except errors.GpuTensorError:
-        pass  # the driver's error for an invalid capture, which is known already
+        pass  # the driver's error for an invalid capture, which was already reported
 
 
 def _run_recorded(reason: str) -> None:

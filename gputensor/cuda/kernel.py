@@ -4,9 +4,9 @@
     >>> scale[grid, block](x, y, 2.0, n)
 
 Arrays may be gputensor's, CuPy's or torch's; with the emulator also NumPy's and torch's CPU
-tensors. Arguments are checked against the declaration: dtypes against pointers, and that an array
-is contiguous unless the kernel takes a Layout of it. The arguments determine device and stream. It
-allocates nothing on a GPU.
+tensors. Arguments are checked against the declaration: an array must have its pointer's dtype, and
+must be contiguous unless the kernel takes its Layout. The arguments determine device and stream. On
+a GPU it allocates nothing.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ class Kernel:
         return Over(self, iterator, block, per_thread)
 
     def _operands(self, cuda: Any, args: Sequence[Any]) -> tuple[int, dict[int, ForeignArray]]:
-        """The device, and the arrays among the arguments by their parameter's number."""
+        """The device of the arrays; and the arrays among the arguments, as parameter number ->
+        array."""
         entry, declared = self.entry, self.declaration
         if len(args) != len(declared.taken):
             names = ", ".join(p.name for p in declared.taken)
@@ -236,7 +237,7 @@ class Kernel:
         return function
 
     def _entries(self, is_emulated: bool) -> tuple[str, ...]:
-        """The names requested of a compiler: template instances and mangled names."""
+        """The names requested from a compiler: template instances and mangled names."""
         if is_emulated:
             return (self.entry,)
         own = () if self.declaration.has_c_name else (self.entry,)
@@ -298,7 +299,7 @@ class Kernel:
             cuda.write_symbol(address, data.tobytes(), stream)
         else:
             cuda.copy_async(address, index, data.ctypes.data, -1, data.nbytes, stream)
-            stream.synchronize()  # `data` may go away
+            stream.synchronize()  # `data` may be freed
 
     def compile(self, arch: str) -> bytes:
         """The cubin for an architecture such as `sm_90`; needs NVRTC and no GPU."""

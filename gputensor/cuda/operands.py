@@ -16,7 +16,7 @@ from ..tensor.base import bump_version
 
 
 def describe(entry: str, arg: str, value: Any) -> ForeignArray:
-    """The array that `value` is. Raises: ArgumentTypeError if it is none."""
+    """Describe `value` as an array. Raises: ArgumentTypeError if it is none."""
     found = foreign.described(entry, arg, value)
     if found is None:
         rule = "be an array of gputensor, CuPy, torch or NumPy, on a CUDA device or on the host"
@@ -53,7 +53,7 @@ def streams_of(
 
 
 def note_write(operand: ForeignArray) -> None:
-    """Tell an array's library that a kernel wrote to it."""
+    """Notify an array's library that a kernel wrote to it."""
     if operand.library == "gputensor":
         bump_version(operand.owner)
     elif operand.library == "torch":

@@ -1,4 +1,5 @@
-"""From a call's arguments to the parameter bytes of a launch, checked against the signature."""
+"""Conversion of a call's arguments to the parameter bytes of a launch, with checks against the
+signature."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .declaration import LAYOUT_DIMS, NUMBER, VECTOR, Parameter
 from ..exchange.foreign import ForeignArray
 
 _LAYOUT = Struct(f"<iI{2 * LAYOUT_DIMS}q")
-# One element of a pointer's type may hold several of an array's: float2 is a complex64.
+# An element of a pointer's type may consist of several parts of an array's element: float2 is a
+# complex64.
 _PAIRS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
@@ -161,7 +163,7 @@ def _wrong(entry: str, parameter: Parameter, rule: str, value: Any) -> Exception
 
 
 def layouts(entry: str, pointers: dict[int, tuple[Parameter, ForeignArray]]) -> dict[int, bytes]:
-    """The Layout of each of these pointers, over the shape that all are broadcast to."""
+    """The Layout of each of these pointers, over their common broadcast shape."""
     shape = _broadcast(entry, [(p, o) for p, o in pointers.values()])
     for parameter, operand in pointers.values():
         if not parameter.is_const and operand.sizes != shape:
@@ -171,7 +173,7 @@ def layouts(entry: str, pointers: dict[int, tuple[Parameter, ForeignArray]]) -> 
             )  # fmt: skip
     strides = [_broadcast_strides(operand, shape) for _, operand in pointers.values()]
     written = [i for i, (p, _) in enumerate(pointers.values()) if not p.is_const]
-    # outputs decide the order, as in TensorIterator
+    # outputs determine the order, as in TensorIterator
     first = [strides[i] for i in written] + [s for i, s in enumerate(strides) if i not in written]
     sizes, joined = coalesce(shape, strides, dimension_order(shape, first))
     if len(sizes) > LAYOUT_DIMS:

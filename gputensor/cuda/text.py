@@ -16,7 +16,7 @@ from ..runtime.emulator import coverage, source
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)')
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
-# Headers that compilers have built in or find on their own path.
+# Headers that are built into compilers or on their default path.
 OWN_HEADERS = ("gputensor/layout.cuh",)
 
 
@@ -34,7 +34,7 @@ class Source:
 
 @cache
 def headers() -> dict[str, str]:
-    """Our headers that a text may include, by the name it does so with."""
+    """Our headers that a text may include, by their names in `#include`."""
     folder = resources.files(__package__) / "include"
     return {name: folder.joinpath(*name.split("/")).read_text() for name in OWN_HEADERS}
 

@@ -4,8 +4,8 @@
     "maker")
 
 The operator's kernel always runs below autograd; its node calls the user's backward. Without a
-formula the node raises in backward. A written argument that requires grad gets this node too;
-PyTorch leaves its old history, and so a wrong gradient. Source: torch/_library/autograd.py.
+formula the node raises in backward. A written argument that requires grad gets this node too.
+PyTorch leaves its old history, which gives a wrong gradient. Source: torch/_library/autograd.py.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _check_takes(name: str, what: str, function: Any, positional: Any, named: An
 
 
 class OperatorNode(_FunctionNode):
-    """One recorded call of an operator of the user's."""
+    """One recorded call of a user's operator."""
 
     __slots__ = ("operator", "formula", "lengths", "returned")
 
@@ -86,7 +86,7 @@ class OperatorNode(_FunctionNode):
     formula: Formula | None
     # For each positional argument: None, -1 for a tensor, the length of a list of tensors.
     lengths: tuple[int | None, ...]
-    # The results' structure: None for one value, the length for a list.
+    # The structure of the results: None for one value, the length for a list.
     returned: tuple[int | None, ...]
 
     def backward(node, *grads: Any) -> Any:
@@ -209,7 +209,8 @@ def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any
 
 
 def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """For operators of tensors, without lists, that return one new tensor and write to none."""
+    """The kernel for operators that take tensors but no lists, return one new tensor and write to
+    no argument."""
     operator, signature = table.operator, table.signature
     arguments = signature.schema.arguments[: signature.n_positional]
     lengths = tuple([-1 if a.type.has_tensor else None for a in arguments])
@@ -246,10 +247,11 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
                 left(grad_mode.set(mode))
         finally:
             _state.set(state)
-        # `custom_op` refuses this, a Library's kernel may do it; autograd knows a sole operand.
+        # `custom_op` rejects this, but a Library's kernel may do it; a single operand is known to
+        # autograd.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
-            result = variable.set_history(result, node)  # as `_wrap` in the simple case
+            result = variable.set_history(result, node)  # as `_wrap`, in the simple case
             if not node.outputs:  # of integers
                 add_output(node, result)
         else:
@@ -308,7 +310,7 @@ def _requiring(args: tuple[Any, ...], written: list[int]) -> list[Tensor]:
 
 
 def _leaves(value: Any) -> Any:
-    """The tensors of an argument, None where one is left out; numbers are not differentiated."""
+    """The tensors of an argument, with None for omitted ones; numbers are not differentiated."""
     if isinstance(value, (list, tuple)):
         return [x if isinstance(x, Tensor) else None for x in value]
     return (value if isinstance(value, Tensor) else None,)

@@ -132,7 +132,7 @@ def _check_schema(
 
 
 class CustomOpDef:
-    """An operator made of functions; `custom_op` makes them. Called like the function.
+    """An operator made from functions by `custom_op`. It is called like the function.
 
     `_opoverload` is the operator itself, as `gt.ops.<namespace>.<name>.default` is.
     """
@@ -174,7 +174,7 @@ class CustomOpDef:
         return handle
 
     def _destroy(self) -> None:
-        """Take back the operator and all that was registered for it here."""
+        """Remove the operator and all of its registrations made here."""
         with dispatcher.lock:
             self._registered = [both for both in self._registered if both[1].is_active]
             for _, handle in reversed(self._registered):
@@ -215,7 +215,7 @@ class CustomOpDef:
         used; removing a registered device removes its kernel. Results must be new memory. The
         kernel runs below autograd.
         Raises: RegistrationError if fn does not take the schema's arguments; ArgumentValueError if
-        nothing in a call tells the device.
+        no argument determines the device.
         """
         site = caller_site()
         if fn is not None:
@@ -292,7 +292,7 @@ class CustomOpDef:
         return self._register_autograd(backward, setup_context, caller_site())
 
     def register_vmap(self, func: Function | None = None, /) -> Any:
-        """Register how the operator works on a batch; a decorator without func.
+        """Register the batch rule of the operator; a decorator without func.
 
         func(info, in_dims, *args) takes the batch dimension of each argument, or None, and the
         arguments. It returns (results, their batch dimensions). info has batch_size and randomness.
@@ -387,7 +387,7 @@ def _decorator(register: Callable[[Function], Handle]) -> Callable[[Function], F
 
 
 def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
-    """Register how an operator, or its name, works on a batch: `CustomOpDef.register_vmap`."""
+    """Register the batch rule of an operator, or of its name: `CustomOpDef.register_vmap`."""
     site = caller_site()
 
     def register(function: Function) -> Handle:
@@ -401,7 +401,7 @@ def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | No
 
 
 def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
-    """The handle, also in the library's care."""
+    """The handle, which the library then also owns."""
     if lib is not None:
         try:
             lib._check_open(site)
@@ -436,7 +436,8 @@ def _together(handles: list[Handle]) -> Handle:
 
 
 def _end_with_device(device_type: str | None, handle: Handle) -> None:
-    """Let a kernel go with its device, if that can go: its key may be another one's then."""
+    """Remove a kernel together with its device, because the key may later belong to another
+    device."""
     kind = None if device_type is None else device(device_type).type
     if kind is not None and BACKEND_OF_TYPE[kind].startswith("PrivateUse"):
         ends_with.setdefault(kind, []).append(handle.remove)

@@ -1,7 +1,8 @@
 """A schema from the annotations of a Python function, `def f(x: Tensor) -> Tensor`.
 
-It reads the annotations' names, so that a function needs no import to be read; what it cannot say
-raises and names the argument. The text is PyTorch's. Source: torch/_library/infer_schema.py.
+It reads the names in annotations, so the types need not be imported. For an annotation that a
+schema cannot express it raises an error with the argument's name. The text is PyTorch's. Source:
+torch/_library/infer_schema.py.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def infer_schema(
     mutates_args: names of the tensors that the function writes to, or "unknown" for all of them.
     tags: "inplace" if it returns the first argument, which it writes to; "out" if it returns the
     keyword-only tensors that it writes to.
-    Raises: ArgumentValueError for an annotation or default that a schema cannot say, and for
+    Raises: ArgumentValueError for an annotation or default that a schema cannot express, and for
     mutates_args that name no tensor.
     """
     import inspect
@@ -80,7 +81,7 @@ def infer_schema(
 
 
 def _names(function: Callable[..., Any]) -> dict[str, Any]:
-    """The function's globals, and Tensor where it does not import it."""
+    """The function's globals, with Tensor added if it does not import it."""
     known: dict[str, Any] = getattr(function, "__globals__", {})
     if "Tensor" in known:
         return known
@@ -113,7 +114,7 @@ def _type(annotation: Any, name: str, what: str) -> str:
             return _type(rest[0], name, what) + "?"
         if set(rest) <= {bool, int, float, complex}:
             return "Scalar" + "?" * (len(rest) < len(parts))
-    # `typing.List` alone has an origin, and no parts.
+    # `typing.List` without brackets has an origin but no parts.
     if parts and isinstance(origin, type) and issubclass(origin, Sequence) and origin is not tuple:
         return _type(parts[0], name, what) + "[]"
     found = _TYPES.get(getattr(annotation, "__name__", ""))

@@ -6,10 +6,10 @@
     @lib.impl("scale", "CPU")
     def scale(x, by): ...
 
-A Library owns what is registered through it: `_destroy`, the end of its `with` block or its end of
-life takes all of it back, and what was there before serves again. The rules are PyTorch's; the
-tables that follow are computed in `dispatch/`. Operators made of functions with annotations,
-`custom_op`, are in custom_op.py, their check in opcheck/.
+A Library owns its registrations: `_destroy`, the end of its `with` block, or its deletion removes
+all of them, and earlier registrations are used again. The rules are PyTorch's; the tables that
+follow are computed in `dispatch/`. Operators made of functions with annotations, `custom_op`, are
+in custom_op.py, their check in opcheck/.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..dispatch.operator import Key, Operator, caller_site
 KINDS = ("DEF", "FRAGMENT", "IMPL")
 ALIAS_ANALYSIS = ("", "FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")
 _RESERVED = ("prim",)
-# Keys under which PyTorch means "no key": a kernel for everything, CompositeImplicitAutograd.
+# Keys that PyTorch treats as "no key": the kernel is for all devices, CompositeImplicitAutograd.
 _NO_KEY = ("", "Undefined", "CatchAll")
 
 # Namespace -> where its DEF library was made. `aten` and a few are defined by generated operators.
@@ -41,7 +41,8 @@ _defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.p
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Given to `Library.impl` or `Library.fallback`: calls pass the key over. Never called."""
+    """For `Library.impl` or `Library.fallback`: calls skip the key. This function is never
+    called."""
     raise errors.fallthrough_called()
 
 
@@ -106,7 +107,7 @@ class Library:
         self._destroy()
 
     def _destroy(self) -> None:
-        """Take back all that was registered through this library; it is closed from then on."""
+        """Remove all registrations of this library, and close it."""
         self._finalizer()
 
     # --- define ---------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ class Library:
         self, op_name: Any, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False,
         allow_override: bool = True, boxed: bool = False,
     ) -> Any:  # fmt: skip
-        """Register `fn` as the operator's kernel at a key; the newest of a key serves.
+        """Register `fn` as the operator's kernel at a key; the newest kernel of a key is used.
 
         op_name: "scale", "scale.overload", "mylib::scale" or an operator; it need not be defined
         yet. Without fn, a decorator: `@lib.impl("scale", "CPU")`. with_keyset: fn takes the key set
@@ -326,7 +327,7 @@ def _function(fn: Any) -> Callable[..., Any] | None:
 
 
 def _convention(fn: Any, with_keyset: bool, boxed: bool, plain: str, keyset: str) -> str:
-    # Kernels that we bring know how they are called, so that their users need not.
+    # Our own kernels declare their calling convention.
     own: str | None = getattr(fn, "kernel_convention", None)
     if own is not None:
         return own

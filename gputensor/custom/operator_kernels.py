@@ -2,7 +2,8 @@
 
 `backend`: the function, and a check that its results are new memory. `without_fake`: the shapes of
 operators that need no function for them. The kernels at other keys are made as for built-in
-operators, see makers/. All are makers: they run when a slot is computed, so that calls decide less.
+operators, see makers/. All are makers: they run when a slot is computed, so that calls make fewer
+decisions.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def _unary(operator: Operator, site: str, function: Function) -> Function:
 def _simple(
     operator: Operator, site: str, function: Function, arguments: tuple[Argument, ...]
 ) -> Function:
-    """Positional arguments without lists, and one new tensor: most operators by far."""
+    """The kernel for positional arguments without lists, and one new tensor: by far the most
+    frequent case."""
     places = tuple([n for n, a in enumerate(arguments) if a.type.has_tensor])
 
     def simple(key_set: int, *args: Any) -> Any:

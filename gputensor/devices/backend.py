@@ -6,11 +6,11 @@
     def bind(op, plan): ...                  # -> callable(device index, pointers and numbers,
     scalars)
 
-The runtime allocates and copies memory, which is enough for the operators of MINIMAL. A stub adds
-the operators of a family, `device.impl` one operator, and the CPU fallback the rest. The handle
-undoes everything. An entry point of the group `gputensor.backends` is called at the first use of
-its device's name. docs/new_device.md is the guide; `gputensor backend new NAME` writes such a
-package.
+The runtime allocates and copies memory; this is sufficient for the operators of MINIMAL. A stub
+adds the operators of a family, `device.impl` one operator, and the CPU fallback all others. The
+handle undoes everything. An entry point of the group `gputensor.backends` is called at the first
+use of its device's name. docs/new_device.md is the guide; `gputensor backend new NAME` writes such
+a package.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ MINIMAL = (
 )  # fmt: skip
 
 _backends: dict[str, Backend] = {}
-# Names whose entry point was tried or is not needed: each is tried once.
+# Names whose entry point was called or is not needed: each is called once.
 _loaded: set[str] = set()
 
 
@@ -177,7 +177,7 @@ class Backend:
 
     def _installed(self, family: str, entry: further.Entry) -> None:
         """Mark a newly loaded operator as native if it needs no kernel or a stub covers it."""
-        if family == "copy" or family not in stubs.families():  # needs sizes and memory only
+        if family == "copy" or family not in stubs.families():  # it needs only sizes and memory
             self._take_over(entry, family, (), self._undos)
         for brought in self._stubs:
             if brought[0] == family:

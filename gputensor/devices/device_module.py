@@ -29,7 +29,7 @@ class DeviceFace:
         return self.device_count() > 0
 
     def device_count(self) -> int:
-        """Number of devices; 0 where there is none."""
+        """Number of devices; 0 if there are none."""
         return int(self._runtime.device_count())
 
     def current_device(self) -> int:
@@ -52,11 +52,11 @@ class DeviceFace:
         self._runtime.synchronize(self._index(device, "synchronize"))
 
     def current_stream(self, device: Any = None) -> Any:
-        """The stream that work on a device goes to in this thread."""
+        """The stream to which this thread's work on a device is queued."""
         return self._runtime.current_stream(self._index(device, "current_stream"))
 
     def default_stream(self, device: Any = None) -> Any:
-        """The stream that a device starts with."""
+        """The initial current stream of a device."""
         return self._runtime.default_stream(self._index(device, "default_stream"))
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:

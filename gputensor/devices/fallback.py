@@ -6,8 +6,8 @@
     lib.impl("scale", gt.fallback.not_implemented, "Meta")
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
-`library.fallthrough_kernel` is the fourth; materialising conjugates and zeros is in
-`fallbacks/lazy_views.py`, the one without a derivative in `autograd/fallback.py`.
+`library.fallthrough_kernel` is a fourth one. The kernel that materialises conjugates and zeros is
+in `fallbacks/lazy_views.py`, the one without a derivative in `autograd/fallback.py`.
 Source: aten/src/ATen/native/CPUFallback.cpp. Unlike PyTorch's, operands that share memory share it
 on the CPU too, and results that are views stay views.
 """
@@ -141,7 +141,7 @@ class _Region:
         first = tensor._offset * shape.dtype.itemsize
         # Rounded down, so that offsets of every dtype stay whole.
         self.begin = min(self.begin, first & ~15)
-        if shape.numel:  # an empty view may lie past the end
+        if shape.numel:  # an empty view may begin past the end
             self.end = max(self.end, first + shape.extent * shape.dtype.itemsize)
 
     @property
@@ -241,9 +241,9 @@ class enable_cpu_fallback:
     """Run operators without a kernel at a backend's key on the CPU, until `remove` or the end of
     `with`.
 
-    key: the backend, "CUDA" or "PrivateUse1". ops: those to serve, by name ("mm") or overload
-    ("aten::add.out"); None for all. deny: those that must not fall back. An operator that has a
-    kernel of the backend keeps it.
+    key: the backend, "CUDA" or "PrivateUse1". ops: operators that fall back, by name ("mm") or
+    overload ("aten::add.out"); None for all. deny: operators that must not fall back. An operator
+    that has a kernel of the backend keeps it.
     Raises: RegistrationError if the backend has a fallback already; ArgumentError for a composite
     operator, since the operators it calls fall back.
     """

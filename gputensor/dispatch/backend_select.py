@@ -36,9 +36,11 @@ DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYP
 default_devices: ContextVar[tuple[device, ...]] = ContextVar(
     "gputensor_default_device", default=(CPU,)
 )
-# device type -> functions to call when it is removed: they remove kernels registered by its name
+# device type -> functions to call when it is removed; they remove the kernels registered by its
+# name
 ends_with: dict[str, list[Callable[[], None]]] = {}
-# device type -> the index that "cuda" without a number means; a device registers its own.
+# device type -> function that returns the current index, the one of "cuda" without a number; a
+# device registers its own.
 _current_index: Registry[str, Callable[[], int]] = Registry()
 # Key name -> the remedy in the error for an operator without a kernel there; set by backend.py.
 remedies: Registry[str, Callable[[Any], str]] = Registry()
@@ -75,7 +77,8 @@ def remedy(key: keys.DispatchKey, operator: Any) -> str:
 
 
 def resolve(target: device | None) -> device:
-    """The device a factory makes its tensor on: the default for None, an index where due."""
+    """The device of a factory's tensor: the default device for None, with an index if the type has
+    indices."""
     if target is None:
         target = default_devices.get()[-1]
     if target.index is None and target.type in _current_index:
@@ -109,7 +112,8 @@ def _push(target: device) -> None:
 
 
 def _without(target: device) -> tuple[device, ...]:
-    """The devices without the innermost block of one; others may have been entered since."""
+    """The devices without the innermost block of one device; other blocks may have been entered
+    since."""
     stack = default_devices.get()
     at = len(stack) - 1
     for n in range(at, 0, -1):

@@ -15,7 +15,7 @@ _default = float32
 
 
 def get_default_dtype() -> dtype:
-    """The dtype of Python floats, of factories that name none, and of divided integers."""
+    """The dtype of Python floats, of factories without a dtype, and of quotients of integers."""
     return _default
 
 
@@ -41,7 +41,7 @@ _promotion = "pytorch"
 
 
 def get_type_promotion() -> str:
-    """Whose rules of promotion hold: "pytorch" or "array_api"."""
+    """Return the promotion rules in use: "pytorch" or "array_api"."""
     return _promotion
 
 

@@ -47,8 +47,8 @@ _fallbacks: Mapping[DispatchKey, Kernel] = {
     key: Kernel(None, "fallthrough", caller_site(1))
     for key in (*map(keys.runtime_key, _PASSED), *keys.Autograd.keys)
 }
-# Put around every kernel while a trace or a profile is on, innermost first: pairs, for calls and
-# for redispatches, of (table, key, kernel) -> kernel.
+# Wraps of all kernels while a trace or a profile is on, innermost first. Each is a pair of
+# functions (table, key, kernel) -> kernel, for calls and for redispatches.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
 # The number of tables replaced so far, in a list of one. Code that caches results derived from
@@ -108,7 +108,8 @@ def get(qualified_name: str) -> Operator | None:
 
 
 def qualified(name: str) -> str:
-    """The whole name of a user's `abs`, `add.Tensor` or `mylib::scale`: ours are in `aten`."""
+    """The full name of `abs`, `add.Tensor` or `mylib::scale` as a user writes it; our operators are
+    in `aten`."""
     return name if "::" in name else f"aten::{name}"
 
 
@@ -228,7 +229,7 @@ def define(
 
 
 def undefine(operator: Operator) -> None:
-    """Take the schema away; kernels stay, and wait for another definition."""
+    """Remove the schema; the kernels stay for another definition."""
     with lock:
         operator.definition = None
         _commit(operator)
@@ -237,7 +238,7 @@ def undefine(operator: Operator) -> None:
 
 
 def undefining(operator: Operator) -> Handle:
-    """A handle that takes the present schema away, unless another one has taken its place."""
+    """A handle that removes the present schema, unless another one has replaced it."""
     definition = operator.definition
 
     def undo() -> None:
@@ -326,7 +327,7 @@ def register_fallback(
 
 
 def replace_fallback(key: Key, function: Callable[..., Any], convention: str) -> Handle:
-    """Replace the fallback of `key` until the handle is removed, without a moment in between."""
+    """Replace the fallback of `key` in one step, until the handle is removed."""
     targets = key.keys if isinstance(key, AliasKey) else (key,)
     kernel = Kernel(function, convention, caller_site())
     families.begin()
@@ -359,7 +360,7 @@ def forget_plans() -> None:
 
 
 def add_wraps(call: Wrap, redispatch: Wrap) -> Handle:
-    """Put functions around every kernel (traces, profiles) until the handle is removed."""
+    """Wrap every kernel by functions (traces, profiles) until the handle is removed."""
     global _wraps
     pair = (call, redispatch)
     _set_wraps(lambda wraps: (*wraps, pair))

@@ -50,8 +50,8 @@ _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Say how a change is taken back, should the step fail that it is part of. Call it before
-    the change is made, since Ctrl-C may come between any two lines."""
+    """Register how a change is undone if its step fails. Call it before the change, because Ctrl-C
+    may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 
@@ -63,7 +63,7 @@ def called(family: str) -> ModuleType:
 
 
 def registered(family: str) -> None:
-    """Register the family's kernels if they are not."""
+    """Register the family's kernels, once."""
     module = f"{_GENERATED}.kernels.{family}"
     if module in _done:
         return
@@ -103,7 +103,7 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             sys.modules.pop(module, None)
             for undo in reversed(undos):
                 undo()
-            if isinstance(error, AttributeError):  # which raises for an unknown name
+            if isinstance(error, AttributeError):  # it raises for an unknown name
                 raise ImportError(f"{module} does not load: {error}") from error
             raise
         finally:
@@ -125,7 +125,7 @@ def is_complete(qualified_name: str) -> bool:
 
 
 def complete(qualified_name: str) -> None:
-    """See to it that an operator is defined and has its kernels, if it is ours."""
+    """Load one of our operators with its kernels; does nothing for other operators."""
     family = family_of(qualified_name)
     if family is not None:
         registered(family)
@@ -154,7 +154,7 @@ def _bases() -> dict[str, str]:
 
 
 def _name(module: ModuleType) -> None:
-    """Give functions and methods the names under which users, and pickles, find them."""
+    """Set the names by which users and pickles find functions and methods."""
     for name, value in vars(module).items():
         if isinstance(value, FunctionType) and value.__name__ == name:
             if name.startswith(_METHOD):
@@ -231,7 +231,7 @@ class _Stand(str):
         name = str(self)
         found = getattr(called(face._families[name]), face._prefix + name)
         with lock:
-            if name in vars(owner):  # the first of two threads
+            if name in vars(owner):  # another thread was first
                 setattr(face, name, found)
                 delattr(owner, name)
         return found

@@ -1,9 +1,10 @@
-"""Dispatch keys and key sets, as PyTorch has them.
+"""Dispatch keys and key sets, as in PyTorch.
 
-A key set is one int: a bit per backend (low) and a bit per functionality (high). A run-time key
-such as AutogradCUDA is not a bit of its own: it is the Autograd bit and the CUDA bit. The highest
-functionality bit picks the row of a table, and for per-backend functionalities the highest backend
-bit picks the column. Alias keys exist at registration only. Source: c10/core/DispatchKey.h.
+A key set is one int: low bits for backends and high bits for functionalities. A run-time key such
+as AutogradCUDA has no bit of its own: it is the Autograd bit and the CUDA bit. The highest
+functionality bit selects the row of a table, and for per-backend functionalities the highest
+backend bit selects the column. Alias keys exist at registration only. Source:
+c10/core/DispatchKey.h.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FUNCTIONALITY_MASK = ((1 << len(FUNCTIONALITIES)) - 1) << N_BACKENDS
 
 
 class _Named:
-    """A key that prints as its name."""
+    """Base of keys; a key prints as its name."""
 
     __slots__ = ("name",)
     name: str
@@ -63,7 +64,7 @@ class DispatchKey(_Named):
 
 
 class AliasKey(_Named):
-    """A name for many run-time keys; it can be registered to, and is never called."""
+    """A name for many run-time keys: kernels can be registered to it, but it is never called."""
 
     __slots__ = ("keys",)
     keys: tuple[DispatchKey, ...]
@@ -111,7 +112,7 @@ ALIAS_KEYS: tuple[AliasKey, ...] = (
     Autograd, CompositeExplicitAutograd, CompositeExplicitAutogradNonFunctional,
     CompositeImplicitAutograd,
 )  # fmt: skip
-# PyTorch's older names, still accepted where a key is named.
+# PyTorch's older names of keys, which are still accepted.
 _OLDER: dict[str, DispatchKey | AliasKey] = {
     "DefaultBackend": CompositeExplicitAutograd,
     "CatchAll": CompositeImplicitAutograd,

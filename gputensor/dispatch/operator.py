@@ -153,9 +153,9 @@ class Table(dict[int, Callable[..., Any]]):
 
     @property
     def signature(self) -> Signature:
-        """The schema as `calling.py` wants it, made at the first call.
+        """The schema in the form of calling.py, made at the first call.
 
-        Raises: DispatchError if there are kernels only.
+        Raises: DispatchError if there are only kernels.
         """
         if self.definition is None:
             raise errors.schema_missing(self.operator)
@@ -176,29 +176,30 @@ class Table(dict[int, Callable[..., Any]]):
         return found
 
     def _open(self, key_set: int) -> None:
-        """Let short cuts be learned and taken, if nothing forbids it. See Note [Short cuts]."""
+        """Allow short cuts to be stored and used, if the table permits them. See Note [Short
+        cuts]."""
         for place, plain in shortcuts.OPENING[key_set]:
             learner = shortcuts.learner(self, plain, place)
             if learner is not None and self.learners.get(place) is not learner:
                 self.learners = {**self.learners, place: learner}
                 self.short = {}
-                self.plans.clear()  # short cuts are made with the next plan of each
+                self.plans.clear()  # short cuts are made again with the next plan of each
 
     def forget(self) -> None:
-        """Drop the plans, and the short cuts that follow from them."""
+        """Drop the plans, and the short cuts made from them."""
         self.plans.clear()
         if self.learners:
             self.short = {}
 
     def settle(self) -> None:
-        """Let the operator have a table with all that is registered."""
+        """Give the operator a table with all registrations."""
 
     def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
-        """The kernel of a key's slot and why it is that one, by `precedence.py`."""
+        """The kernel of a key's slot and the reason, by `precedence.py`."""
         return precedence.compute_slot(key, self.kernels, self.fallbacks)
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
-        """The callable for a key set and the key of its slot; fallthroughs are stepped over."""
+        """The kernel for a key set and the key of its slot; fallthroughs are skipped."""
         rest = key_set
         skipped: list[tuple[DispatchKey, Kernel]] = []
         while True:
@@ -226,7 +227,8 @@ class Table(dict[int, Callable[..., Any]]):
         return kept
 
     def remember(self, key: Any, plan: Any) -> Any:
-        """Keep a plan. A plain dict cleared whole: an LRU would cost a lock on every call."""
+        """Store a plan in a plain dict, which is cleared when full: an LRU cache would need a lock
+        in every call."""
         if not self.plans:
             called.add(self.operator)
         elif len(self.plans) >= PLANS_BOUND:
@@ -256,7 +258,7 @@ class Pending(Table):
 
     @property
     def settled(self) -> Table:
-        """The operator's table, with all that is registered."""
+        """The operator's table, with all registrations."""
         self.settle()
         table: Table = getattr(self.operator, self.attribute)
         return table
@@ -314,7 +316,7 @@ class Operator:
 
     @property
     def schema(self) -> FunctionSchema:
-        """The parsed schema. Raises: DispatchError if there are kernels only."""
+        """The parsed schema. Raises: DispatchError if there are only kernels."""
         if self.definition is None:
             raise errors.schema_missing(self)
         return self.definition.schema
@@ -338,8 +340,8 @@ class Operator:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call through the dispatcher with any mix of positional and keyword arguments."""
         table = self.table
-        # Tensors only, all given: nothing to arrange, nothing to convert. One and two of them are
-        # written out: unpacking `*args` again costs 0.1 of 0.4 us (1.3x, bench/dispatch.py).
+        # All arguments are given and are tensors, so nothing is converted. One and two tensors have
+        # their own code: unpacking `*args` again costs 0.1 of 0.4 us (1.3x, bench/dispatch.py).
         n = len(args)
         if n == table.n_tensors and not kwargs:
             include, keep = _state.get()
@@ -382,7 +384,7 @@ class Operator:
             raise
 
     def redispatch(self, key_set: int, /, *args: Any, **kwargs: Any) -> Any:
-        """Call with exactly this key set: neither arguments nor the thread's state add to it."""
+        """Call with exactly this key set; arguments and the thread's state do not change it."""
         table = self.redispatch_table
         key_set = int(key_set)
         if len(args) == table.n_tensors and not kwargs:
@@ -417,7 +419,7 @@ class Operator:
 
 
 def caller_site(depth: int = 2) -> str:
-    """file:line of the caller's caller: where something was registered."""
+    """file:line of the caller's caller, the site of a registration."""
     frame = sys._getframe(depth)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -1,4 +1,5 @@
-"""Which kernel fills a slot of a table: PyTorch's precedence, without its order dependence.
+"""The kernel of a table's slot: PyTorch's precedence, but independent of the order of
+registration.
 
 Every slot is computed from the whole set of registrations, so the result cannot depend on the order
 in which they were made (in PyTorch the AutogradOther slot can: facts section 0b).
@@ -54,7 +55,8 @@ MEANS = {
 def compute_slot(
     key: DispatchKey, kernels: Kernels, fallbacks: Mapping[DispatchKey, Kernel]
 ) -> tuple[Kernel | None, str]:
-    """The kernel of slot `key` and PyTorch's label for why; (None, "missing") for none."""
+    """The kernel of slot `key` and PyTorch's label of the reason; (None, "missing") if there is
+    none."""
     direct = kernels.get(key)
     if direct:
         return direct[0], "kernel"

@@ -42,7 +42,7 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
         _explain(error, op, given)
         raise error
     finally:
-        del error, given  # which the error's traceback would keep
+        del error, given  # the error's traceback would keep it alive
 
 
 def _is_single(x: Any) -> bool:
@@ -54,7 +54,7 @@ def _overloads(op: str) -> list[Operator]:
 
 
 def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers in tensors that stand where only a number is declared, by their variables."""
+    """The numbers in tensors that were given for arguments declared as numbers, by variable."""
     if not any(map(_is_single, given.values())):
         return {}
     found = {}
@@ -72,7 +72,7 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
     """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
-    bases = {kind.base for kind in types} - {"str"}  # in place of which no tensor stands
+    bases = {kind.base for kind in types} - {"str"}  # which no tensor may replace
     if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
     found = number_in(x)
@@ -94,7 +94,7 @@ def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call the function; its exception is not chained to the former one."""
+    """Call the function; its exception is not chained to the previous one."""
     try:
         return function(*args, **kwargs)
     except Exception as error:
@@ -194,7 +194,8 @@ def _name_of(function: str, args: tuple[Any, ...]) -> str:
 
 
 def declare_constructor(kind: type, ours: str | tuple[str, ...], *, first: bool = False) -> None:
-    """`declares` for the constructor that a class of a package of ours has. ours: its names."""
+    """`declares` for the constructor of a class in one of our packages. ours: the package's
+    names."""
     constructor = vars(kind).get("__init__")
     if constructor is not None and kind.__module__.startswith(ours):
         kind.__init__ = declares(first=first)(constructor)  # type: ignore[misc]
@@ -208,8 +209,8 @@ def _without_tensors(
     function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> inspect.BoundArguments | None:  # fmt: skip
-    """The arguments, with numbers for the tensors that stand where numbers are declared; None where
-    no tensor does."""
+    """The arguments, with tensors replaced by their numbers if numbers are declared; None if there
+    is no such tensor."""
     if not any(map(_is_single, (*args, *kwargs.values()))):
         return None
     try:
@@ -350,7 +351,7 @@ class _Fit:
         if value is None and self.is_out:
             return True
         if isinstance(value, np.ndarray) and form.base in ("Tensor", "Scalar", "float"):
-            return False  # converted nowhere but at the boxed boundary
+            return False  # converted only in boxed calls
         if _is_of_others(form, value):
             return False
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):

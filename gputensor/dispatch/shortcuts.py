@@ -15,20 +15,21 @@ not:
   does itself (`recording`),
 - the other arguments (dims, dtypes, bounds) equal those it was made with.
 
-The table checks the rest once, at the first call with plain keys (`Table._open`): only makers'
-kernels and fallthroughs are above the backend's kernel, no trace or profile is on, and the kernel
-that stores short cuts is that backend kernel. Short cuts are on the table, so any registration,
-removal, wrapping of kernels or change of the default dtype drops them. The table opens for each
-device separately; if operands of two devices have one geometry, either short cut may be found.
+The table makes the other checks once, at the first call with plain keys (`Table._open`): only
+makers' kernels and fallthroughs are above the backend's kernel, no trace or profile is on, and the
+kernel that stores short cuts is that backend kernel. Short cuts are on the table, so any
+registration, removal, wrapping of kernels or change of the default dtype drops them. The table
+opens for each device separately; if operands of two devices have one geometry, either short cut may
+be found.
 
-Short cuts of a composite kernel jump over the operators it calls: `contiguous` calls `clone`, which
+Short cuts of a composite kernel skip the operators that it calls: `contiguous` calls `clone`, which
 calls `empty_like` and `copy_`. The kernel declares them with `jumps`. Its short cuts are stored
 only if each of those tables leads a plain call directly to the expected kernel; and when an
-operator's table is swapped, the tables of operators that jump over it are swapped too
+operator's table is swapped, the tables of operators that skip it are swapped too
 (`dispatcher._swap`).
 A kernel of ours may also do the work of small operators inline, at every call (`x[mask]`, `stack`),
 if each of those operators `comes_straight` to the expected kernel.
-GPUTENSOR_SHORTCUTS=0 turns them off; no call differs but in its cost.
+GPUTENSOR_SHORTCUTS=0 turns them off; this changes only the cost of calls.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from . import backend_select, families, keys, tls
 if TYPE_CHECKING:
     from .operator import Operator, Table
 
-# operands -> the result, or None where the call is not the plain case.
+# operands -> the result, or None if the call is not the plain case.
 ShortCut = Callable[..., Any]
 
 VARIABLE = "GPUTENSOR_SHORTCUTS"
@@ -75,17 +76,17 @@ OPENING = {
 }  # fmt: skip
 _ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}  # the same key sets on CUDA
 
-# An operator that a short cut jumps over, the key set of its call, and the kernel that must run.
+# An operator that a short cut skips, the key set of its call, and the kernel that must run.
 # `copy.copy_` names that of native/copy.py, which not every module may import.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
-# Operator -> the operators whose short cuts jump over it; guarded by the dispatcher's lock.
+# Operator -> the operators whose short cuts skip it; guarded by the dispatcher's lock.
 jumped: dict[Operator, set[Operator]] = {}
 
 
 def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> None:
-    """Declare the operators that a kernel's short cuts jump over. over: called before the first
-    short cut."""
+    """Declare the operators that a kernel's short cuts skip. over: called before the first short
+    cut."""
     _jumps[kernel] = over
 
 
@@ -115,7 +116,7 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
 
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:
-    """True if all operators that a kernel jumps over lead a plain call to the expected kernels."""
+    """True if a plain call of each operator that a kernel skips reaches the expected kernel."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
@@ -220,8 +221,7 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 class Seen:
     """A memo entry of a call that may get a short cut. short: the table's dict at the time; a
-    different dict now means that the short cut is due, again or for the first time.
-    """
+    different dict now means that the short cut is due, again or for the first time."""
 
     __slots__ = ("value", "short")
 

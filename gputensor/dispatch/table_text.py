@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
-    """The lines of one table; slots without a kernel are left out.
+    """The lines of one table, without slots that have no kernel.
 
     with_fallthroughs: False leaves out fallthroughs and backend fallbacks, for error messages.
     """

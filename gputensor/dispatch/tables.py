@@ -40,7 +40,8 @@ def dump(name: str) -> str:
 
 
 def dump_table(name: str) -> str:
-    """The computed table, a line a key: `CPU: registered at <file:line> [kernel]`, as PyTorch's."""
+    """The computed table, one line per key: `CPU: registered at <file:line> [kernel]`, as
+    PyTorch's."""
     operator = dispatcher.get(name)
     return "" if operator is None else lines_of(operator.table)
 

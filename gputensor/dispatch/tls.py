@@ -88,8 +88,8 @@ class _Guard(Guard):
 class IncludeDispatchKeys(_Guard):
     """`with IncludeDispatchKeys("Meta"):` adds these keys to every call in the block.
 
-    added: a key set, a key, its name, or several of them; an alias adds nothing, as in PyTorch.
-    A backend's kernel called for operands of another device works on their device.
+    added: a key set, a key, its name, or several of them; an alias adds nothing, as in PyTorch. If
+    a backend's kernel is called for operands of another device, it works on their device.
     """
 
     def __init__(self, added: keys.Keys) -> None:
@@ -97,14 +97,15 @@ class IncludeDispatchKeys(_Guard):
 
 
 class ExcludeDispatchKeys(_Guard):
-    """`with ExcludeDispatchKeys("Conjugate"):` takes these keys from every call; exclusion wins."""
+    """`with ExcludeDispatchKeys("Conjugate"):` removes these keys from every call; exclusion takes
+    precedence over inclusion."""
 
     def __init__(self, taken: keys.Keys) -> None:
         super().__init__(exclude=keys.bits_of(taken))
 
 
 class AllowDispatchKeys(_Guard):
-    """Takes keys out of the excluded ones, as autocast does with its own key."""
+    """Removes keys from the excluded ones, as autocast does with its own key."""
 
     def __init__(self, allowed: keys.Keys) -> None:
         super().__init__(allow=keys.bits_of(allowed))
@@ -189,7 +190,7 @@ def is_inference_mode() -> bool:
 
 
 def keys_now(tensor_keys: int) -> int:
-    """The keys of a new tensor; in inference mode without autograd's keys."""
+    """The keys of a new tensor; in inference mode they lack autograd's keys."""
     return tensor_keys & ~(AUTOGRAD | AD_INPLACE_OR_VIEW) if is_inference_mode() else tensor_keys
 
 
@@ -199,6 +200,6 @@ def included() -> keys.KeySet:
 
 
 def excluded() -> keys.KeySet:
-    """The keys that the current context takes away; a functionality is taken for all backends."""
+    """The keys that the current context removes; a functionality is removed for all backends."""
     taken = ALL & ~state.get()[1]
     return keys.KeySet(taken | keys.BACKEND_MASK if taken else 0)

@@ -1,4 +1,4 @@
-"""The dispatch trace: every hop of every call, printed as PyTorch prints them.
+"""The dispatch trace: every hop of every call, printed in PyTorch's form.
 
 GPUTENSOR_SHOW_DISPATCH_TRACE=1 prints `[call] op=[aten::clone], key=[AutogradCPU]`, indented by
 depth; =2 adds each argument's keys, what the thread includes and excludes, and why this kernel.
@@ -28,9 +28,10 @@ _wraps: dispatcher.Handle | None = None
 
 
 class Hop(NamedTuple):
-    """A kernel was reached: `call` from outside or `redispatch` from the kernel above.
+    """A kernel that a call reached: by `call` from outside or by `redispatch` from the kernel
+    above.
 
-    depth: how many kernels of its thread or task it runs within. head: as PyTorch prints it.
+    depth: the number of kernels of its thread or task in which it runs. head: as PyTorch prints it.
     arguments: (name, keys) of each tensor, if a trace of level 2 is on. included, excluded: by that
     thread or task.
     """

@@ -123,7 +123,7 @@ def _device(given: Any) -> device | None:
 
 
 def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
-    """The data as a tensor, and whether its memory is new."""
+    """The data as a tensor, and True if its memory is new."""
     if type(data) is list or type(data) in PLAIN:
         return from_numbers(data, wanted), True
     if hasattr(data, "_geometry"):

@@ -1,5 +1,5 @@
-"""The CUDA array interface, version 3: how Numba, CuPy and others see a tensor on a real GPU, and
-how their arrays are read.
+"""The CUDA array interface, version 3, by which Numba, CuPy and others exchange arrays on a GPU:
+reading it from their arrays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.memory_format import contiguous_strides
 
 
 class Described(NamedTuple):
-    """An array as its library describes it; strides in bytes, negative ones too."""
+    """An array as described by its library; strides are in bytes and may be negative."""
 
     address: int
     is_readonly: bool
@@ -37,7 +37,7 @@ def read(op: str, arg: str, x: Any) -> Described:
         raise _incomplete(op, arg, "a dict", given)
     sizes = _ints(op, arg, given, "shape")
     element = getattr(x, "dtype", None)
-    if not isinstance(element, np.dtype):  # a typestr has no name for bfloat16, a dtype has
+    if not isinstance(element, np.dtype):  # a typestr cannot express bfloat16, a dtype can
         try:
             element = np.dtype(operator.getitem(given, "typestr"))
         except (KeyError, TypeError, ValueError):
@@ -85,7 +85,8 @@ def _check_range(
 def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
     stream = given.get("stream")
     if isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ())):
-        # CuPy's current stream is ours; it names the current device's, whichever the array is on.
+        # CuPy's current stream is ours. It is the current device's stream, even if the array is on
+        # another device.
         return None
     if stream is None or isinstance(stream, int) and not isinstance(stream, bool) and stream > 0:
         return stream

@@ -1,6 +1,7 @@
-"""from_dlpack: memory shared with every library that speaks DLPack, strides kept, all dtypes.
+"""from_dlpack: shares memory with all libraries that support DLPack, with their strides, for all
+dtypes.
 
-Each number of a foreign struct is looked at before anything is read by it.
+Each number in a foreign struct is checked before it is used.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
     """A tensor over the memory of `ext`: an object with `__dlpack__`, or a DLPack capsule.
 
     Args:
-        device: where the result must be; None for where the memory is.
-        copy: True always copies, False raises where a copy is needed, None copies where needed.
-    Raises: ExchangeError for devices, dtypes and negative strides that tensors do not have.
+        device: the result's device; None for the memory's device. copy: True always copies, False
+        raises if a copy is needed, None copies if needed. Raises: ExchangeError for devices, dtypes
+        and negative strides that tensors do not have.
     """
     if isinstance(ext, PyCapsule):
         found = _take(ext)
@@ -60,7 +61,7 @@ def _as_device(given: Any) -> device:
 
 
 def _ask(ext: Any) -> Any:
-    """The capsule of `ext`, ready before later work of our current stream."""
+    """The capsule of `ext`; its memory is ready before later work of our current stream."""
     keywords: dict[str, Any] = {}
     given = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
     try:
@@ -121,7 +122,8 @@ class _Owner:
 
 
 def _take(capsule: Any) -> Tensor:
-    """Consume a capsule. It stays whole until all is made: an error leaves it to its producer."""
+    """Consume a capsule. It is marked as consumed only after success; after an error it still
+    belongs to its producer."""
     name = get_name(capsule)
     if name not in STRUCTS:
         got = errors.Got(f"a capsule named {(name or b'').decode(errors='replace')!r}")
@@ -144,8 +146,8 @@ def _take(capsule: Any) -> Tensor:
     pointer = _pointer_of(described, nbytes)
     owner = _Owner(address)
     if kind == CUDA_DEVICE:
-        # The CPU reads elements anywhere; on a GPU the access fails, and with it the process's
-        # context.
+        # The CPU can read unaligned elements; on a GPU the access would fail and destroy the
+        # process's context.
         if nbytes and pointer % shape.dtype.itemsize:
             rule = f"begin at a multiple of {shape.dtype.itemsize} bytes"
             got = errors.Got(f"address {pointer:#x}")

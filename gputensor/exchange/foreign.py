@@ -69,7 +69,7 @@ class ForeignArray:
 
     @property
     def _geometry(self) -> Geometry:
-        """With `_device`, the slots by which messages describe it, as for a tensor."""
+        """With `_device`, the attributes from which messages describe it, as for a tensor."""
         return self.geometry
 
     @property
@@ -127,7 +127,7 @@ class ForeignArray:
 
 
 class _Bytes:
-    """Memory of an array as NumPy takes it; np.asarray keeps the owner alive."""
+    """An array's memory in the form that np.asarray takes; the result keeps the owner alive."""
 
     __slots__ = ("__array_interface__", "keeper")
 
@@ -260,7 +260,7 @@ def _of_numpy(x: np.ndarray[Any, Any]) -> ForeignArray:
 
 
 def _of_image(op: str, arg: str, x: Any) -> ForeignArray:
-    """A copy of PIL's pixels, as (C, H, W), which is torchvision's order too."""
+    """A copy of PIL's pixels as (C, H, W), the order of torchvision too."""
     pixels = array_of(op, arg, x)
     found = _of_numpy(pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None])
     _check(op, arg, found)
@@ -329,7 +329,7 @@ def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _index_of(op: str, arg: str, x: Any, address: int) -> int:
-    """The device of CUDA memory, from the array or else from the driver."""
+    """The device of CUDA memory, from the array or, if it lacks that, from the driver."""
     place = getattr(x, "device", None)
     index = getattr(place, "id", getattr(place, "index", None))
     if index is None:

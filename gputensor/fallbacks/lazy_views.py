@@ -7,9 +7,9 @@ keys, so ordinary tensors pay nothing. Views keep the bit. Every other operator 
 of the key, which passes it a materialised copy and writes changes back; exceptions are the
 operators registered here, and operators with the field `reads` in native_functions.yaml. Kernels
 never see a bit: they get `_as_it_lies`.
-Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. Other than there, the keys
-stay on within a DispatchMode (PyTorch 2.13 reads conjugates unconjugated in one), and x / zero is
-x / 0 and not inf.
+Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. Two differences: the keys
+stay active within a DispatchMode (PyTorch 2.13 reads conjugates unconjugated there), and x / zero
+is x / 0 instead of inf.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _below(bits: int) -> int:
 
 
 def _zeros(tensor: Tensor) -> Tensor:
-    """Zeros in memory: one element, seen at every index."""
+    """Zeros in memory: one element, expanded to the sizes."""
     shape = tensor._geometry
     one = allocate(geometry((), (), shape.dtype), tensor._device)
     key_set = _below(one._keys)
@@ -142,7 +142,7 @@ def _zeros(tensor: Tensor) -> Tensor:
 
 
 def _write_back(original: Tensor, plain: Tensor) -> None:
-    if original._geometry.sizes != plain._geometry.sizes:  # an `out` of another size
+    if original._geometry.sizes != plain._geometry.sizes:  # an `out` that has another size
         set_geometry(original, plain._geometry)
     key_set = _below(original._keys | plain._keys)
     _operators.copy_.redispatch_table[key_set](key_set, original, plain, False)
@@ -165,7 +165,7 @@ def _as_it_lies(tensor: Tensor) -> Tensor:
 
 
 def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """copy_ where the sides differ in their bits: one pass where dtype and device agree."""
+    """copy_ between tensors with different bits; one pass if dtype and device are equal."""
     key_set &= ~LAZY
     differs = (self._keys ^ src._keys) & (CONJUGATE | NEGATIVE)
     to, source = _as_it_lies(self), _as_it_lies(src)
@@ -173,7 +173,8 @@ def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = F
     if turns and (
         to._geometry.dtype is not source._geometry.dtype or to._device is not source._device
     ):
-        # Turned before the cast: -x and the cast of x may part (float to bool, to unsigned).
+        # Conjugated or negated before the cast, because the cast of -x may differ from the negated
+        # cast of x (to bool or unsigned types).
         fresh = clone_below(source)
         for turn in turns:
             _run(turn, key_set, fresh, fresh)
@@ -209,7 +210,7 @@ def _copy_zero(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = Fal
         key = _below(src._keys)
         _operators.expand.redispatch_table[key](
             key, src, self._geometry.sizes, False
-        )  # raises if it cannot
+        )  # raises if that is impossible
     key_set &= BELOW_ADINPLACEORVIEW & ~LAZY
     _operators.zero_.redispatch_table[key_set](key_set, _as_it_lies(self))
     return self

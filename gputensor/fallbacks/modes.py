@@ -38,7 +38,8 @@ _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
 
 class DispatchMode(Guard):
-    """Within `with Mode():` every operator called by this thread or task comes here first.
+    """Within `with Mode():` every operator call of this thread or task is passed to the mode
+    first.
 
     Also a decorator of functions; a block may be left in any order.
     """
@@ -50,7 +51,7 @@ class DispatchMode(Guard):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Answer a call of `op`; NotImplemented leaves it to the operands' types.
+        """Handle a call of `op`; NotImplemented passes it to the operands' types.
 
         types: the classes among the operands that have a handler. args, kwargs: without trailing
         arguments that equal their defaults. Calls made here reach the next mode outwards.
@@ -112,8 +113,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
     def ask(key_set: int, *args: Any) -> Any:
         modes, handlers = _modes.get(), _handlers(args, places)
-        # Native kernels go on with their operands' own keys, past what the thread excludes; and a
-        # view that one of them made of a subclass's tensor still has the key.
+        # Native kernels continue with their operands' keys, which ignore the thread's excluded
+        # keys; and a view that they make of a subclass's tensor still has the key.
         if not (modes or handlers) or not tls.state.get()[1] & PYTHON:
             key_set &= _BELOW
             return operator.redispatch_table[key_set](key_set, *args)

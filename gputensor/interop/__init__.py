@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
-    """The spec of a client's module as the other finders have it, whose loader registers too."""
+    """The spec of a client's module from the other finders, with a loader that also registers."""
     others = (f.find_spec(name, *where) for f in sys.meta_path if f is not finder)
     spec = next(filter(None, others), None)
     loader: Any = spec and spec.loader
@@ -32,14 +32,14 @@ def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
         execute(module)
         register(module)
 
-    # Of this one module's loader, which stays what inspect and importlib.resources know.
+    # Only this module's loader is changed; inspect and importlib.resources still see its class.
     loader.exec_module = exec_module
     return spec
 
 
 def register(client: ModuleType) -> None:
-    """Puts tensors on the table of a client's module. A client that keeps its table in another way
-    in some later version is warned of, and works on for others."""
+    """Add tensors to the table of a client's module. If a later version of the client has another
+    kind of table, there is a warning, and the client continues to work for other types."""
     shim = import_module(f"{__name__}.{client.__name__.partition('.')[0]}")
     try:
         shim.register(client)

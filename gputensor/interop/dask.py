@@ -1,10 +1,9 @@
-"""Dask takes tensors as chunks of `dask.array`: what its tables of array types have for them.
+"""Tensors as chunks of `dask.array`: entries for Dask's tables of array types.
 
-Most of what Dask asks of a chunk is NumPy's functions, which tensors answer (exchange/numpy/
-protocol.py). Here is the rest: joining, taking, products, counts and percentiles, which it looks up
-by type; the size of a chunk, by which it balances and spills; and a token, by which equal tensors
-are one task. dask_backend.py has what `dask.config.set({"array.backend": "gputensor"})`
-names.
+For most work Dask calls NumPy's functions, which tensors support (exchange/numpy/ protocol.py).
+Here are the functions that Dask looks up by type: joining, taking, products, counts and
+percentiles; the size of a chunk, by which Dask balances and spills; and a token, by which equal
+tensors are one task. dask_backend.py is for `dask.config.set({"array.backend": "gputensor"})`.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def token(x: Tensor) -> tuple[Any, ...]:
 
 
 def size(x: Tensor) -> int:
-    """Bytes of the memory that a tensor holds on to; a broadcast one counts what there is."""
+    """Bytes of the memory that a tensor keeps alive; repeated elements count once."""
     held = 0 if x.device.type == "meta" else x.untyped_storage().nbytes()
     return min(held, x.numel() * x.dtype.itemsize)
 
@@ -80,8 +79,9 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tens
 
 
 def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
-    """`np.concatenate`, but one alone is itself: Dask joins nested lists axis by axis, so that each
-    chunk of an array that is divided along one axis would be copied for each of the others."""
+    """`np.concatenate`, but a single tensor is returned itself. Dask joins nested lists axis by
+    axis, so chunks of an array that is divided along one axis would be copied for each other axis.
+    """
     if axis is not None and not options:
         if len(tensors) == 1:
             return tensors[0]
@@ -107,7 +107,7 @@ def count(
         if keepdims or dim not in along
     ]
     if x.is_cpu:
-        # One number, seen from everywhere: what np.broadcast_to makes, in a third of its time.
+        # One number, expanded to the sizes, like np.broadcast_to in a third of its time.
         one = np.array(added, np.dtype(dtype))
         seen: np.ndarray[Any, Any] = np.ndarray(kept, one.dtype, one, strides=[0] * len(kept))
         seen.flags.writeable = False
@@ -124,7 +124,7 @@ def _axes(axis: Any) -> tuple[int, ...]:
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
-    """`np.einsum`, of whose options only dtype changes values."""
+    """`np.einsum`; of its options only dtype changes values."""
     from ..functional import einsum
 
     made = einsum(subscripts, *operands)
@@ -132,7 +132,7 @@ def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
 
 
 def to_numpy(x: Tensor, **options: Any) -> np.ndarray[Any, Any]:
-    """The chunk as an array, over its memory where it is on the CPU."""
+    """The chunk as an array; it shares the memory of a CPU tensor."""
     from ..tensor.base import materialised
 
     made: np.ndarray[Any, Any] = materialised(x.detach().cpu()).numpy()

@@ -27,7 +27,7 @@ def _of_tensor(data: Tensor, **options: Any) -> Tensor:
     return data
 
 
-_of_name: Any = Dispatch  # which has no types
+_of_name: Any = Dispatch  # the package has no type annotations
 to_gputensor = _of_name("to_gputensor")
 to_gputensor.register(np.ndarray, _of_numpy)
 to_gputensor.register(Tensor, _of_tensor)
@@ -41,7 +41,7 @@ def _made(name: str, *args: Any, meta: Any = None, **options: Any) -> Any:
 
 
 class Backend(ArrayBackendEntrypoint):
-    """Dask's functions that make arrays, with tensors of the CPU for chunks.
+    """Dask's functions that make arrays, with CPU tensors as chunks.
 
     Random arrays are made by NumPy's generators: `da.random.default_rng(0)` within
     `dask.config.set({"array.backend": "numpy"})`, then `.to_backend("gputensor")`.
@@ -53,7 +53,7 @@ class Backend(ArrayBackendEntrypoint):
 
     @classmethod
     def to_backend(cls, data: Any, **options: Any) -> Any:
-        """The array with tensors for chunks; over the same memory."""
+        """The array with tensors as chunks, over the memory of its chunks."""
         if isinstance(data._meta, Tensor):
             return data
         return data.map_blocks(cls.to_backend_dispatch(), **options)

@@ -1,8 +1,8 @@
 """Dask's `distributed` sends tensors as a header and one frame of memory, and spills them so.
 
-A tensor of the CPU is sent and received without a copy where its elements lie close together, in
-whatever order; others are copied once. One on CUDA goes through the host's memory. What requires
-grad is left to pickle, which has the rules for it.
+A CPU tensor is sent and received without a copy if its elements are dense in some order; others are
+copied once. A CUDA tensor goes through the host's memory. Tensors that require grad are pickled,
+because pickling.py has the rules for these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def register(serialize: ModuleType) -> None:
-    """serialize: the module `distributed.protocol.serialize`."""
+    """Register tensors. serialize: the module `distributed.protocol.serialize`."""
     from ..tensor.tensor import Tensor
 
     client: Any = serialize
@@ -28,7 +28,7 @@ def register(serialize: ModuleType) -> None:
 def sent(x: Tensor) -> tuple[dict[str, Any], list[memoryview]]:
     """The header and the frame of a tensor.
 
-    Raises: NotImplementedError for a tensor that pickle has to take, as Dask's protocol has it.
+    Raises: NotImplementedError for a tensor that must be pickled, as in Dask's protocol.
     """
     from ..tensor.base import materialised
     from ..tensor.tensor import Tensor
@@ -50,9 +50,9 @@ def sent(x: Tensor) -> tuple[dict[str, Any], list[memoryview]]:
 
 
 def received(header: dict[str, Any], frames: list[Any]) -> Tensor:
-    """The tensor of a header and its frame, over the frame's memory where that may be written to.
+    """The tensor of a header and its frame, over the frame's memory if that is writable.
 
-    Raises: DeviceError where the tensor's device is not one of this process.
+    Raises: DeviceError if this process lacks the tensor's device.
     """
     from .._generated.functions import empty
     from ..core.dtype import by_name, uint8

@@ -1,4 +1,5 @@
-"""einops takes tensors: it has no register, and finds what was derived from its AbstractBackend."""
+"""einops with tensors: it has no registry, but finds all classes derived from its
+AbstractBackend."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ def register(backends: ModuleType) -> None:
     """backends: the module `einops._backends`."""
 
     class GputensorBackend(backends.AbstractBackend):  # type: ignore[name-defined, misc]
-        # Public names alone, and PyTorch's meaning: `repeat` expands without a copy, and `mean` of
-        # integers is refused by einops itself.
+        # The backend uses only public names, with PyTorch's semantics: `repeat` expands without a
+        # copy; einops itself rejects `mean` of integers.
         framework_name = "gputensor"
 
         def __init__(self) -> None:
@@ -36,7 +37,7 @@ def register(backends: ModuleType) -> None:
             return self.functions.arange(start, stop)
 
         def reduce(self, x: Any, operation: str, axes: tuple[int, ...]) -> Any:
-            if operation == "prod":  # of one dimension at a time, the last first
+            if operation == "prod":  # one dimension at a time, the last one first
                 for dim in sorted(axes, reverse=True):
                     x = x.prod(dim)
                 return x
@@ -66,5 +67,5 @@ def register(backends: ModuleType) -> None:
         def einsum(self, pattern: str, *x: Any) -> Any:
             return self.functional.einsum(pattern, *x)
 
-    # The list of what was derived holds nothing alive.
+    # The list of derived classes has weak references, so this one is kept here.
     backends.GputensorBackend = GputensorBackend  # type: ignore[attr-defined]

@@ -1,5 +1,5 @@
-"""opt_einsum takes tensors: it asks the package that a type's `__module__` begins with for
-tensordot, transpose and einsum in NumPy's form, or the module that its list of aliases names.
+"""opt_einsum with tensors: it takes tensordot, transpose and einsum, in NumPy's form, from the
+package at the begin of a type's `__module__`, or from the module in its list of aliases.
 """
 
 from __future__ import annotations

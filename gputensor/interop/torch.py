@@ -1,7 +1,8 @@
-"""torch.utils.data collates tensors: its map of types says how items become a batch.
+"""Tensors in torch.utils.data: an entry in its map of types, by which items are collated to a
+batch.
 
-Batches are tensors of gputensor, stacked where the items are. A type that is not on the map is
-refused by `default_collate`, and so by a DataLoader that has no `collate_fn`.
+Batches are tensors of gputensor, stacked on the items' device. `default_collate`, and so a
+DataLoader without a `collate_fn`, rejects types that are not in the map.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""xarray takes tensors, which have the array API, once its check does not call their `imag`.
+"""xarray accepts tensors by the array API, if its type check does not read their `imag`.
 
-It asks `isinstance(data, (_arrayfunction, _arrayapi))`, two protocols that list `imag`; up to
-Python 3.11 such a check gets each attribute, and that of a real tensor raises, as PyTorch's does.
+The check is `isinstance(data, (_arrayfunction, _arrayapi))`, two protocols that list `imag`. Up to
+Python 3.11 this reads each attribute, and `imag` of a real tensor raises, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from types import ModuleType
 
 
 def register(core: ModuleType) -> None:
-    """core: the module `xarray.namedarray.core`, which alone asks."""
+    """core: the module `xarray.namedarray.core`, the only one with this check."""
     from ..tensor.tensor import Tensor
 
     core._arrayfunction_or_api = (Tensor, *core._arrayfunction_or_api)  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ _DEFAULTS: dict[str, Any] = {
     "promote_integer_inputs_to_float": False,
     # A given output may have another dtype than the result; kernels cast as they store.
     "cast_common_dtype_to_outputs": False,
-    # … but only one to which the result can be cast.
+    # ... but only if the result can be cast to it.
     "enforce_safe_casting_to_output": False,
     # The number of 0-d CPU tensors allowed among operands of another device.
     "cpu_scalars": 0,
@@ -86,5 +86,5 @@ COPY = Config(
     check_all_same_dtype=False, check_all_same_device=False, resize_outputs=False,
     cast_common_dtype_to_outputs=True, arg_names=("src",),
 )  # fmt: skip
-# For names only: `build_reduction` has its own rules.
+# Only for the names in messages: `build_reduction` has its own rules.
 REDUCTION = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))

@@ -1,7 +1,7 @@
 """Split a walk over the CPU's threads, with the pool of runtime/cpu.py.
 
-Ranges are cut between outer dimensions, so that no thread begins within a small inner one. No part
-has fewer than `GRAIN` elements.
+Ranges are cut between outer dimensions, so that no thread begins within a small inner dimension. No
+part has fewer than `GRAIN` elements.
 """
 
 from __future__ import annotations

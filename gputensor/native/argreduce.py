@@ -56,7 +56,7 @@ class _Entry:
             self.run = stub.bind("argreduce", op, device.type, self.plan)
 
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
-        """Leave a short cut for calls with these arguments."""
+        """Store a short cut for calls with these arguments."""
         self.is_fresh, run, axis, keepdim = False, self.run, self.axis, self.keepdim
         make = short.made_by(lambda x, out: run(x, axis, out, keepdim), self.geometry)
         short.learn(table, kernel, args, make)

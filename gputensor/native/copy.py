@@ -217,7 +217,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         return
     source, is_dense = src._geometry, src._geometry.is_non_overlapping_and_dense
     if src._device is CPU:
-        # `to`'s device changes the layout; the host only closes gaps.
+        # The device of `to` changes the layout; the host only removes gaps between elements.
         crossing = source if is_dense else contiguous_geometry(source.sizes, source.dtype)
         landed = to if to._geometry is crossing else allocate(crossing, to._device)
         if is_dense:

@@ -201,8 +201,8 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
-    """PyTorch's choice of the product below. Source: aten/src/ATen/native/LinearAlgebra.cpp,
-    _matmul_impl and should_fold."""
+    """matmul calls mm, mv, bmm and other products by the operands' dimensions, as PyTorch does.
+    Source: aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl and should_fold."""
     rows, columns = self._geometry.ndim, other._geometry.ndim
     if rows == columns == 2:
         return calls.mm(self, other)

@@ -88,7 +88,7 @@ class _Entry:
         self.is_fresh = True
 
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
-        """Leave a short cut for calls with these arguments."""
+        """Store a short cut for calls with these arguments."""
         self.is_fresh = False
         if self.plan.device is CPU:
             make = short.reduction(self.run, (self.axes, None, self.keepdim), self.geometry)

@@ -94,7 +94,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _learn(table: Table, kernel: Kernel, loop: str, args: tuple[Any, ...], shape: Geometry) -> None:
-    """Leave a short cut for calls with these arguments."""
+    """Store a short cut for calls with these arguments."""
     if shape.ndim:
         run, axis = getattr(stub.cpu("scan"), loop), args[1] % shape.ndim
         short.learn(table, kernel, args, short.made_by(run, shape, (axis,)))

@@ -48,7 +48,7 @@ class _Entry:
             self.run = stub.bind("softmax", op, device.type, rows)
 
     def learn(self, table: Table, kernel: Kernel, args: tuple[Any, ...]) -> None:
-        """Leave a short cut for calls with these arguments."""
+        """Store a short cut for calls with these arguments."""
         self.is_fresh = False
         short.learn(table, kernel, args, short.made_by(self.run, self.geometry, (self.dim,)))
 

@@ -59,8 +59,7 @@ class Optimizer(Hooked):
         Args:
             params: tensors, pairs of a name and a tensor, or dicts with `params` and options that
                 differ from `defaults`.
-        Raises: ArgumentTypeError or ArgumentValueError for invalid or repeated parameters.
-        """
+        Raises: ArgumentTypeError or ArgumentValueError for invalid or repeated parameters."""
         if isinstance(params, Tensor) or not is_iterable(params):
             rule = "be a sequence of Tensors or dicts"
             raise self._must("params", rule, params, errors.ArgumentTypeError)

@@ -24,7 +24,8 @@ from ..nn.parameter import is_lazy
 from .data_parallel import place
 
 _NAME = "DistributedDataParallel"
-# Options of PyTorch that would change what is reduced, or when; not supported.
+# Options of PyTorch that would change the reduced values, or the time of the reduction; not
+# supported.
 _ABSENT = (
     "delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "device_mesh",
 )  # fmt: skip
@@ -148,7 +149,7 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Raise: gradients are reduced to their means, in their own dtype, and by nothing else."""
+        """Raise an error: gradients are always reduced to their means, in their own dtype."""
         rule = "be left out: gradients are reduced to their means, in their dtype"
         remedy = "average other values with gputensor.distributed.all_reduce"
         raise errors.must(_NAME, "register_comm_hook", rule, hook, kind=errors.AbsentError,

@@ -27,7 +27,7 @@ from ..tensor.tensor import Tensor
 Kernel = Callable[..., Any]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# The operators that run on the way to the current kernel, outermost first.
+# The running operators, outermost first.
 _path: ContextVar[tuple[Operator, ...]] = ContextVar("gputensor_audit_path", default=())
 
 
@@ -35,9 +35,9 @@ class Record:
     """One copy, or one result whose memory format was lost.
 
     kind: copy, cast (another dtype), transfer (another device) or format. op: the operator that the
-    program called; path: from there to the one that copied. nbytes: of the elements written.
-    time_us: on the host, for a format None; device_us: on the device, where it has events. site:
-    file:line of the program. what: from and to.
+    program called; path: the operators from there to the copy. nbytes: bytes of the written
+    elements. time_us: on the host, None for a format; device_us: on the device, if it has events.
+    site: file:line of the program. what: source and destination.
     """
 
     __slots__ = ("kind", "op", "path", "nbytes", "time_us", "device_us", "site", "what", "_events")
@@ -124,7 +124,7 @@ class audit_copies:
     def _compare_formats(self, operator: Operator, args: tuple[Any, ...], result: Any) -> None:
         """Record results that are row-major although an operand of their rank was channels_last."""
         if any(isinstance(a, formats.memory_format) for a in args):
-            return  # asked for
+            return  # requested by the program
         operands = [x for x in tensors_of(args) if _is_channels_last(x)]
         for made in tensors_of(result) if operands else ():
             if _is_channels_last(made) or not made._geometry.is_contiguous or _suits_both(made):
@@ -158,8 +158,8 @@ class audit_copies:
         return f"{columns(lines, left=4)}\n{total}"
 
 
-# Operators that copy -> whether they do, given the path to them: lazy conjugates are copied by the
-# operator that turns them.
+# Operators that may copy -> a function of the path to them, True if they do: lazy conjugates are
+# copied by the operator that materialises them.
 _COPYING: dict[Operator, Callable[[tuple[Operator, ...]], bool]] = {
     _operators.copy_: lambda path: True,
     _operators.flip: lambda path: True,

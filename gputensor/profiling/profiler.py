@@ -51,7 +51,7 @@ class Row:
 
 
 class _Hop:
-    """A kernel that is running: the time below it, and the mark its device time is taken from."""
+    """A running kernel: the time of kernels below it, and the mark for its device time."""
 
     __slots__ = ("below_ns", "mark")
 
@@ -83,7 +83,7 @@ class _Mark:
 
 
 class profile:
-    """Measure the block; profiles nest, and each sees everything.
+    """Measure the block. Profiles nest; each one measures all calls.
 
     device_time: also record events on the devices that have them. nvtx: also push an NVTX range for
     every hop, for Nsight; needs the package nvtx (`pip install gputensor[nvtx]`).
@@ -172,7 +172,7 @@ class profile:
         return sorted(called, key=lambda row: getattr(row, sort_by), reverse=not is_text)
 
     def table(self, sort_by: str = "host_self_us", limit: int | None = None) -> str:
-        """The rows as a table, and the sums; `limit` rows of it."""
+        """The rows as a table, at most `limit` rows, and the sums."""
         rows = self.rows(sort_by)
         has_device = any(row.device_us for row in rows)
         head = ["op", "key", "calls", "host self us", "host us", "host us/call"]

@@ -141,7 +141,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def sweep(folder: str) -> int:
-    """Remove the temporaries of writers that were killed; returns how many."""
+    """Remove the temporary files of killed writers; returns their number."""
     return sum(_remove_if_left(path) for path in temporaries(folder))
 
 

@@ -29,8 +29,7 @@ class TensorBase:
     """Slots (for native code): _geometry, _device, _keys; _storage, made when first needed on the
     CPU (`_get_storage`); _offset in elements; _array, the ndarray of a CPU tensor, made when a
     kernel first needs it (`_get_array`); _autograd, None while nothing requires a gradient.
-    `__dict__` holds attributes that programs set, as on PyTorch's tensors.
-    """
+    `__dict__` holds attributes that programs set, as on PyTorch's tensors."""
 
     __slots__ = (
         "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd",
@@ -40,13 +39,13 @@ class TensorBase:
     _geometry: Geometry
     _keys: int
     _device: device
-    _storage: Storage | Any  # None until needed; read it only where it exists
+    _storage: Storage | Any  # None until needed; do not read it before
     _offset: int
     _array: Any
     _autograd: Any
 
-    _kind: ClassVar[type[Any]]  # Tensor, put here where it is defined
-    _has_handler = False  # whether the class overrides `__gputensor_dispatch__`
+    _kind: ClassVar[type[Any]]  # Tensor, set by its module
+    _has_handler = False  # True if the class overrides `__gputensor_dispatch__`
 
     @property
     def shape(self) -> Size:
@@ -110,7 +109,7 @@ class TensorBase:
         return self._offset
 
     def is_contiguous(self, memory_format: memory_format = formats.contiguous_format) -> bool:
-        """True if the elements lie densely in the order of the format."""
+        """True if the elements are dense in the order of the format."""
         geometry = self._geometry
         if memory_format is formats.contiguous_format or memory_format is formats.preserve_format:
             return geometry.is_contiguous
@@ -152,7 +151,7 @@ class TensorBase:
         return formats.strided
 
     def is_set_to(self, other: TensorBase) -> bool:
-        """True if both look at the same elements in the same way."""
+        """True if both have the same storage, offset, sizes and strides."""
         if not isinstance(other, TensorBase):
             raise errors.not_a_tensor("is_set_to", "other", "a Tensor", other)
         return (
@@ -170,7 +169,7 @@ class TensorBase:
     # --- where its elements are -----------------------------------------------------------------
 
     def _get_array(self) -> np.ndarray[Any, Any]:
-        """The ndarray over a CPU tensor's elements; the same object until the storage changes."""
+        """The ndarray over a CPU tensor's elements; it is one object until the storage changes."""
         array: np.ndarray[Any, Any] | None = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
@@ -179,9 +178,9 @@ class TensorBase:
                 raise errors.not_computed("array", "self", geometry.dtype, self)
             if storage is None or self._device is not CPU or self._keys & LAZY:
                 raise errors.no_storage("array", self)
-            data = storage._data  # read here, as a property costs a frame
+            data = storage._data  # read directly, because a property costs a frame
             if data is None:
-                data = storage._array  # whose bytes as such nobody has asked for
+                data = storage._array  # a storage that nobody has requested
                 if type(data) is not _ndarray or not data.flags.c_contiguous:
                     data = storage.data
                 if data is None:
@@ -193,7 +192,7 @@ class TensorBase:
             strides = geometry.stride_bytes
             try:
                 array = _ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
-            except ValueError:  # of sizes 1 they may be beyond 64 bits
+            except ValueError:  # strides of size 1 may exceed 64 bits
                 strides = tuple([s if n > 1 else 0 for n, s in zip(geometry.sizes, strides)])
                 array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
             self._array = array
@@ -226,10 +225,10 @@ class TensorBase:
         return storage.ptr + self._offset * self._geometry.dtype.itemsize
 
     def record_stream(self, stream: Any) -> None:
-        """Say that work on `stream` uses the tensor, which was made on another stream.
+        """Declare that work on `stream` uses the tensor, which was made on another stream.
 
-        Its memory is not used again before the work that `stream` has when the tensor is dropped.
-        stream: of the tensor's device; on a GPU also one of PyTorch or CuPy.
+        When the tensor is dropped, its memory is reused only after the work that `stream` has then.
+        stream: of the tensor's device; on a GPU also a stream of PyTorch or CuPy.
         """
         place = self._device
         module = runtime.with_streams(place.type)
@@ -258,7 +257,7 @@ def bump_version(tensor: TensorBase) -> None:
 
 
 def suggest_memory_format(tensor: TensorBase) -> memory_format:
-    """The format that the strides read as. Source: TensorImpl, suggest_memory_format."""
+    """The memory format that the strides suggest. Source: TensorImpl, suggest_memory_format."""
     return suggested_format(tensor._geometry)
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class _Above:
-    """Stands for gputensor.autograd and its module variable, which put themselves here."""
+    """A placeholder for gputensor.autograd and its module variable, which replace it when they are
+    imported."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,7 +38,7 @@ class Differentiable(TensorBase):
 
     @property
     def requires_grad(self) -> bool:
-        """True if operations on it are recorded, to be differentiated."""
+        """True if operations on the tensor are recorded for differentiation."""
         return self._autograd is not None and variable.requires_grad(self)
 
     @requires_grad.setter
@@ -45,13 +46,13 @@ class Differentiable(TensorBase):
         variable.set_requires_grad(self, flag("requires_grad", "value", value))
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Say whether operations on this leaf are to be recorded; returns the tensor."""
+        """Set whether operations on this leaf are recorded; returns the tensor."""
         variable.set_requires_grad(self, flag("requires_grad_", "requires_grad", requires_grad))
         return self
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that `backward` has accumulated for a leaf or with `retain_grad`."""
+        """The gradient that `backward` has accumulated, for a leaf or after `retain_grad`."""
         return None if self._autograd is None else variable.grad(self)
 
     @grad.setter
@@ -93,7 +94,7 @@ class Differentiable(TensorBase):
         return self
 
     def retain_grad(self) -> None:
-        """Let `backward` fill `grad` although it is no leaf."""
+        """Let `backward` set `grad` of this tensor, which is no leaf."""
         variable.retain_grad(self)
 
     @property
@@ -115,7 +116,7 @@ class Differentiable(TensorBase):
 
     @property
     def data(self) -> Tensor:
-        """The same elements without history, and with a version of their own."""
+        """A tensor over the same elements, without history and with its own version."""
         x: Any = self
         detached = calls.detach(x)
         detached._storage = detached._get_storage().twin()

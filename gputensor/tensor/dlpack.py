@@ -61,7 +61,7 @@ get_pointer = _api.PyCapsule_GetPointer
 get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 set_name = _api.PyCapsule_SetName
 set_name.restype, set_name.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
-PyCapsule = type(np.empty(0).__dlpack__())  # has no name before Python 3.13
+PyCapsule = type(np.empty(0).__dlpack__())  # the function has no public name before Python 3.13
 Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 STRUCTS: dict[bytes, Any] = {b"dltensor": _Managed, b"dltensor_versioned": _ManagedVersioned}
@@ -90,8 +90,8 @@ DTYPES = {code: d for d, code in _CODES.items()}
 def device_of(tensor: Tensor) -> tuple[int, int]:
     """`Tensor.__dlpack_device__`: (device type, index).
 
-    Raises: ExchangeError for devices that other libraries do not know. The emulator is one of them:
-    its memory is not a GPU's, whatever it is called here.
+    Raises: ExchangeError for devices that other libraries do not know. The emulator's devices are
+    among them, because their memory is not on a GPU.
     """
     place = tensor._device
     if place is CPU:
@@ -110,9 +110,9 @@ def export(
 ) -> Any:  # fmt: skip
     """`Tensor.__dlpack__`: a capsule over the tensor's memory.
 
-    stream: on CUDA, the consumer's stream, which waits for what ours has queued; -1 for no order.
-    max_version: a versioned capsule from (1, 0) on, the legacy one otherwise. dl_device: (1, 0)
-    copies to the host. copy: True copies, False raises where a copy is needed.
+    stream: on CUDA, the consumer's stream, which waits for the queued work of ours; -1 for no
+    order. max_version: a versioned capsule from (1, 0) on, the legacy one otherwise. dl_device: (1,
+    0) copies to the host. copy: True copies; False raises if a copy is needed.
     """
     if tensor.requires_grad:
         rule, remedy = "not require grad", "use .detach()"
@@ -166,7 +166,7 @@ def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> Non
     cuda = runtime.cuda()
     theirs = current = cuda.current_stream(device_index)
     if (stream or 0) != current.ptr:
-        # A consumer has its stream as long as the capsule's memory, so that it can be asked then.
+        # The consumer's stream exists as long as the capsule's memory, so it can be queried then.
         theirs = cuda.external_stream(device_index, stream or 0, "the consumer's")
     if theirs.key != current.key:
         theirs.wait_stream(current)
@@ -179,7 +179,8 @@ class _Keeper:
     __slots__ = ("__array_interface__", "memory")
 
     def __init__(self, ndim: int, memory: Any) -> None:
-        # Two elements at one place: no dense array, so NumPy puts strides into the capsule.
+        # Two elements at one address: this is no dense array, so NumPy puts strides into the
+        # capsule.
         self.__array_interface__ = {
             "data": (ctypes.addressof(_byte), False),
             "shape": (2, *(1,) * (ndim - 1)) if ndim else (),

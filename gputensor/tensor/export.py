@@ -53,13 +53,14 @@ def is_of_cupy(x: Any) -> bool:
 
 
 def of_cupy(x: Any) -> Tensor:
-    """An array of CuPy's as a tensor over its memory."""
+    """A tensor over the memory of a CuPy array."""
     found: Tensor = import_module("gputensor.exchange.construct").asarray(x)
     return found
 
 
 def over_array(array: np.ndarray[Any, Any]) -> Tensor | None:
-    """An array as an operand: over its memory where that can be; None where no tensor can be it."""
+    """A tensor over an array's memory, or a copy if that is impossible; None if no tensor can
+    represent it."""
     native = array.dtype.newbyteorder("=")
     element = from_numpy(native)
     if element is None:
@@ -73,9 +74,9 @@ def over_array(array: np.ndarray[Any, Any]) -> Tensor | None:
 def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """An ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
 
-    force: detach, copy from another device and materialise a lazy view, where that is needed.
-    Raises: ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is
-    lazy, or that requires grad while operations are recorded, unless forced.
+    force: if necessary, detach, copy from another device and materialise a lazy view. Raises:
+    ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is lazy, or
+    that requires grad while operations are recorded, unless forced.
     """
     if force:
         tensor = materialised(calls.detach(tensor).cpu())
@@ -93,7 +94,7 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
-    """Raise for a tensor that is not NumPy's to compute with: see exchange/numpy/protocol.py.
+    """Raise for a tensor with which NumPy must not compute: see exchange/numpy/protocol.py.
 
     is_boolean: the result has no gradient that could be lost.
     """
@@ -104,8 +105,8 @@ def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
 
 
 def check_without_grad(op: str, tensor: Tensor, is_boolean: bool) -> None:
-    """Raise where a gradient could be lost to another library."""
-    # The mode is False where operations are recorded.
+    """Raise if a gradient could be lost in another library."""
+    # The mode is False while operations are recorded.
     if tensor.requires_grad and not (is_boolean or differentiable.variable.grad_mode.get()):
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
 
@@ -122,7 +123,7 @@ def _check_readable(op: str, tensor: Tensor) -> None:
 def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """`Tensor.__array__`: NumPy's protocol, with NumPy 2's meaning of `copy`.
 
-    copy: True always copies, False raises where a cast needs one, None copies where needed.
+    copy: True always copies, False raises if a cast needs a copy, None copies if needed.
     """
     _check_readable("__array__", tensor)
     copy = None if copy is None else flag("__array__", "copy", copy)
@@ -143,10 +144,11 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
 
 
 def array_attribute(tensor: Tensor, name: str) -> Any:
-    """`Tensor.__array_interface__` and `__array_struct__`, which NumPy keeps the memory alive by.
+    """`Tensor.__array_interface__` and `__array_struct__`; NumPy keeps the tensor's memory
+    alive.
 
-    Raises: AttributeError where `__array__` raises, so that hasattr() is False, and NumPy goes on
-    to its sentence; and for bfloat16, which neither can name.
+    Raises: AttributeError if `__array__` would raise, so that hasattr() is False and NumPy calls
+    `__array__` for the error; also for bfloat16, which these protocols cannot express.
     """
     try:
         _check_readable(name, tensor)
@@ -183,7 +185,7 @@ def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
     }
 
 
-# Each revision holds the one before it.
+# Each revision of the standard includes the earlier ones.
 REVISIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 

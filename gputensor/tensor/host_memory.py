@@ -50,7 +50,7 @@ def _region(storage: Storage) -> Any:
 
 
 def is_pinned(x: Any) -> bool:
-    """Whether a tensor's memory is page-locked."""
+    """True if a tensor's memory is page-locked."""
     return x._device is CPU and isinstance(_region(x._get_storage()), _Pinned)
 
 
@@ -60,7 +60,7 @@ def pinned_empty(op: str, shape: Geometry, place: Any) -> Any:
         raise errors.must(op, "pin_memory", "be given for CPU tensors only", errors.Got(str(place)))
     nbytes = shape.extent * shape.dtype.itemsize
     memory = runtime.cuda().pinned_allocate(nbytes)
-    # The region keeps `memory`: when that goes, the runtime lets the bytes go as well.
+    # The region refers to `memory`; when that is dropped, the runtime frees the bytes.
     data = np.asarray(_Pinned(memory.ptr, nbytes, memory, False)) if nbytes else memory.array
     return over(Storage.over(data, nbytes, CPU), shape)
 
@@ -78,7 +78,7 @@ def pinned(op: str, x: Any) -> Any:
 
 
 def is_shared(x: Any) -> bool:
-    """Whether other processes can share a tensor's memory; always true on CUDA."""
+    """True if other processes can share a tensor's memory; always True on CUDA."""
     return x._device.type == "cuda" or isinstance(_region(x._get_storage()), _Mapped)
 
 
@@ -109,7 +109,8 @@ def _new_file(nbytes: int) -> int:
 
 
 def _let_processes_share() -> None:
-    """Let `multiprocessing` send shared memory as such, and other storages by their bytes."""
+    """Let `multiprocessing` send shared memory as a file descriptor, and other storages as
+    bytes."""
     from multiprocessing import reduction
 
     for kind in (Storage, SharedStorage, ExposedStorage):

@@ -1,9 +1,9 @@
 """x[index] becomes view operators and `index`, x[index] = value a copy_, fill_ or index_put_.
 
-Ints, slices, None and Ellipsis make a view; bools, masks, tensors of integers, arrays, ranges and
-lists then pick from it. A list counts as an array, as in NumPy; PyTorch still reads one that holds
-lists as a tuple, with a warning that it will not. Ints are taken before indices are, as PyTorch
-does, so that `x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`.
+Ints, slices, None and Ellipsis make a view. Bools, masks, tensors of integers, arrays, ranges and
+lists then select elements of it. A list counts as an array, as in NumPy; PyTorch still treats a
+list of lists as a tuple, with a deprecation warning. Ints are applied before index tensors, as in
+PyTorch, so `x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`.
 Source of the semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
 """
 
@@ -33,10 +33,11 @@ _BOUND = frozenset((int, type(None)))
 def get(tensor: Tensor, index: Any) -> Any:
     """`tensor[index]`: a view, except that a negative step or a bool makes a copy.
 
-    PyTorch refuses negative steps; here they flip, and strides stay positive (DESIGN decision 1).
+    PyTorch rejects negative steps; here they flip the elements, and strides stay positive (DESIGN
+    decision 1).
     """
     kind = type(index)
-    # The calls of select and slice, written out: q[1] is timed against PyTorch (bench/overhead.py).
+    # The calls of select and slice are inlined: q[1] is timed against PyTorch (bench/overhead.py).
     if kind is int:
         table = _operators.select_int.table
         short = table.short.get((tensor._geometry, 0))
@@ -70,8 +71,8 @@ def get(tensor: Tensor, index: Any) -> Any:
 
 
 def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
-    """Whether all that is in the brackets are tensors of whole numbers, which `index` takes as they
-    are: each picks from the dimension that it stands at."""
+    """True if the index consists of integer tensors only. `index` takes these directly; each one
+    selects from the dimension at its position."""
     for i in index:
         shape = getattr(i, "_geometry", None)
         if shape is None or not shape.ndim or shape.dtype not in _PICK:
@@ -119,7 +120,7 @@ def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
 
 
 def put(tensor: Tensor, index: Any, value: Any) -> None:
-    """`tensor[index] = value`: a number fills, a tensor is broadcast, cast and copied.
+    """`tensor[index] = value`: a number is filled in; a tensor is broadcast, cast and copied.
 
     The tensor may be on another device, as in copy_. Leading dimensions of size 1 that the target
     does not have are dropped from it.
@@ -138,7 +139,7 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
             calls.fill__Scalar(view, value)
         elif hasattr(value, "_geometry"):
             _copy(view, flipped, value)
-        elif (plain := number(value)) is not None:  # a scalar of NumPy, an enum
+        elif (plain := number(value)) is not None:  # a NumPy scalar, an enum
             calls.fill__Scalar(view, plain)
         else:
             raise errors.cannot_assign(value)
@@ -149,9 +150,10 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
 
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The indices of the elements that are not zero, a row each, in row-major order.
+    """The indices of nonzero elements, one row for each, in row-major order.
 
-    as_tuple: give a tensor of indices for each dimension instead, which `input[...]` takes.
+    as_tuple: return a tensor of indices for each dimension instead, in the form that `input[...]`
+    takes.
     """
     if flag("nonzero", "as_tuple", as_tuple):
         if out is not None:
@@ -296,7 +298,7 @@ def _applied(
 
 
 def _in_order(picking: dict[int, Any]) -> list[Any]:
-    """Tensors by the dimension they begin at, as the list that `index` takes: a mask of several
+    """Tensors by their first dimension, as the list that `index` takes; a mask of several
     dimensions is one entry."""
     found: list[Any] = []
     at = 0
@@ -308,7 +310,7 @@ def _in_order(picking: dict[int, Any]) -> list[Any]:
 
 
 def _plain(i: Any) -> Any:
-    """An element of an index as int, slice, None, Ellipsis, bool, or a tensor that picks."""
+    """An item of an index, converted to an int, slice, None, Ellipsis, bool or index tensor."""
     kind = type(i)
     if kind in (int, slice, bool) or i is None or i is Ellipsis:
         return i
@@ -363,7 +365,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _bound(value: Any) -> int | None:
-    """A bound of a slice; anything with __index__ may be one, a 0-d integer tensor for example."""
+    """A bound of a slice; any object with __index__ is allowed, such as a 0-d integer tensor."""
     if value is None or type(value) is int:
         return value
     try:
@@ -373,7 +375,7 @@ def _bound(value: Any) -> int | None:
 
 
 def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:
-    """The slice, and whether its elements are yet to be turned round."""
+    """The slice with a positive step, and True if its elements must still be flipped."""
     start, stop = _bound(i.start), _bound(i.stop)
     step = 1 if i.step is None else _bound(i.step)
     assert step is not None

@@ -26,7 +26,7 @@ def is_plain(x: Tensor) -> bool:
 
 
 def from_array(array: Any, geometry: Geometry) -> Tensor:
-    """A CPU tensor over an ndarray that nothing else holds; geometry describes its layout."""
+    """A CPU tensor over an ndarray without other references; geometry describes its layout."""
     tensor = blank()
     tensor._geometry = geometry
     tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
@@ -44,7 +44,7 @@ def over_array(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def from_storage(storage: Storage, offset: int, geometry: Geometry, keys: int) -> Tensor:
-    """A tensor that looks at a storage; offset counts elements."""
+    """A tensor over a storage; offset counts elements."""
     tensor = blank()
     tensor._geometry = geometry
     tensor._keys = keys if not inference_blocks else keys_now(keys)
@@ -76,7 +76,7 @@ def allocate(geometry: Geometry, place: device) -> Tensor:
     """An uninitialised tensor of this geometry: memory for its extent, offset 0."""
     if place is CPU and geometry.in_numpy:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
-    # `from_storage` written out: every result on a device comes by here (bench/overhead.py).
+    # `from_storage` is inlined, because every result on a device is made here (bench/overhead.py).
     tensor = blank()
     tensor._geometry = geometry
     keys = TENSOR_KEYS[place.type]
@@ -98,7 +98,7 @@ as_tensor.append(_bytes_of)
 
 
 def as_bytes(x: Tensor) -> Tensor:
-    """The elements of eight bits as uint8, over the same memory."""
+    """A tensor of 8-bit elements as uint8, over the same memory."""
     shape = x._geometry
     return view_of(x, geometry(shape.sizes, shape.strides, uint8), x._offset)
 

@@ -1,4 +1,4 @@
-"""Methods whose arguments choose among operators or results: `x.norm()`, `x.unique()`.
+"""Methods whose arguments select the operator or the results: `x.norm()`, `x.unique()`.
 
 Source of the forms: torch/functional.py.
 """
@@ -74,7 +74,8 @@ def unique(
 def unique_consecutive(
     self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Elements, or slices of dim, that differ from the one before; other results as in `unique`."""
+    """Elements, or slices of dim, that differ from their predecessor; other results as in
+    `unique`."""
     inverse = flag("unique_consecutive", "return_inverse", return_inverse)
     counts = flag("unique_consecutive", "return_counts", return_counts)
     return _asked(calls.unique_consecutive(self, inverse, counts, dim), inverse, counts)

@@ -1,8 +1,7 @@
 """Pickling and copying of tensors: shared storages stay shared, and each is copied once.
 
-Tensors of other devices travel through the host and return to their device when they are unpickled.
-Pickle needs nothing to be known here about its protocol: a storage travels as a NumPy array, which
-brings zero-copy out-of-band buffers along.
+Tensors of other devices are copied to the host and return to their device when unpickled. A storage
+is pickled as a NumPy array, which supports zero-copy out-of-band buffers in all protocols.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _keys(storage: Storage) -> int:
 
 
 def over(storage: Storage, shape: Geometry) -> Tensor:
-    """A tensor that begins where the storage begins."""
+    """A tensor over the beginning of a storage."""
     made: Tensor = TensorBase._kind._over(storage, 0, shape, _keys(storage))
     return made
 
@@ -46,7 +45,7 @@ def flat(storage: Storage) -> Tensor:
 
 
 def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:
-    """The storage's bytes on the host; a copy where the storage is elsewhere."""
+    """The storage's bytes on the host; a copy if the storage is on another device."""
     return flat(storage).cpu()._get_array()
 
 
@@ -57,10 +56,10 @@ def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
 
 
 def reduce(tensor: Tensor) -> tuple[Any, ...]:
-    """`Tensor.__reduce_ex__`: the storage is pickled once, however many tensors look at it.
+    """`Tensor.__reduce_ex__`: the storage is pickled once for all of its tensors.
 
-    As in PyTorch: a tensor that requires grad comes back as a leaf that does, without gradient,
-    history or hooks. Attributes that a program set come back too, and the class of a subclass.
+    As in PyTorch, a tensor that requires grad becomes a leaf that requires grad, without gradient,
+    history and hooks. Attributes that a program has set, and the class of a subclass, are kept.
     """
     check_hooks(tensor)
     storage, offset, shape = in_memory(tensor, "pickle")
@@ -72,7 +71,7 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def in_memory(tensor: Tensor, op: str) -> tuple[Storage, int, Geometry]:
-    """(storage, offset, geometry) of the elements as they lie in memory."""
+    """(storage, offset, geometry) of the elements in memory."""
     is_of_subclass = type(tensor) is not TensorBase._kind
     if is_of_subclass and tensor._storage is not None and _has_no_memory(tensor):
         remedy = "define __reduce_ex__ and __deepcopy__ in its class"
@@ -87,7 +86,7 @@ def _has_no_memory(tensor: Tensor) -> bool:
 
 
 def check_hooks(tensor: Tensor) -> None:
-    """Warn of each hook that a file or a pickle will not have."""
+    """Warn of each hook, because files and pickles do not contain hooks."""
     for hook in differentiable.variable.hooks_on(tensor):
         warnings.warn(errors.hook_not_serialized(hook), UserWarning, stacklevel=4)
 
@@ -129,7 +128,7 @@ for _kind in (Storage, SharedStorage, ExposedStorage):
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     """`Tensor.__deepcopy__`: a copy of the whole storage on its device, once for its tensors.
 
-    A leaf's gradient is copied with it, and hooks are left. Raises: AutogradError if it is no leaf.
+    A leaf's gradient is copied too; hooks are not. Raises: AutogradError if it is no leaf.
     """
     if id(tensor) in memo:
         known: Tensor = memo[id(tensor)]
@@ -141,7 +140,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     storage = tensor._get_storage()
     twin = memo.get(id(storage))
     if twin is None:
-        if tensor._keys & ZERO:  # has no memory to copy
+        if tensor._keys & ZERO:  # it has no memory to copy
             twin = Storage.over(None, storage._nbytes, storage.device)
         else:
             twin = allocate_storage(storage._nbytes, storage.device)

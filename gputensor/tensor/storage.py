@@ -30,7 +30,7 @@ class Storage:
     version: how often an operator wrote into it; all views share it.
     """
 
-    # _twins: of a SharedStorage alone, see there; _step: of a pending one alone (fusion/).
+    # _twins: only for a SharedStorage; _step: only while it waits to be computed (fusion/).
     __slots__ = (
         "_data", "_array", "_nbytes", "device", "version", "_twins", "_step", "__weakref__",
     )  # fmt: skip
@@ -43,7 +43,8 @@ class Storage:
     may_alias = False  # whether another storage may look at these bytes
     is_exposed = False  # True if others, NumPy or users of an address, may
 
-    # No __init__, as Python then makes one in half the time; each result on a device has one.
+    # Without __init__, Python makes an object in half the time; each result on a device has a
+    # storage.
     @classmethod
     def over(cls, data: Any, nbytes: int, place: _device) -> Self:
         made = cls()
@@ -102,7 +103,7 @@ class Storage:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the bytes are on a CUDA device."""
+        """True if the bytes are on a CUDA device."""
         return self.device.type == "cuda"
 
     def get_device(self) -> int | None:
@@ -135,7 +136,7 @@ class Storage:
         _flat(self)[part] = _byte(value)
 
     def fill_(self, value: int) -> Storage:
-        """Write one byte, the lowest of `value`, to all places."""
+        """Set all bytes to the lowest byte of `value`."""
         _flat(self).fill_(_byte(value))
         return self
 
@@ -173,11 +174,11 @@ class Storage:
         return self.to("cuda" if device is None else device, non_blocking)
 
     def is_pinned(self) -> bool:
-        """Whether the memory is page-locked."""
+        """True if the memory is page-locked."""
         return bool(_flat(self).is_pinned())
 
     def is_shared(self) -> bool:
-        """Whether the memory is shared with other processes."""
+        """True if the memory is shared with other processes."""
         return bool(_flat(self).is_shared())
 
     def share_memory_(self) -> Storage:
@@ -196,12 +197,12 @@ class Storage:
         return made
 
     def is_twin(self, other: Any) -> bool:
-        """True if both are over the same bytes, also where there are none, as on meta."""
+        """True if both are over the same bytes, even if these do not exist, as on meta."""
         twins = getattr(other, "_twins", other)
         return other is not None and getattr(self, "_twins", self) is twins
 
     def resize(self, nbytes: int, copy: Callable[[Storage, Storage, int], None]) -> None:
-        """Get a new buffer of `nbytes`; `copy(new, old, n)` brings the first n bytes over.
+        """Get a new buffer of `nbytes`; `copy(new, old, n)` copies the first n bytes.
 
         Every tensor on this storage sees the new buffer.
         """
@@ -214,7 +215,8 @@ class Storage:
         self._put(fresh.data, nbytes)
 
     def move(self, data: Any) -> None:
-        """Look at other memory, which has the same bytes, with every tensor on this storage."""
+        """Replace the memory by other memory with equal bytes; all tensors of this storage use
+        it."""
         _forget_arrays(self)
         self._put(data, self._nbytes)
 
@@ -238,7 +240,7 @@ class SharedStorage(Storage):
 
 
 class _Part:
-    """A device's memory from some byte on; keeps all of it alive."""
+    """A device's memory from some byte on; keeps the whole memory alive."""
 
     __slots__ = ("ptr", "whole")
 
@@ -247,7 +249,7 @@ class _Part:
         self.whole: Any = whole
 
 
-# Gives the tensor of a storage's bytes; put here where tensors are defined.
+# Returns a tensor of a storage's bytes; set by the module of tensors.
 as_tensor: list[Callable[[Storage], Any]] = []
 
 
@@ -281,18 +283,19 @@ class ExposedStorage(Storage):
     is_exposed = True
 
 
-# Told of each storage that is handed out, or written to past operators; see fusion/.
+# Called with each storage that is exposed to other code, or written to without an operator; see
+# fusion/.
 on_exposure: list[Callable[[Storage], None]] = []
 
 
 def about_to_write(storage: Storage) -> None:
-    """Note that the bytes are written to now, past any operator, and no more after that."""
+    """Report that the bytes are written to now, once, without an operator."""
     for told in on_exposure:
         told(storage)
 
 
 def expose(storage: Storage) -> None:
-    """Note that the bytes are handed out, to NumPy, another library, or as an address."""
+    """Report that the bytes are exposed to NumPy, to another library, or by their address."""
     about_to_write(storage)
     if type(storage) is Storage:
         storage.__class__ = ExposedStorage
@@ -308,7 +311,7 @@ def _forget_arrays(storage: Storage) -> None:
 
 
 class _Counted:
-    """Counts its references as `Storage.resize` does; how many differs between Pythons."""
+    """Counts its references as `Storage.resize` does; the number depends on the Python version."""
 
     __slots__ = ("_storage",)
     _storage: _Counted
@@ -328,7 +331,7 @@ _REFERENCES_OF_ONE = _references_of_one()
 
 
 def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
-    """A Storage over a dense ndarray; its bytes are looked at when someone needs them."""
+    """A Storage over a dense ndarray; its bytes are viewed only when needed."""
     storage = kind()
     storage._data, storage._array, storage._nbytes, storage.device = None, array, array.nbytes, CPU
     storage.version = 0
@@ -348,7 +351,7 @@ _allocators: Registry[str, Callable[[int, device], Any]] = Registry({
 def register_allocator(
     device_type: str, allocate: Callable[[int, device], Any]
 ) -> Callable[[], None]:
-    """Let `allocate(nbytes, device)` serve a device type; returns a function that undoes it.
+    """Register `allocate(nbytes, device)` for a device type; returns a function that undoes it.
 
     It returns an object with `.ptr`, an int, that keeps the bytes alive.
     """
@@ -360,7 +363,7 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
     allocate = _allocators.get(place.type)
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")
-    storage = Storage()  # `over` written out (bench/host_cuda.py)
+    storage = Storage()  # `over` inlined (bench/host_cuda.py)
     storage._data, storage._array, storage._nbytes, storage.device = (
         allocate(nbytes, place), None, nbytes, place,
     )  # fmt: skip

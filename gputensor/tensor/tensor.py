@@ -81,13 +81,13 @@ class Lacking:
 
 
 class TensorType(type):
-    """The type of Tensor: a call of it is refused here, and not by a `__new__` or an `__init__`,
-    with which Python would take half as long again to make a tensor (`blank`). And it knows what of
-    Tensor somebody has replaced, so that calls that are kept need not ask."""
+    """The type of Tensor. It rejects calls of Tensor: with a `__new__` or `__init__` for that,
+    Python would take 1.5 times as long to make a tensor (`blank`). It also records which attributes
+    of Tensor were replaced, so that short cuts need not check."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         own: Any = cls.__new__
-        if own is not object.__new__:  # a subclass that knows how its tensors are made
+        if own is not object.__new__:  # a subclass with its own constructor
             made = super().__call__(*args, **kwargs)
             if not isinstance(made, Tensor) or hasattr(made, "_geometry"):
                 return made
@@ -98,7 +98,8 @@ class TensorType(type):
 
     @property
     def __signature__(cls) -> Any:
-        """Of a subclass's `__new__`, as of any class: `inspect` would show the call above."""
+        """The signature of a subclass's `__new__`; otherwise `inspect` would show that of
+        `__call__`."""
         own: Any = cls.__new__
         if own is object.__new__:
             raise AttributeError("__signature__")
@@ -138,11 +139,11 @@ class Tensor(
 
     @classmethod
     def _over(cls, storage: Storage, offset: int, geometry: Geometry, keys: int) -> Self:
-        """A tensor of this class, also of a user's, that looks at a storage."""
+        """A tensor of this class, or of a user's subclass, over a storage."""
         made = object.__new__(cls)
         made._geometry, made._device, made._offset = geometry, storage.device, offset
         made._storage, made._array, made._autograd = storage, None, None
-        if cls._has_handler or keys & PYTHON:  # else the very object, which short cuts ask for
+        if cls._has_handler or keys & PYTHON:  # else identical, as short cuts compare it
             keys = keys | PYTHON if cls._has_handler else keys & ~PYTHON
         made._keys = keys
         if cls is not Tensor:
@@ -163,9 +164,9 @@ class Tensor(
         cls, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # fmt: skip
-        """Override in a subclass: every operator that meets one of its tensors comes here.
+        """Override in a subclass: every operator with one of its tensors as an operand calls it.
 
-        types: the operands' classes that have a handler. As it stands it runs the operator on the
+        types: the operands' classes that have a handler. By default it runs the operator on the
         operands' memory; results are plain tensors. See fallbacks/modes.py.
         """
         with ExcludeDispatchKeys(PYTHON):
@@ -201,7 +202,7 @@ class Tensor(
     # --- special methods ------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        if self._has_handler:  # its elements are known to its handler alone
+        if self._has_handler:  # only its handler knows its elements
             return f"{type(self).__name__}({errors.describe(self)})"
         return printing.tensor_repr(self)
 
@@ -284,7 +285,7 @@ class Tensor(
             self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
         ) -> Any: ...
     else:
-        # without a frame of its own: q[1] is timed (bench/overhead.py)
+        # inlined, because q[1] is timed (bench/overhead.py)
         __getitem__, __setitem__ = indexing.get, indexing.put
         norm = overloads.norm
         unique, unique_consecutive = overloads.unique, overloads.unique_consecutive
@@ -379,7 +380,7 @@ class Tensor(
     # --- other devices and types ------------------------------------------------------------------
 
     def cpu(self) -> Tensor:
-        """A copy on the CPU; the tensor itself if it is there. Waits for the device."""
+        """A copy on the CPU; the tensor itself if it is already there. Waits for the device."""
         return self if self._device is CPU else calls.to_device(self, CPU, self._geometry.dtype)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
@@ -388,7 +389,8 @@ class Tensor(
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """A copy on a device, as the array API standard has it; the tensor itself if it is there.
+        """A copy on a device, as in the array API standard; the tensor itself if it is already
+        there.
 
         stream: of the target's backend, on which the copy is queued; None for the current one.
         """
@@ -397,12 +399,12 @@ class Tensor(
         return export.to_device(self, _device(device), stream)
 
     def is_nonzero(self) -> bool:
-        """Whether the only element is not zero. Waits for the device."""
+        """True if the only element is not zero. Waits for the device."""
         return bool(self)
 
     @declares(other="Tensor")
     def is_same_size(self, other: Tensor) -> bool:
-        """Whether another tensor has the same sizes."""
+        """True if another tensor has the same sizes."""
         return self._geometry.sizes == other._geometry.sizes
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
@@ -448,7 +450,7 @@ class Tensor(
 
     @property
     def T(self) -> Tensor:
-        """All dimensions reversed, of tensors of at most two; PyTorch warns of more."""
+        """A view with reversed dimensions, for at most two dimensions; PyTorch warns for more."""
         if self._geometry.ndim > 2:
             rule = "have at most 2 dimensions"
             raise errors.must("T", "self", rule, self, remedy="use .mT or .permute(...)")

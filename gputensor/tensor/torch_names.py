@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .typed_storage import TypedStorage
 
 
-# Names of the tensors of a dtype on a device end so: "gputensor.cuda.FloatTensor".
+# Last parts of the names of tensor types, such as "gputensor.cuda.FloatTensor".
 # Source: torch/csrc/utils/tensor_types.cpp.
 NAMES = {
     dtypes.bool_: "Bool", dtypes.uint8: "Byte", dtypes.int8: "Char", dtypes.int16: "Short",
@@ -36,7 +36,7 @@ _PACKAGES = "gputensor", "torch"
 
 
 def meaning(name: str) -> tuple[device, dtypes.dtype]:
-    """The device and dtype of a name; PyTorch's own names are known too.
+    """The device and dtype of a tensor type's name; PyTorch's names are accepted too.
 
     Raises: ArgumentError for any other name.
     """
@@ -58,7 +58,7 @@ class TorchNames(TensorBase):
     # --- memory -----------------------------------------------------------------------------------
 
     def is_pinned(self, device: Any = None) -> bool:
-        """Whether its memory is page-locked. device: has no meaning any more, as in PyTorch."""
+        """True if its memory is page-locked. device: ignored, as in PyTorch."""
         from . import host_memory
 
         return host_memory.is_pinned(self)
@@ -74,7 +74,7 @@ class TorchNames(TensorBase):
         return made
 
     def is_shared(self) -> bool:
-        """Whether its memory is shared with processes that are given it; True on CUDA."""
+        """True if processes that receive the tensor share its memory; always True on CUDA."""
         from . import host_memory
 
         return host_memory.is_shared(self)
@@ -120,7 +120,7 @@ class TorchNames(TensorBase):
         return made
 
     def is_distributed(self) -> bool:
-        """False: no tensor is spread over processes."""
+        """False: no tensor is distributed over processes."""
         return False
 
     @property
@@ -166,7 +166,7 @@ class TorchNames(TensorBase):
         normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
         align_to_window: bool | None = None,
     ) -> Tensor:  # fmt: skip
-        """Fourier transforms of parts of this signal that overlap. See gt.stft."""
+        """Fourier transforms of overlapping parts of this signal. See gt.stft."""
         from importlib import import_module
 
         if align_to_window is not None:

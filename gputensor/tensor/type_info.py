@@ -17,7 +17,8 @@ _RESOLUTION = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e
 
 
 class finfo:
-    """Limits of a floating dtype; a complex one answers for its parts, and none for the default.
+    """Limits of a floating dtype: for a complex dtype those of its parts, without a dtype those of
+    the default.
 
     bits, eps, max, min, smallest_normal, tiny (the same), resolution; dtype is the name.
     """
@@ -75,7 +76,7 @@ class iinfo:
         self.dtype: str = given.name
 
     def __repr__(self) -> str:
-        # PyTorch prints a float here; the bounds themselves say more.
+        # PyTorch prints floats here; the integers are more exact.
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
     def __eq__(self, other: object) -> bool:

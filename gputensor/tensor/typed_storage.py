@@ -26,12 +26,12 @@ class TypedStorage:
 
     @property
     def device(self) -> device:
-        """Where the bytes are."""
+        """The device of the bytes."""
         return self._untyped.device
 
     @property
     def is_cuda(self) -> bool:
-        """Whether they are on a CUDA device."""
+        """True if they are on a CUDA device."""
         return self._untyped.device.type == "cuda"
 
     def _tensor(self) -> Any:
@@ -53,11 +53,11 @@ class TypedStorage:
         return self.dtype.itemsize
 
     def data_ptr(self) -> int:
-        """Address of the first one."""
+        """Address of the first element."""
         return self._untyped.data_ptr()
 
     def tolist(self) -> list[Any]:
-        """The elements as Python's numbers."""
+        """The elements as Python numbers."""
         found: list[Any] = self._tensor().tolist()
         return found
 
@@ -73,11 +73,11 @@ class TypedStorage:
         return iter(self.tolist())
 
     def is_pinned(self) -> bool:
-        """Whether the memory is page-locked."""
+        """True if the memory is page-locked."""
         return bool(self._tensor().is_pinned())
 
     def is_shared(self) -> bool:
-        """Whether the memory is shared with other processes."""
+        """True if the memory is shared with other processes."""
         return bool(self._tensor().is_shared())
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The way of a call through the shipped operators, as `dispatch/dispatcher.py` lists it."""
+"""The path of a call through the operators, as `dispatch/dispatcher.py` lists it."""
 
 from __future__ import annotations
 

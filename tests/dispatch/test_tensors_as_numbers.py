@@ -1,4 +1,4 @@
-"""A 0-d tensor stands for a number where only a number is declared, as in PyTorch."""
+"""A 0-d tensor may replace a number if only a number is declared, as in PyTorch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reductions, softmax and what is computed around them as programs whose blocks are rows: the bits
-of the operators one by one."""
+"""Reductions and softmax, with the operators around them, as programs whose blocks are rows: the
+bits equal those of the operators one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random sizes and strides as views have them, without tensors, for any test."""
+"""Random sizes and strides that views can have, without tensors, for any test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""CPU paths for many elements and for repeated numbers, for which samples of rows are too small."""
+"""CPU code for many elements and for repeated numbers, which the small samples of tests/rows do not
+reach."""
 
 from __future__ import annotations
 

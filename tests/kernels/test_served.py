@@ -1,4 +1,5 @@
-"""Functions of the compiled library with NumPy's names, and what they hand to NumPy's functions."""
+"""Functions of the compiled library with NumPy's names, and the calls that they pass to NumPy's
+functions."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ OpCheckError = errors.OpCheckError
 
 
 def _autograd_registration(call: Call) -> None:
-    """A result that requires grad, no autograd key having a kernel, was recorded below autograd."""
+    """Raise if results require grad although no autograd key has a kernel: then they were recorded
+    below autograd."""
     operator = call.operator
     backends = {BACKEND_OF_TYPE[x.device.type] for x in call.tensors()}
     above = [keys.key(f"Autograd{b}") for b in backends]
@@ -74,10 +75,10 @@ def opcheck(
         test_utils: some of `test_schema`: memory is written and shared as the schema says.
             `test_autograd_registration`: derivatives are at autograd keys. `test_faketensor`: the
             Meta kernel gives the sizes, strides and dtypes that the operator gives.
-            `test_gradcheck`: the derivative with respect to what requires grad agrees with
-            differences of the function, in float64 where the kernel computes in it.
-        raise_exception: raise OpCheckError at the first failure, instead of returning it.
-        atol, rtol: of test_gradcheck; both or neither.
+            `test_gradcheck`: the derivative with respect to what requires grad agrees with finite
+            differences, in float64 if the kernel computes in it. raise_exception: raise
+            OpCheckError at the first failure, instead of returning it. atol, rtol: of
+            test_gradcheck; both or neither.
     Raises: OpCheckError; ArgumentValueError for an unknown op or test.
     """
     if (atol is None) != (rtol is None):
@@ -106,12 +107,12 @@ def opcheck(
 
 
 def _operator(op: Any) -> Operator:
-    """The one overload that is meant."""
+    """The overload to test."""
     if isinstance(op, CustomOpDef):
         return op._opoverload
     if isinstance(op, Operator):
         return op
-    # a packet of gt.ops, a floor above
+    # a packet of gt.ops, which this module must not import
     if hasattr(op, "overloads") and hasattr(op, "qualified_name"):
         names = op.overloads()
         if len(names) == 1:

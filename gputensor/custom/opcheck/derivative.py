@@ -1,8 +1,9 @@
-"""The derivative against differences of the function: along one random direction for each input.
+"""The derivative is compared with finite differences along one random direction for each input.
 
-<u, f(x + eps v) - f(x - eps v)> / 2 eps is to be <grad, v>, with grad what backward makes of u: two
-calls and one backward an input, however large it is; a derivative wrong in any element shows for
-almost every u and v. Complex numbers by PyTorch's convention: dL = Re(conj(grad) dz).
+<u, f(x + eps v) - f(x - eps v)> / 2 eps must equal <grad, v>, where grad is the result of backward
+for u. This takes two calls and one backward for each input of any size. A derivative that is wrong
+in one element is detected for almost all u and v. Complex numbers by PyTorch's convention: dL =
+Re(conj(grad) dz).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from ...tensor.tensor import Tensor
 from .call import Call
 
 Array = np.ndarray[Any, Any]
-# Precision of the results -> (eps, atol, rtol, how much of the sum of all terms rounding may take).
+# Precision of the results -> (eps, atol, rtol, the allowed rounding error relative to the sum of
+# all terms).
 _PRECISIONS = {8: (1e-6, 1e-6, 1e-4, 1e-9), 4: (1e-2, 1e-2, 2e-2, 1e-4)}
 
 
@@ -81,12 +83,13 @@ def _backward(call: Call) -> bool:
 
 
 def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
-    """The call in double precision, 8; where the kernel does not compute so, also as it is, 4."""
+    """(call, precision in bytes): the call in double precision, 8; if the kernel does not compute
+    in it, also the original call, 4."""
     wide = call.mapped(_double)
     try:
         outputs = _outputs(wide.copied().run())
         is_double = all(y.dtype.to_real is float64 for y in outputs)
-    except Exception:  # the kernel has no double: check the dtype that it has
+    except Exception:  # the kernel does not take doubles: check with the given dtype
         is_double = False
     if is_double:
         yield wide, 8
@@ -129,10 +132,10 @@ class _NoDifference(Exception):
 def _compare_here_or_beside(
     call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
 ) -> None:
-    """Where differences are inconclusive, compare nearby on both sides.
+    """If differences are inconclusive, compare at nearby points on both sides.
 
-    Otherwise one element at a jump or a corner would hide all others. An operator that jumps
-    everywhere, such as rounding to a fine grid, is not reported.
+    Otherwise one element at a jump or a corner would prevent the check of all others. An operator
+    that jumps everywhere, such as rounding to a fine grid, is not reported.
     """
     for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # the distance in eps
         for by in steps:
@@ -198,16 +201,17 @@ def _compare(
 def _is_smooth(far: tuple[float, float], near: tuple[float, float], noise: float) -> bool:
     """True if there is no jump, corner or non-finite value nearby.
 
-    far, near: what a step, and an eighth of it, add on either side. A slope leaves an eighth of the
-    step's difference, a root a third or so, a jump all. How much the sides differ shrinks to a
-    64th where the function is bent, and to an eighth at a corner.
+    far, near: the differences on both sides for a step and for an eighth of it. With the shorter
+    step, a slope leaves an eighth of the difference, a root about a third, a jump all of it. The
+    difference between both sides decreases to a 64th for a curved function, and to an eighth at a
+    corner.
     """
     has_jump = not all(abs(n) <= 0.6 * abs(f) + 4 * noise for f, n in zip(far, near))
     return not has_jump and abs(near[0] - near[1]) <= abs(far[0] - far[1]) / 13 + 4 * noise
 
 
 def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:
-    """The call with the input of which `x` is the copy moved by a step."""
+    """The call with one input moved by a step; `x` is the copy of that input."""
     pairs = zip(call.tensors(), made.tensors())
     original = next(a for a, b in pairs if b is x)
 

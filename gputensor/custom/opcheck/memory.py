@@ -46,7 +46,7 @@ class _Before:
         self.offset = tensor._offset
 
     def reach(self, nbytes: int) -> Bytes:
-        """True at each byte of the storage that the tensor looks at."""
+        """A mask of the storage's bytes that the tensor covers."""
         mask = np.zeros(nbytes, np.bool_)
         shape, size = self.geometry, self.geometry.dtype.itemsize
         if shape.numel:
@@ -139,7 +139,7 @@ def _sets(type: Type) -> frozenset[str]:
 
 
 def _share(x: Tensor, y: Tensor) -> bool:
-    """True if two tensors are one, are of one storage, or reach over common addresses."""
+    """True if two tensors are one object, have one storage, or overlap in memory."""
     if x is y or x._get_storage() is y._get_storage():
         return True
     if x._device is not y._device or x.is_meta or not x.numel() or not y.numel():

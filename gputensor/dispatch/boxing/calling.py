@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...core.schema import Argument, FunctionSchema, Type
     from ..operator import Operator
 
-# The tag of operators that take a number for a tensor, where PyTorch has overloads for it.
+# The tag of operators that take a number instead of a tensor, for which PyTorch has overloads.
 NUMBERS_AS_TENSORS = "numbers_as_tensors"
 # Replaces numbers among the arguments by 0-d tensors; set by the tensor module.
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
@@ -140,7 +140,7 @@ class Signature:
         return dict(zip(self.names[n:], arguments[n:]))
 
     def for_users(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        """The arguments as kernels of users know them from PyTorch.
+        """The arguments in the form that users' kernels know from PyTorch.
 
         Inside the package a list is a tuple or a single number; for operators with the tag
         NUMBERS_AS_TENSORS a tensor may be a number.

@@ -139,7 +139,7 @@ def _float(value: Any) -> float:
         raise Refused
     try:
         return float(value)
-    except Exception:  # of a class of others, or an int beyond all floats
+    except Exception:  # of a foreign class, or an int beyond all floats
         raise Refused from None
 
 
@@ -175,7 +175,7 @@ def _number(value: Any) -> Any:
 
 
 def _storage(value: Any) -> Any:
-    # Recognised by its attributes: the class is on a higher floor.
+    # Recognised by its attributes, because this package must not import the class.
     if hasattr(value, "_keys") or not hasattr(value, "nbytes") or not hasattr(value, "version"):
         raise Refused
     return value

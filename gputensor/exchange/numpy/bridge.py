@@ -56,7 +56,7 @@ def frombuffer(
     """A 1-d CPU tensor over the memory of an object with Python's buffer protocol.
 
     Args:
-        count: how many elements; all by default. offset: bytes before the first one.
+        count: the number of elements; all by default. offset: bytes before the first element.
     """
     try:
         array = np.frombuffer(buffer, dtype.np, count, offset)
@@ -71,7 +71,7 @@ def frombuffer(
 def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
     """The ndarray that an object's buffer or array interface describes, over its memory.
 
-    Raises: ArgumentTypeError where NumPy cannot read the description, or it leads nowhere.
+    Raises: ArgumentTypeError if NumPy cannot read the description, or if it describes no memory.
     """
     try:
         found = np.asarray(obj)
@@ -88,7 +88,7 @@ def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
 
 
 def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
-    """The tensor dtype of a NumPy dtype, or the sentence that there is none."""
+    """The tensor dtype of a NumPy dtype, or an error text if there is none."""
     element = dtypes.from_numpy(np_type)
     if element is not None:
         return element

@@ -32,7 +32,8 @@ def beside(
     like: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """NumPy's result on the device of a tensor; an argument that is a tensor keeps its device."""
+    """Put NumPy's result on the device of a tensor; an argument that is a tensor keeps its
+    device."""
     x = args[0] if args else None
     if isinstance(x, (list, tuple)) and x and all([isinstance(y, Tensor) for y in x]):
         x = calls.stack(x, 0)
@@ -52,7 +53,7 @@ def beside(
 def made_like(name: str, given: dict[str, Any]) -> Tensor:
     """A new tensor with the tensor's sizes, dtype and device, or the given ones."""
     x = given[LIKE[name][0]]
-    if not isinstance(x, Tensor):  # the fill value is
+    if not isinstance(x, Tensor):  # the fill value is used instead
         x = from_numpy(np.asarray(x))
     gt = import_module("gputensor")
     named: dict[str, Any] = {"dtype": x.dtype, "device": given.get("device") or x.device}

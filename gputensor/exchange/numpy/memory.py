@@ -23,7 +23,7 @@ def by_numpy(
 
     def lent(x: Any) -> Any:
         if isinstance(x, Tensor):
-            array = export.array(calls.detach(x))  # check has looked
+            array = export.array(calls.detach(x))  # `check` has tested it
             seen[id(array)] = array, x
             return array
         if isinstance(x, dtypes.dtype):
@@ -52,7 +52,8 @@ def by_numpy(
 
 
 def _tensor_of(x: Any) -> Any:
-    """An array of NumPy's as a tensor, over its memory where strides allow; text stays as it is."""
+    """A NumPy array as a tensor, over its memory if its strides allow; arrays of text are returned
+    unchanged."""
     array = np.asarray(x)
     element = dtypes.from_numpy(array.dtype)
     if element is None:
@@ -64,7 +65,7 @@ def _tensor_of(x: Any) -> Any:
 
 
 def written_to(op: str, out: Any, found: Tensor) -> Any:
-    """`out` with the result in it: of its sizes, and cast as NumPy casts ("same_kind")."""
+    """Write the result to `out`, which must have its sizes; cast by NumPy's rule ("same_kind")."""
     target = out if isinstance(out, Tensor) else from_numpy(out)
     if not np.can_cast(found._geometry.dtype.np, target._geometry.dtype.np, "same_kind"):
         rule = f"have a dtype that {found._geometry.dtype} is cast to"

@@ -31,8 +31,8 @@ def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
 
 
 def operands(inputs: Any) -> list[Any]:
-    """Convert to tensors and numbers. Raises: KeyError for other objects than these and arrays of
-    numbers."""
+    """Convert operands to tensors and numbers. Raises: KeyError for objects other than tensors,
+    numbers and arrays of numbers."""
     return [operand(x) for x in inputs]
 
 
@@ -60,7 +60,8 @@ def as_tensors(given: list[Any]) -> list[Tensor]:
 
 
 def taken(name: str, x: Any) -> Any:
-    """Check an argument and return it for our function. Raises: KeyError if that ignores it."""
+    """Check an argument and return it for our function. Raises: KeyError if our function would
+    ignore it."""
     anywhere = get_numpy_on_devices()
     if type(x) is tuple or type(x) is list:
         kinds = {*map(type, x)}

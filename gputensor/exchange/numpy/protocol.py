@@ -10,8 +10,8 @@ The result is a tensor either way; a given `out` is returned.
 that NumPy would have to compute are rejected there as before. The result of `np.arange(3, like=x)`
 is then on x's device.
 
-One of NumPy's numbers is no array: `np.float32(2) * x` is `2.0 * x`, on any device and with its
-gradient.
+A NumPy scalar counts as a Python number: `np.float32(2) * x` is `2.0 * x`, on any device and with
+its gradient.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .memory import by_numpy, written_to
 from .operands import PLAIN, as_tensors, cast, operands, taken
 from .rule import BOOLEAN, check, get_numpy_on_devices, is_elsewhere, is_foreign
 
-# They read no element, so that any tensor will do.
+# Functions that read no element, so any tensor is allowed.
 _FACTS: dict[str, Callable[[Tensor], Any]] = {
     "shape": lambda x: tuple(x.shape), "ndim": lambda x: x.ndim, "size": lambda x: x.numel(),
     "iscomplexobj": lambda x: x.is_complex(), "isrealobj": lambda x: not x.is_complex(),
@@ -126,13 +126,14 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
-    """Not so for a date or a longdouble, which are no numbers of ours."""
+    """True for a NumPy number with a tensor; False for a date or a longdouble, which our operators
+    do not take."""
     of_numpy = [x for x in inputs if isinstance(x, np.generic)]
     return len(inputs) == 2 and len(of_numpy) == 1 and number(of_numpy[0]) is not None
 
 
 def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """Arrays of CuPy's and tensors: ours computes, over their memory."""
+    """For CuPy arrays and tensors together: our operator computes over their memory."""
     check(ufunc.__name__, inputs, False, any_device=True)
     ours = tuple([export.of_cupy(x) if export.is_of_cupy(x) else x for x in inputs])
     found = _tried(_operator_of, ufunc, ours)
@@ -140,8 +141,8 @@ def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _tried(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of our operator; _MISSING if there is none, or it lacks an argument or the
-    dtype."""
+    """The result of our operator. _MISSING if there is no operator, or if it lacks an argument or
+    the dtype."""
     try:
         return function(*args)
     except (KeyError, errors.DtypeError):
@@ -158,7 +159,7 @@ def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
         if name not in table.UFUNCS:
             return None
         return getattr(import_module("gputensor"), table.UFUNCS[name]), False
-    # SciPy's by its name: ours of the same name is the same function.
+    # SciPy's functions by their names, which are also the names of our functions.
     special = sys.modules.get("scipy.special")
     ours = import_module("gputensor.special")
     if getattr(special, name, None) is not ufunc or name not in dir(ours):

@@ -57,12 +57,13 @@ def is_elsewhere(args: Iterable[Any]) -> bool:
 
 
 def is_foreign(x: Any) -> bool:
-    """An array of a library that must answer for itself."""
+    """True for an array whose library must handle the call."""
     return not isinstance(x, (Tensor, np.ndarray)) and hasattr(x, "__dlpack__")
 
 
 def check(op: str, given: Iterable[Any], is_boolean: bool, any_device: bool = False) -> None:
-    """Raise for a tensor that NumPy may not be handed; any_device: for one that ours may not."""
+    """Raise for a tensor that must not be passed to NumPy. any_device: our operators compute, on
+    any device."""
     for x in given:
         if isinstance(x, Tensor):
             if any_device:

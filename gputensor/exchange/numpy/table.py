@@ -23,7 +23,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "right_shift": operator.rshift, "negative": operator.neg, "invert": operator.inv,
 }  # fmt: skip
 
-# The other ufuncs, by our names; a name that NumPy shares is given once.
+# The other ufuncs, by our names; if NumPy has the same name, it is listed once.
 UFUNCS = {
     name: name
     for name in """
@@ -38,7 +38,7 @@ UFUNCS = {
     "reciprocal": "reciprocal", "rint": "round",
 }  # fmt: skip
 
-# `ufunc.reduce` and `ufunc.accumulate`, by NumPy's functions, which are rows below.
+# `ufunc.reduce` and `ufunc.accumulate` -> NumPy's function, which has a row below.
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
     "logical_or": "any",
@@ -154,7 +154,7 @@ class Row:
         )  # fmt: skip
 
     def _found(self) -> Callable[..., Any]:
-        """Ours."""
+        """Our function."""
         home, _, name = self._target.rpartition(".")
         standard: Any = import_module("gputensor.array_api")
         if home == "elsewhere":
@@ -169,7 +169,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One of ours, and which of NumPy's arguments go where: made once for calls of one form."""
+    """A function of ours, and the mapping of NumPy's arguments to its arguments. Each is made once
+    for calls of one form."""
 
     target: Callable[..., Any]
     order: list[int] | None  # positions of our arguments among NumPy's, None if they are the same
@@ -180,7 +181,7 @@ class Call:
     names: list[str]  # of the others
 
     def __call__(self, given: list[Any]) -> Any:
-        """Raises: KeyError for a value that ours does not take."""
+        """Raises: KeyError for a value that our function does not take."""
         for place in self.absent:
             if given[place] is not None:
                 raise KeyError(place)

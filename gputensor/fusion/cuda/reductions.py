@@ -144,8 +144,8 @@ class Reduced:
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
     ) -> None:
-        """tails: the attribute has those that run in a reduction's kernel, by its result. stored:
-        all values to store."""
+        """tails: the chain's tails; self.tails keeps those that run in a reduction's kernel, by the
+        reduction's value. stored: all values to store."""
         self.chain, count, self.tails = chain, len(chain.inputs), {}
         # Inputs of a second tail are stored as well.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}

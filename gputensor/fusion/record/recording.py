@@ -310,7 +310,8 @@ class Recording:
         return steps, first
 
     def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
-        """The chain for the stores; its inputs and scalars, in its order."""
+        """The chain that computes these stores; and the numbers of its inputs and of its
+        scalars."""
         steps, first = self._distinct()
         stores = tuple([first[n] for n in stores])
         needed = [False] * len(steps)

@@ -189,8 +189,8 @@ def _built(made: Any, tensors: Any) -> Any:
 
 
 class Replays:
-    """A function in `gt.fuse`, and its plans. why: the reason, a clause after "it", why the last
-    call that ran the Python cannot be replayed; None if it can."""
+    """A function in `gt.fuse`, and its plans. why: the reason why the last call that ran the Python
+    cannot be replayed, as a clause after "it"; None if it can."""
 
     __slots__ = (
         "function", "outside", "plans", "generation", "why", "last", "_code", "_tries",

@@ -123,6 +123,5 @@ def mm(of: dtype) -> Matmul:
 @cache
 def addmm(of: dtype) -> Addmm:
     """addmm of one dtype: `mm` with the pointer and strides of the summand, beta and alpha before
-    the count. With beta 0 the pointer is not read.
-    """
+    the count. With beta 0 the pointer is not read."""
     return Addmm(of)

@@ -33,8 +33,7 @@ Strides = tuple[int, ...]
 
 class Walk:
     """The input of a plan: shape, index 0 fastest; per operand, outputs first, its strides in bytes
-    (None for a number), the bytes of an element, and its address modulo 16.
-    """
+    (None for a number), the bytes of an element, and its address modulo 16."""
 
     __slots__ = ("shape", "strides", "itemsizes", "lows", "outputs")
     shape: Strides

@@ -17,8 +17,8 @@ from . import launch, module, variants
 from .division import divider
 from .launch import PACK_BYTES, THREADS, Operands, pack_dims, pieces, product
 
-# The number of units per lane from which on another lane is added, and from which on another
-# segment is added: one flight of loads, and two.
+# Units per lane: with more than the first number, another lane is added; with more than the second,
+# another segment. They are one and two flights of loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
 # Blocks that fill every GPU; a reduction with fewer blocks is cut into segments. It is constant, so

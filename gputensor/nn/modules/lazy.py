@@ -16,7 +16,8 @@ from .module import Module
 
 
 class LazyModuleMixin(Module):
-    """Before the base class of a module: parameters get sizes from the first input.
+    """A mixin, listed before a module's base class: the first input determines the sizes of
+    parameters.
 
     A subclass sets `cls_to_become`, its class from then on, and `_size`, the attribute set from the
     first input; `_shaped` returns the sizes of uninitialized parameters.

@@ -95,7 +95,7 @@ class BCEWithLogitsLoss(_WithOptions, function="binary_cross_entropy_with_logits
 
 
 class KLDivLoss(_Loss, function="kl_div"):
-    """Kullback-Leibler divergence; the input holds log-probabilities."""
+    """Kullback-Leibler divergence; the input contains log-probabilities."""
 
     log_target: bool = False
 

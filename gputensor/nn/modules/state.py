@@ -104,7 +104,7 @@ def load_state(
             raise _refused(root, wrong)
         for copy in copies:
             copy()
-    # These hooks come after the copies, as PyTorch's do, and may forgive names.
+    # These hooks run after the copies, as in PyTorch, and may remove names from the lists.
     for module in reversed(listeners):
         for hook in list(module._load_state_dict_post_hooks.values()):
             if hook(module, result) is not None:

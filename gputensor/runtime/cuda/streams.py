@@ -208,7 +208,7 @@ def stream_of(index: int, of: Any) -> Stream:
 
 
 def set_stream(stream: Stream) -> Stream:
-    """Make a stream current for its device in this thread; returns the one that was."""
+    """Make a stream current for its device in this thread; returns the previous one."""
     previous = current_stream(stream.device_index)
     try:
         if previous.key != stream.key:

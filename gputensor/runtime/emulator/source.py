@@ -243,7 +243,7 @@ def _bound(entry: re.Match[str]) -> str:
 
 
 def _cluster(entry: re.Match[str]) -> str:
-    """`__cluster_dims__(2)`, left for g++ to refuse."""
+    """`__cluster_dims__(2)` is left in the text, so that g++ rejects it."""
     given = _CLUSTER.search(entry["head"])
     return f"{given[0]} " if given else ""
 

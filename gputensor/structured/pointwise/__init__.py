@@ -406,8 +406,7 @@ def functional(
 def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
     """write(out, inputs, params, kernel) -> out: shared by in-place and out kernels. Everything
     that can fail is checked before `out` changes. kernel: the kernel that stores short cuts, if
-    any.
-    """
+    any."""
     name = loop or rule.loop
 
     def write_into(

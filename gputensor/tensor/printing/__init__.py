@@ -1,7 +1,7 @@
-"""repr of a tensor, to the character as PyTorch prints it, and the options that shape it.
+"""repr of a tensor, in exactly PyTorch's form, and its options.
 
-It reads elements through NumPy on the host; of a large tensor only the corners that are shown.
-Source of the rules: torch/_tensor_str.py.
+Elements are read through NumPy on the host; of a large tensor, only the shown corners. Source of
+the rules: torch/_tensor_str.py.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def set_printoptions(
 
 
 def get_printoptions() -> dict[str, Any]:
-    """The options in force, as `set_printoptions(**...)` takes them."""
+    """The current options, in the form that `set_printoptions(**...)` takes."""
     return dict(_options)
 
 
@@ -112,7 +112,7 @@ def _join(text: str, suffixes: list[str], indent: int) -> str:
     parts = [text]
     length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        # Measured under PyTorch's name, so that lines break where PyTorch's do.
+        # Measured with PyTorch's name, so that lines break as in PyTorch.
         width = len(suffix.replace("gputensor.", "torch."))
         if length + width + 2 > _options["linewidth"]:
             parts.append(",\n" + " " * indent + suffix)
@@ -150,7 +150,7 @@ def _body(tensor: Tensor, indent: int) -> str:
 
 
 def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any, Any]:
-    """The elements to show, on the host: `edge` from each end of the dimensions that are cut."""
+    """The elements to show, on the host: `edge` from each end of a shortened dimension."""
     if True in cut:
         dim = cut.index(True)
         size = tensor._geometry.sizes[dim]

@@ -17,13 +17,14 @@ from ...core.device import META
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-# Pixels of a side: smaller tensors are no images; of larger ones every n-th pixel is shown.
+# Limits of an image's sides in pixels: smaller tensors are no images; of larger ones every n-th
+# pixel is shown.
 _LEAST, _MOST = 8, 160
-_CHANNELS = {1: 0, 3: 2, 4: 6}  # how many -> the colour type of PNG
+_CHANNELS = {1: 0, 3: 2, 4: 6}  # number of channels -> colour type of PNG
 
 
 def html(x: Tensor) -> str:
-    """The lines of `repr(x)`, a line of facts, and a picture where `x` is like an image."""
+    """The lines of `repr(x)`, a line of properties, and a picture if `x` is like an image."""
     parts = [f"<pre>{_html.escape(repr(x))}</pre>"]
     if not type(x)._has_handler:
         facts = {
