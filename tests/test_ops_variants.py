@@ -221,7 +221,7 @@ def run_into(row: Row, call: Call, out: Any) -> Any:
 
 @pytest.mark.parametrize("row", some(CASTS_OUT, 4), ids=str)
 def test_out_of_the_right_size(row: Row) -> None:
-    """It is what is returned, keeps its strides, counts one write; nothing beside it is touched."""
+    """`out` is returned, keeps its strides and counts one write; other memory is unchanged."""
     for number, case in enumerate(of_one(row)):
         call, wanted = case.build(), case.build().run()
         if isinstance(wanted, (list, tuple)):

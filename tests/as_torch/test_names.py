@@ -24,7 +24,7 @@ FROZEN = {
     if module.startswith("torch")
 }
 MODULES = sorted(FROZEN)
-# Those that ours have a module for, whose errors name the reason too.
+# Names for which we have a module; its errors also give the reason.
 WITH_OURS = [name for name in MODULES if not any(x.startswith(f"{name}: ") for x in OF_PROGRAMS)]
 # A tensor that is complex and a matrix has every attribute.
 LOOK = """

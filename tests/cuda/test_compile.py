@@ -193,7 +193,7 @@ def test_what_may_work_in_place_reads_no_memory_as_constant(family: str) -> None
     text = nvrtc.getPTX(made).decode()
     nvrtc.destroyProgram(made)
     assert text.count(".visible .entry") == len(group)
-    for body in re.split(r"\.(?:entry|func)\b", text):  # registers are numbered in each anew
+    for body in re.split(r"\.(?:entry|func)\b", text):  # each one numbers its own registers
         tables = re.findall(r"mov\.u64\s+(%rd\d+), __cudart_", body)
         sums = re.findall(r"add\.s64\s+(%rd\d+), (%rd\d+), ", body)
         read = re.findall(r"ld\.global\S*\.nc\S*[^[]*\[(%rd\d+)", body)

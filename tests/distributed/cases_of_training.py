@@ -206,7 +206,7 @@ def data_parallel_with_unused_parameters(device: str) -> None:
     model(x, with_second=rank == n - 1)["out"][0].sum().backward()
     same_bits(model.module.second.weight.grad)  # zeros of all ranks but the last
     assert model.module.second.weight.grad.abs().sum().item() > 0
-    model(x)  # a forward that no backward follows is none to wait for
+    model(x)  # without a backward, there is nothing to wait for
     model(x)["out"][0].sum().backward()
 
     model = DDP(net(device, 0))

@@ -35,7 +35,7 @@ def _ours(x: Any) -> Any:
 
 
 def pending(x: Any) -> Any:
-    """The same elements in a tensor of its own; pending, within a block."""
+    """A copy of x; in a block, the copy is pending."""
     if type(x) is gt.Tensor and not x.is_meta and x.numel() and x.dtype is not gt.complex32:
         return gt.where(gt.ones_like(x, dtype=gt.bool), x, x)
     return x

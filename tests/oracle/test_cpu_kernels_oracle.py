@@ -117,7 +117,7 @@ def test_division_by_special_floats():
     for mode in ("trunc", "floor"):
         found = quiet.run(binary.bind(f"div_{mode}", (float32, float32), float32, float32), a, b)
         expected = torch.div(torch.from_numpy(a), torch.from_numpy(b), rounding_mode=mode).numpy()
-        if mode == "floor":  # beside infinities ours is the array API's
+        if mode == "floor":  # for infinities we follow the array API
             alike = np.isfinite(a) & np.isfinite(b)
             found, expected = found[alike], expected[alike]
         np.testing.assert_array_equal(found, expected)

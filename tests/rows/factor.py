@@ -85,8 +85,8 @@ def _sign(x: Any) -> Any:
 
 
 def row(name: str, samples: list[S], reference: Any, kinds: str = "x", **named: Any) -> Row:
-    """kinds: of the results' dtypes, see `same`. Devices may be apart by twice what each may be off
-    the reference: cuSOLVER's order of operations is another one."""
+    """kinds: of the results' dtypes, see `same`. The tolerance between devices is twice
+    that to the reference, because cuSOLVER orders operations differently."""
     if type(named.get("ulp")) is int:
         named = {"device_ulp": 2 * named["ulp"]} | named
 

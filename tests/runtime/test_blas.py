@@ -17,7 +17,7 @@ from gputensor.runtime import blas
 
 
 class Pool:
-    """The threads of a BLAS that is none."""
+    """The thread pool of a simulated BLAS."""
 
     def __init__(self) -> None:
         self.count, self.seen = 4, list[int]()

@@ -146,7 +146,7 @@ class Column:
 def test_what_has_an_array_is_copied(values):
     made = gt.tensor(Column(values))
     assert made.tolist() == values and made.dtype == gt.asarray(np.asarray(values)).dtype
-    made.fill_(1)  # is no view of what may be read-only
+    made.fill_(1)  # a copy, because the source may be read-only
     assert gt.tensor(Column(values), dtype=gt.float16).dtype is gt.float16
     assert gt.as_tensor(Column(values)).tolist() == values
     assert gt.tensor(Column(values), device="meta").is_meta

@@ -259,7 +259,7 @@ def clear() -> int:
     place = directory()
     count = files.sweep(place)
     for path in _paths(place):
-        with contextlib.suppress(FileNotFoundError):  # another process clears too
+        with contextlib.suppress(FileNotFoundError):  # if another process clears it
             os.unlink(path)
             count += 1
     _known.clear()

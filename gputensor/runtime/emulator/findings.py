@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # (name, offset in the parameter bytes, bytes of an element, may be written) of each pointer.
 Arguments = tuple[tuple[str, int, int, bool], ...]
 
-# Our own headers, which a place in a user's text is never in.
+# Our own headers: a finding in a user's source never points into them.
 SHIM_FILES = (
     "cuda_on_cpu.h intrinsics.h floating_point.h atomics.h collectives.h instrumented.h "
     "users_functions.h half_types.h half_functions.h cuda_fp16.h cuda_bf16.h layout.cuh "

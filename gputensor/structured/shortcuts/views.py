@@ -20,7 +20,7 @@ from ...tensor.tensor import Tensor
 __all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
 
-_PLACES = 1 << 8  # offsets of a layout's parts that are kept; then all are dropped
+_PLACES = 1 << 8  # cached offsets per layout; the cache is cleared when full
 
 
 def view(
