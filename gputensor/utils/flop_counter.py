@@ -44,6 +44,18 @@ def _convolution_backward(
     return int(sum(output_mask[:2])) * _convolution(x, weight, transposed, grad)
 
 
+def _recurrent(x: Any, of_input: Any, of_hidden: Any) -> int:
+    """Products of the input and of the hidden states, each row once."""
+    return int(2 * math.prod(x.shape[:-1]) * (of_input.numel() + of_hidden.numel()))
+
+
+def _attention(products: int, q: Any, k: Any, v: Any) -> int:
+    """`products` of (L, E) and (E, S), half of them with the width of the values."""
+    rows = math.prod(q.shape[:-1]) * k.shape[-2]
+    of_values = products // 2
+    return int(2 * rows * ((products - of_values) * q.shape[-1] + of_values * v.shape[-1]))
+
+
 _FORMULAS: dict[str, Formula] = {
     "aten::mm": lambda a, b, result: _product(a, b),
     "aten::bmm": lambda a, b, result: _product(a, b),
@@ -52,6 +64,18 @@ _FORMULAS: dict[str, Formula] = {
     "aten::convolution": lambda x, weight, bias, stride, padding, dilation, transposed, *rest,
     result: _convolution(x, weight, transposed, result),
     "aten::convolution_backward": _convolution_backward,
+    "aten::_scaled_dot_product_flash_attention_for_cpu": lambda q, k, v, *rest, result: _attention(
+        2, q, k, v
+    ),
+    # The scores are computed again.
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": lambda grad, q, k, v, *rest,
+    result: _attention(5, q, k, v),
+    "aten::_attention_and_mask_backward": lambda grad, q, k, v, *rest,
+    result: _attention(5, q, k, v),
+    "aten::_rnn_layer": lambda x, a, b, *rest, result: _recurrent(x, a, b),
+    "aten::_rnn_layer_backward": lambda out, hy, cy, x, a, b, *rest, result: (
+        2 * _recurrent(x, a, b)
+    ),
 }  # fmt: skip
 
 

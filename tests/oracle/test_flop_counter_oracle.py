@@ -50,14 +50,24 @@ def test_matrix_products() -> None:
     assert totals[0] == totals[1] == 288
 
 
-def test_attention_takes_two_products_forward_and_four_backward() -> None:
+def test_attention_takes_two_products_forward_and_five_backward() -> None:
     q = gt.randn(2, 4, 6, 8, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
         made = gt.nn.functional.scaled_dot_product_attention(q, q, q)
         product = 2 * q.numel() * 6
         assert counter.get_total_flops() == 2 * product
         made.sum().backward()
-    assert counter.get_total_flops() == 6 * product
+    assert counter.get_total_flops() == 7 * product
+
+
+def test_recurrent_layers_count_the_products_of_their_steps() -> None:
+    lstm = gt.nn.LSTM(3, 5, bias=False)
+    with FlopCounterMode(display=False) as counter:
+        output, _ = lstm(gt.randn(7, 2, 3, requires_grad=True))
+        forward = 2 * 14 * (4 * 5 * 3 + 4 * 5 * 5)
+        assert counter.get_total_flops() == forward
+        output.sum().backward()
+    assert counter.get_total_flops() == 3 * forward
 
 
 def test_groups_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
