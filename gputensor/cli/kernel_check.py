@@ -105,7 +105,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
             progress(f"{one.kernel.entry}: compiling")
             record["architectures"] = _compile(one.kernel, arguments)
         is_emulated = arguments.on == "emulator"
-        for checks_on in ("all", "") if is_emulated else ("",):  # with checks first: errors are clearer
+        for checks_on in ("all", "") if is_emulated else ("",):  # checks first: clearer errors
             for order in arguments.order or (_ORDERS if is_emulated else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))
