@@ -77,7 +77,7 @@ class Pipeline:
 
 
 class Tensors(Pipeline):
-    """gputensor, and PyTorch, whose code is the same."""
+    """The pipelines in gputensor and in PyTorch: one text serves both."""
 
     def __init__(self, module: Any, name: str, device: Any) -> None:
         self.module, self.name, self.device, self.where = module, name, device, str(device)

@@ -109,7 +109,8 @@ class autocast(Guard):
             raise
 
     def _found(self) -> Any:
-        """This object's innermost block, and the blocks without it: others may be entered since."""
+        """Return this object's innermost block, and the blocks without it. Others may have been
+        entered after it."""
         inner, block = [], current_block.get()
         while block is not None and block.owner is not self:
             inner.append(block)

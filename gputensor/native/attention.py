@@ -326,7 +326,7 @@ def _gradients_by_loop(
 
 
 def _empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Of these sizes, with dimensions in the order in which x has them in memory."""
+    """Return a new tensor of these sizes; its dimensions are in the order of x's in memory."""
     order, back = _order_of(x)
     return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
 

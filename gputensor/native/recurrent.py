@@ -150,7 +150,7 @@ def _of_input(operands: Operands, dense: Operands, how: How) -> Tensor:
 
 
 def _by_library(operands: Operands, how: How, train: bool) -> Five | None:
-    """None where the library does not serve."""
+    """Return what `_rnn_layer` returns, or None if the library has no loop for it."""
     loop, of = _loop("steps", operands)
     if loop is None:
         return None

@@ -423,7 +423,7 @@ class Allocator:
         self._release()
 
     def _wait(self) -> None:
-        """Wait for the device; every event that was recorded before has passed then."""
+        """Wait for the device. All events recorded before have then happened."""
         with self._lock:
             self._take_back()
             unasked = [
