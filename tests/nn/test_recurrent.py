@@ -221,3 +221,13 @@ def test_bits_depend_neither_on_threads_nor_on_the_capability() -> None:
         )
         seen |= set(run.stdout.split("\n")[:-1])
     assert len(seen) == 12, sorted(seen)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_gradients_that_are_accumulated_share_no_memory(kind: str) -> None:
+    layer, x = getattr(nn, kind)(3, 4), gt.randn(5, 2, 3)
+    layer(x)[0].sum().backward()
+    once = [p.grad.clone() for p in layer.parameters()]
+    layer(x)[0].sum().backward()
+    for grad, p in zip(once, layer.parameters()):
+        assert gt.equal(p.grad, 2 * grad)

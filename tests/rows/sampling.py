@@ -177,5 +177,5 @@ ROWS = [
         ),
     ),
     *_rows(2), *_rows(3),
-    Row("_grid_sampler_backward", _LOOPED, _gradients, **_ROUNDED),
+    Row("_grid_sampler_backward", _LOOPED, _gradients, device_ulp=16, **_ROUNDED),
 ]  # fmt: skip

@@ -33,7 +33,7 @@ class RnnLayerBackward0(_Node):
         "saved_weight_hr", "saved_hx", "saved_cx", "saved_output", "saved_gates", "saved_cells",
     )
     others = (("saved_output", 0), ("saved_gates", 3), ("saved_cells", 4))
-    differentiated = (0, 1, 2, 3, 4)
+    differentiated = (0, 1, 2)
 
     def keep(
         node, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode, reverse,
@@ -68,8 +68,8 @@ class RnnLayerBackward0(_Node):
         gates = node.saved_gates.unpack(node)
         cells = node.saved_cells.unpack(node)
         return recurrent_gradients(
-            grads, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, output, gates,
-            cells, mode, reverse, batch_sizes, grad_input_mask,
+            (grads[0], grads[1], grads[2]), input, weight_ih, weight_hh, bias_ih, bias_hh,
+            weight_hr, hx, cx, output, gates, cells, mode, reverse, batch_sizes, grad_input_mask,
         )
 
     def release(node):

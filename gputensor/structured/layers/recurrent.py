@@ -290,8 +290,9 @@ def of_operands(
     if wanted[3]:
         made[3] = calls.sum_dim_IntList(given, (0,), False)
     if wanted[4]:
-        is_same = hidden is given and made[3] is not None
-        made[4] = made[3] if is_same else calls.sum_dim_IntList(hidden, (0,), False)
+        same = made[3] if hidden is given else None
+        # Gradients are accumulated in place, so each has memory of its own.
+        made[4] = calls.sum_dim_IntList(hidden, (0,), False) if same is None else calls.clone(same)
     made[5] = found.projected if wanted[5] else None
     made[6] = found.first[0] if wanted[6] else None
     made[7] = found.first[1] if wanted[7] else None
