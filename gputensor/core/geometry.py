@@ -7,6 +7,7 @@ storage, offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from sys import getrefcount
 from typing import Any, SupportsIndex, overload
 
 from . import dtype as _dtypes, errors
@@ -128,10 +129,11 @@ class Geometry:
         return (geometry, (self.sizes, self.strides, self.dtype))
 
 
-# Note [Interned geometries]: the whole table is cleared when it reaches its bound. Existing tensors
-# keep their object, and new tensors get another one. So a lost entry can only cost a missed plan,
-# never a wrong result.
+# Note [Interned geometries]: a layout of a dtype has one object as long as anything refers to it, so
+# geometries are compared by identity. When the table reaches its bound, those that nothing else
+# refers to are dropped.
 _BOUND = 1 << 16
+_bound = _BOUND
 _interned: dict[tuple[Sizes, Sizes, _dtypes.dtype], Geometry] = {}
 _contiguous: dict[tuple[Sizes, _dtypes.dtype], Geometry] = {}
 
@@ -141,10 +143,19 @@ def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
     known = _interned.get((sizes, strides, element))
     if known is not None:
         return known
-    if len(_interned) >= _BOUND:
-        _interned.clear()
-        _contiguous.clear()
+    if len(_interned) >= _bound:
+        _drop_unused()
     return _interned.setdefault((sizes, strides, element), Geometry(sizes, strides, element))
+
+
+def _drop_unused() -> None:
+    global _bound
+    _contiguous.clear()
+    for key in list(_interned):
+        if getrefcount(_interned[key]) == 2:  # the table, and the argument
+            del _interned[key]
+    # Where most are in use, the next search comes after as many new ones.
+    _bound = max(_BOUND, 2 * len(_interned))
 
 
 def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:

@@ -40,17 +40,21 @@ def test_equal_layouts_are_one_object():
     assert a is copy.deepcopy(a)
 
 
-def test_clearing_the_table_at_its_bound_makes_new_objects_only(monkeypatch):
+def test_a_geometry_in_use_stays_the_only_one_of_its_layout(monkeypatch):
     monkeypatch.setattr(module, "_interned", {})
     monkeypatch.setattr(module, "_contiguous", {})
     monkeypatch.setattr(module, "_BOUND", 4)
-    before = [contiguous_geometry((n,), dt.float32) for n in range(4)]
-    after = contiguous_geometry((4,), dt.float32)
-    assert len(module._interned) == 1
-    again = contiguous_geometry((0,), dt.float32)
-    assert again is not before[0]
-    assert (again.sizes, again.strides) == (before[0].sizes, before[0].strides)
-    assert after is contiguous_geometry((4,), dt.float32)
+    monkeypatch.setattr(module, "_bound", 4)
+    kept = [contiguous_geometry((n,), dt.float32) for n in range(3)]
+    for n in range(10, 20):
+        contiguous_geometry((n,), dt.float32)
+    assert len(module._interned) <= 7
+    for n, known in enumerate(kept):
+        assert contiguous_geometry((n,), dt.float32) is known
+    assert not any(key[0] == (10,) for key in module._interned)
+    # A table in which everything is in use grows.
+    more = [contiguous_geometry((n,), dt.float32) for n in range(20, 40)]
+    assert len(module._interned) >= 23 and module._bound >= len(more)
 
 
 def test_numel_extent_and_bytes():
