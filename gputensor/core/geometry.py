@@ -129,8 +129,8 @@ class Geometry:
         return (geometry, (self.sizes, self.strides, self.dtype))
 
 
-# Note [Interned geometries]: a layout of a dtype has one object as long as anything refers to it, so
-# geometries are compared by identity. When the table reaches its bound, those that nothing else
+# Note [Interned geometries]: a layout of a dtype has one object as long as anything refers to it,
+# so geometries are compared by identity. When the table reaches its bound, those that nothing else
 # refers to are dropped.
 _BOUND = 1 << 16
 _bound = _BOUND

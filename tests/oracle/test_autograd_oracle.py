@@ -82,5 +82,6 @@ def test_node_classes_are_named_as_pytorchs() -> None:
         "HardsigmoidBackwardBackward0", "HeavisideBackward0", "LargerBackwardBackward0",
         "LcmBackward0", "LogicalAndBackward0", "LogicalNotBackward0", "LogicalOrBackward0",
         "LogicalXorBackward0", "MishBackwardBackward0", "NativeGroupNormBackwardBackward0",
-        "ScatterBackward2", "ScatterBackward3", "SiluBackwardBackward0", "SpecialNdtrBackward0",
+        "RnnLayerBackward0", "ScatterBackward2", "ScatterBackward3", "SiluBackwardBackward0",
+        "SpecialNdtrBackward0",
     }  # fmt: skip

@@ -118,9 +118,11 @@ def take_weights(program: Program, row: Row, side: str, folder: Path) -> None:
         model.load_state_dict(loaded.state_dict())
     elif side == "gputensor":
         with np.load(path) as kept:
-            state = {k: torch.from_numpy(np.array(kept[k])) for k in kept}
-        own = model.state_dict()
-        model.load_state_dict({k: v.to(own[k].dtype) if k in own else v for k, v in state.items()})
+            values = {k: torch.from_numpy(np.array(kept[k])) for k in kept}
+        state = model.state_dict()  # has the versions of its modules, too
+        for k, v in values.items():
+            state[k] = v.to(state[k].dtype) if k in state else v
+        model.load_state_dict(state)
 
 
 def step(program: Program, inputs: list[Any], loss: Any) -> dict[str, np.ndarray]:
