@@ -323,6 +323,7 @@ def _uniform(p: Any, q: Any) -> Tensor:
 
 
 def _mean_log(low: Any, high: Any) -> Any:
+    """Mean of log(x) for x uniform in [low, high]."""
     return (xlogy(high, high) - xlogy(low, low)) / (high - low) - 1
 
 

@@ -194,6 +194,7 @@ class LowRankMultivariateNormal(Distribution):
         self._unbroadcasted_capacitance_tril = _with_unit(self._scaled_factor() @ cov_factor)
 
     def _scaled_factor(self) -> Tensor:
+        """Return W^T D^-1."""
         return self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
 
     def whitened_factor(self) -> Tensor:

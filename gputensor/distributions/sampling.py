@@ -87,6 +87,7 @@ def _log_gamma_slope(log_x: Tensor, a: Tensor) -> Tensor:
 
 
 def _uniform(like: Tensor) -> Tensor:
+    """Draw uniform numbers in (0, 1]."""
     return 1 - rand(like.shape, dtype=float64, device=like.device)
 
 
