@@ -13,15 +13,10 @@ from ._generated.functions import randint
 from .core import errors, lazy
 from .dispatch import defaults
 from .exchange.construct import tensor
+from .structured.arguments import integer
 from .tensor.tensor import Tensor
 
 __all__ = ["SobolEngine"]
-
-
-def _integer(op: str, arg: str, value: Any) -> int:
-    if hasattr(value, "__index__"):
-        return int(value.__index__())
-    raise errors.wrong_type(op, arg, "be an integer", value)
 
 
 class SobolEngine:
@@ -45,7 +40,7 @@ class SobolEngine:
     num_generated: int
 
     def __init__(self, dimension: int, scramble: bool = False, seed: int | None = None) -> None:
-        self.dimension = _integer("SobolEngine", "dimension", dimension)
+        self.dimension = integer("SobolEngine", "dimension", dimension)
         if not 1 <= self.dimension <= self.MAXDIM:
             rule = f"be in [1, {self.MAXDIM}]"
             raise errors.wrong_value("SobolEngine", "dimension", rule, dimension)
@@ -54,7 +49,7 @@ class SobolEngine:
         if self.scramble and seed is None:
             self._drawn = int(randint(2**62, ()))
         elif seed is not None:
-            self._drawn = _integer("SobolEngine", "seed", seed)
+            self._drawn = integer("SobolEngine", "seed", seed)
         self._engine = self._made()
 
     def _made(self) -> Any:
@@ -65,7 +60,7 @@ class SobolEngine:
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: Any = None) -> Tensor:
         """Return the next `n` points, (n, dimension), in the default dtype unless one is given."""
-        count = _integer("draw", "n", n)
+        count = integer("draw", "n", n)
         if count < 1:
             raise errors.wrong_value("draw", "n", "be at least 1", n)
         with warnings.catch_warnings():
@@ -94,7 +89,7 @@ class SobolEngine:
 
     def fast_forward(self, n: int) -> SobolEngine:
         """Skip `n` points; returns the engine."""
-        self._engine.fast_forward(_integer("fast_forward", "n", n))
+        self._engine.fast_forward(integer("fast_forward", "n", n))
         self.num_generated += n
         return self
 

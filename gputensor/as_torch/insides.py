@@ -8,6 +8,7 @@ from typing import Any
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.nn.modules import module
 from gputensor.tensor import printing
 from gputensor.utils import _pytree
 
@@ -54,22 +55,13 @@ _EACH = [name for stem in _FOREACH for name in (stem, f"{stem.rstrip('_')}_")
 # --- torch._C -------------------------------------------------------------------------------------
 
 
-def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+def parse_to(
+    *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False,
+    memory_format: Any = None, tensor: Any = None,
+) -> tuple[Any, Any, bool, Any]:  # fmt: skip
     """Return (device, dtype, non_blocking, memory_format) of the arguments of `to`."""
-    device, dtype = kwargs.get("device"), kwargs.get("dtype")
-    is_async = kwargs.get("non_blocking", False)
-    given = [kwargs["tensor"], *args] if "tensor" in kwargs else [*args]
-    for value in given:
-        if isinstance(value, gt.Tensor):
-            device, dtype = value.device, value.dtype
-        elif isinstance(value, (gt.dtype, type)):
-            dtype = value
-        elif isinstance(value, bool):
-            is_async = value
-        elif value is not None:
-            device = value
-    place = None if device is None else gt.device(device)
-    return place, dtype, is_async, kwargs.get("memory_format")
+    given = args if tensor is None else (tensor, *args)
+    return *module.parse_to(given, device, dtype, non_blocking), memory_format
 
 
 def get_accelerator() -> Any:
@@ -126,12 +118,6 @@ def get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fals
     return gt.cuda.current_device() if place.index is None else place.index
 
 
-def softmax_backward(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    """Gradient of softmax, from its result."""
-    scaled = grad_output * output
-    return (scaled - output * scaled.sum(dim, keepdim=True)).to(input_dtype)
-
-
 def flatten_dense_tensors(tensors: Sequence[Any]) -> Any:
     """Return the elements of tensors in one tensor of one dimension."""
     return gt.cat([x.reshape(-1) for x in tensors])
@@ -141,13 +127,6 @@ def unflatten_dense_tensors(flat: Any, tensors: Sequence[Any]) -> tuple[Any, ...
     """Return parts of a flat tensor as views with the shapes of tensors."""
     parts = flat.split([x.numel() for x in tensors])
     return tuple([part.view(x.shape) for part, x in zip(parts, tensors)])
-
-
-def pin_memory(data: Any, device: Any = None) -> Any:
-    """Return containers of tensors with copies in page-locked memory, where there is a GPU."""
-    if not gt.cuda.is_available():
-        return data
-    return _pytree.tree_map_only(gt.Tensor, lambda x: x.pin_memory(), data)
 
 
 # --- torch.utils._python_dispatch -----------------------------------------------------------------
@@ -205,7 +184,8 @@ _nodes = _pytree.SUPPORTED_NODES
 OF_TORCH: dict[str, Any] = {
     **{f"_foreach_{name}": _foreach(name) for name in _EACH},
     "_foreach_norm": foreach_norm,
-    "_grouped_mm": gt.nn.functional.grouped_mm, "_softmax_backward_data": softmax_backward,
+    "_grouped_mm": gt.nn.functional.grouped_mm,
+    "_softmax_backward_data": gt.ops.aten._softmax_backward_data,
     "_shape_as_tensor": lambda x: gt.tensor(x.shape), "__file__": gt.__file__,
 }  # fmt: skip
 OF_TENSOR_STR: dict[str, Any] = {

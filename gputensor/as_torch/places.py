@@ -70,6 +70,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_OF_DATA.split(), ("gputensor.utils.data",)),
     "torch.utils.data._utils": ("gputensor.utils.data",),
     "torch.utils.data._utils.collate": ("gputensor.utils.data.collate",),
+    "torch.utils.data._utils.pin_memory": ("gputensor.utils.data.loader",),
     "torch.utils.data._utils.worker": ("gputensor.utils.data.workers",),
     "torch.multiprocessing": ("multiprocessing",),
     "torch.optim.optimizer": ("gputensor.optim", "gputensor.optim.optimizer"),

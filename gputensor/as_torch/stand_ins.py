@@ -341,7 +341,6 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "Partial": Placement,
     },
     "torch.utils._python_dispatch": insides.OF_DISPATCH,
-    "torch.utils.data._utils.pin_memory": {"pin_memory": insides.pin_memory},
     "torch.utils.data._utils.collate": {"np_str_obj_array_pattern": re.compile(r"[SaUO]")},
     "torch.utils._device": {}, "torch.utils._triton": {"has_triton": never},
     "torch.utils.deterministic": {"fill_uninitialized_memory": False},

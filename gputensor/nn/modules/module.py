@@ -310,28 +310,17 @@ class Module(Hooks):
     ) -> Self:  # fmt: skip
         """Move to a device, and floating tensors to a dtype: `to(device, dtype)`, `to(dtype)`,
         `to(tensor)`, `to(memory_format=...)`, which applies to tensors of 4 or 5 dimensions."""
-        for given in args:
-            if isinstance(given, Tensor):
-                device, dtype = given.device, given.dtype
-            elif isinstance(given, (_dtype, type)):
-                dtype = element_type("to", given)
-            elif isinstance(given, bool):
-                non_blocking = given
-            elif given is not None:
-                device = given
-        place = None if device is None else _device(device)
-        if dtype is not None:
-            dtype = element_type("to", dtype)
-            if dtype.category < FLOATING:
-                raise errors.wrong_type("to", "dtype", "be a floating or complex dtype", dtype)
+        place, element, is_late = parse_to(args, device, dtype, non_blocking)
+        if element is not None and element.category < FLOATING:
+            raise errors.wrong_type("to", "dtype", "be a floating or complex dtype", element)
 
         def moved(x: Tensor) -> Tensor:
             kwargs: dict[str, Any] = {} if place is None else {"device": place}
-            if dtype is not None and x.dtype.category >= FLOATING:
-                kwargs["dtype"] = dtype
+            if element is not None and x.dtype.category >= FLOATING:
+                kwargs["dtype"] = element
             if memory_format is not None and x.ndim in (4, 5):
                 kwargs["memory_format"] = memory_format
-            return x.to(**kwargs, non_blocking=non_blocking) if kwargs else x
+            return x.to(**kwargs, non_blocking=is_late) if kwargs else x
 
         return self._apply(moved)
 
@@ -481,3 +470,21 @@ class Module(Hooks):
 def _indented(text: str) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(f"  {line}" for line in rest)])
+
+
+def parse_to(
+    args: tuple[Any, ...], device: Any, dtype: Any, non_blocking: bool
+) -> tuple[_device | None, _dtype | None, bool]:
+    """Return device, dtype and non_blocking of the arguments of `to`. args: the positional ones, a
+    tensor among them stands for its device and dtype."""
+    for given in args:
+        if isinstance(given, Tensor):
+            device, dtype = given.device, given.dtype
+        elif isinstance(given, (_dtype, type)):
+            dtype = given
+        elif isinstance(given, bool):
+            non_blocking = given
+        elif given is not None:
+            device = given
+    place = None if device is None else _device(device)
+    return place, None if dtype is None else element_type("to", dtype), non_blocking

@@ -195,9 +195,12 @@ class DataLoader:
             yield self._pinned(batch)
 
     def _pinned(self, batch: Any) -> Any:
-        if not (self.pin_memory and cuda().is_available()):
-            return batch
-        return _pytree.tree_map_only(Tensor, _page_locked, batch)
+        return pin_memory(batch) if self.pin_memory else batch
+
+
+def pin_memory(data: Any, device: Any = None) -> Any:
+    """Copy the tensors of a container to page-locked memory if there is a GPU. device: unused."""
+    return _pytree.tree_map_only(Tensor, _page_locked, data) if cuda().is_available() else data
 
 
 def _page_locked(x: Tensor) -> Tensor:
