@@ -81,6 +81,42 @@ def test_a_warm_operator_is_recorded_in_three_frames() -> None:
         assert name in frames[0] and frames[1:] == ["short", "record"], called
 
 
+def test_a_short_cut_learns_again_after_the_functions_that_record_were_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """x of int64: the step depends on the number's value, so its function is for one number."""
+    x = gt.arange(4)
+    other, bound = gt.arange(6), quick._BOUND
+
+    def record(y: Any, number: int) -> list[str]:
+        called: list[str] = []
+
+        def note(frame: Any, event: str, arg: Any) -> None:
+            if event == "call":
+                called.append(frame.f_code.co_name)
+
+        with gt.fuse():
+            sys.setprofile(note)
+            try:
+                y * number
+            finally:
+                sys.setprofile(None)
+        return called
+
+    if not shortcuts.is_on or sys.getprofile() is not None:
+        pytest.skip("of short cuts, and a profile of its own")
+    for number in (2**40, 3):
+        for _ in range(4):
+            x * number
+            other * number
+            record(x, number)
+        monkeypatch.setattr(quick, "_BOUND", 0)
+        record(other, number)
+        monkeypatch.setattr(quick, "_BOUND", bound)
+    record(x, 5)
+    assert "told" not in record(x, 5)
+
+
 def test_numbers_and_offsets_beside_the_operands() -> None:
     x = gt.arange(6.0)
     for alpha in (1, 2, 1, 0.5, -0.0, 0.0):

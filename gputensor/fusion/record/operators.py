@@ -238,7 +238,7 @@ class _Entry:
             made = recorder.record(what, inputs, params)
             if made is not None:
                 if recorder.told is not None:
-                    recorder.told.append((what, inputs, params, made, self.last_beside[0]))
+                    recorder.told.append((what, inputs, params, made))
                 return made
             _refuse(recorder, self.operator)
         now: Tensor = self._now(inputs).fresh(inputs, params)

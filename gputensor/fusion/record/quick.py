@@ -20,12 +20,14 @@ from operator import is_
 from typing import Any
 
 from ...core.arguments import NUMBERS
+from ...core.dtype import COMPLEX, FLOATING, INTEGER, dtype
+from ...core.number_range import integer_range, largest_float
 from ...dispatch import shortcuts
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
 from ...dispatch.tls import inference_blocks, keys_now
 from ...makers.rows import bound
-from ...structured.pointwise import elementwise
+from ...structured.pointwise import cpu, elementwise
 from ...structured import pointwise
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor, blank
@@ -36,7 +38,7 @@ from .recording import NUMBER, PARAMS
 
 Kernel = Callable[..., Any]
 _BOUND = 1 << 11
-_MAKERS = {elementwise.__name__, pointwise.__name__}
+_MAKERS = {cpu.__name__, elementwise.__name__, pointwise.__name__}
 # Takes two thirds of the time of `object.__new__`.
 _pending: Callable[[], Pending] = type.__call__.__get__(Pending)
 _now = current.get
@@ -85,9 +87,9 @@ class _Known:
             found = recorders.get(key)
             if found is not None and (not rest or all(map(is_, rest, found[1]))):
                 return found[0](a, b)
-            return self.told(key, (a, b), key_set, a, b, *rest)
+            return self.told(None, key, (a, b), key_set, a, b, *rest)
 
-        vars(first)["recorders"] = recorders
+        vars(first)["told"] = self.told
         return first
 
     def of_one(self) -> Kernel:
@@ -98,13 +100,16 @@ class _Known:
             found = recorders.get(key)
             if found is not None and (not rest or all(map(is_, rest, found[1]))):
                 return found[0](a)
-            return self.told(key, (a,), key_set, a, *rest)
+            return self.told(None, key, (a,), key_set, a, *rest)
 
-        vars(first)["recorders"] = recorders
+        vars(first)["told"] = self.told
         return first
 
-    def told(self, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any) -> Any:
-        """Call the kernel, and remember the recorded step if the kernel did nothing else."""
+    def told(
+        self, known: list[Any] | None, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any
+    ) -> Any:
+        """Call the kernel, and remember the recorded step if the kernel did nothing else. known:
+        the list that gets the function and that a short cut may hold; None: the key's own."""
         recorder = current.get()
         # For a subclass such as Parameter, the type does not determine the result.
         if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
@@ -113,23 +118,25 @@ class _Known:
         made = self.kernel(key_set, *args)
         recorder.told = None
         if len(told) == 1 and told[0][3] is made:
-            what, recorded, params, _, checked = told[0]
+            what, recorded, params, _ = told[0]
             if len(recorded) == len(inputs) and all(map(is_, recorded, inputs)):
-                self._remember(key, what, inputs, params, checked, key_set, args[len(inputs) :])
+                rest = args[len(inputs) :]
+                self._remember(known, key, what, inputs, params, key_set, rest)
         return made
 
     def _remember(
-        self, key: Any, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...],
-        checked: Any, key_set: int, rest: tuple[Any, ...],
+        self, known: list[Any] | None, key: Any, what: Recorded, inputs: tuple[Any, ...],
+        params: tuple[Any, ...], key_set: int, rest: tuple[Any, ...],
     ) -> None:  # fmt: skip
         if len(self.recorders) >= _BOUND:
             self.recorders.clear()
         numbers = [x for x in inputs if type(x) is not Tensor]
-        # An inspected number is keyed by value, other numbers by type.
-        number = numbers[0] if (checked or self.looks) and numbers else None
+        known = known or self.recorders.get(key)
+        if known is None or len(known[1]) != len(rest) or not all(map(is_, known[1], rest)):
+            known = [None, rest]
 
         def slow(*operands: Any) -> Any:
-            return self.told(key, operands, key_set, *operands, *rest)
+            return self.told(known, key, operands, key_set, *operands, *rest)
 
         if len(inputs) == 1:
             record = _of_one(what, key, params, self.keys, slow)
@@ -140,11 +147,21 @@ class _Known:
         else:
             is_first = type(inputs[0]) is Tensor
             one = key[0] if is_first else key[1]
-            record = _of_number(what, one, is_first, number, self.keys, slow)
-        known = self.recorders.get(key)
-        if known is None or len(known[1]) != len(rest) or not all(map(is_, known[1], rest)):
-            known = self.recorders[key] = [record, rest]
+            number = numbers[0]
+            bound = None if self.looks else _free_of_checks(type(number), what.compute)
+            record = _of_number(what, one, is_first, number, bound, self.keys, slow)
         known[0] = record
+        self.recorders[key] = known
+
+
+def _free_of_checks(kind: type, compute: dtype) -> float | None:
+    """Numbers of this type between -bound and bound need no check; None: each number does."""
+    if kind is bool:
+        return 2
+    if kind is int:
+        return min(SMALL, integer_range(compute)[1]) if compute.category == INTEGER else SMALL
+    is_checked = kind is not float or compute.category not in (FLOATING, COMPLEX)
+    return None if is_checked else largest_float(compute)
 
 
 # Each `record` is written out because every operator of a block runs it: function calls would be a
@@ -205,21 +222,22 @@ def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Ke
 
 
 def _of_number(
-    what: Recorded, one: Any, is_first: bool, number: Any, keys: int, slow: Kernel
-) -> Kernel:
-    """For a tensor and a number. is_first: the tensor is. number: the only one that the step is
-    for; None for all of its type."""
+    what: Recorded, one: Any, is_first: bool, number: Any, bound: float | None, keys: int,
+    slow: Kernel,
+) -> Kernel:  # fmt: skip
+    """For a tensor and a number: this one, or any between -bound and bound. is_first: the tensor
+    is."""
     at, device, geometry = what.at, what.device, what.geometry
 
     def record(a: Any, b: Any) -> Any:
         x, n = (a, b) if is_first else (b, a)
         recorder = _now()
-        if recorder is None or n is not number is not None:
+        if recorder is None or n is not number and (bound is None or not -bound < n < bound):
             return slow(a, b)
         recording = recorder.latest
         if recording is None or recording.at is not at:
             recording = recorder.taking(what)
-        if x._autograd is not None or x._offset or type(n) is int and not -SMALL < n < SMALL:
+        if x._autograd is not None or x._offset:
             return slow(a, b)
         steps = recording.steps
         source = x._storage

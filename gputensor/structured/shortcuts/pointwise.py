@@ -48,22 +48,17 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
 
 
 def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
-    """What a short cut calls in a block of `gt.fuse`, as the first of a list: the table's kernel,
-    until this has a function for the operands, whose list this one becomes then. See `_Known` in
-    fusion/record/quick.py."""
+    """[what a short cut calls in a block of `gt.fuse`, behind]. It is first the table's kernel;
+    `_Known` in fusion/record/quick.py replaces it by a function for the operands."""
 
     def first(*operands: Any) -> Any:
         kernel = table[FUSED]
-        made = kernel(FUSED, *operands, *behind)
-        recorders = getattr(kernel, "recorders", {})
-        known = recorders.get(key)
-        # `behind` is () or the very ONE: 1.0 is another step.
-        if known is not None and [*map(id, known[1])] == [*map(id, behind)]:
-            found[:] = known
-            recorders[key] = found
-        return made
+        told = getattr(kernel, "told", None)
+        if told is None:
+            return kernel(FUSED, *operands, *behind)
+        return told(found, key, operands, FUSED, *operands, *behind)
 
-    found: list[Any] = [first]
+    found: list[Any] = [first, behind]
     return found
 
 
