@@ -19,6 +19,7 @@ from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import FLOATING
 from ..core.geometry import contiguous_geometry
+from ..dispatch.tls import AUTOGRAD
 from ..kernels import stub
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -219,8 +220,10 @@ def multilabel_margin_loss_backward(
     check_reduction(op, reduction)
     x, target = _of_rows(op, self, target)
     sizes = x._geometry.sizes
-    mean_of = sizes[0] if reduction == MEAN else 0
-    found = _by_loop(_multilabel_backward, (sizes,), 3, wide(grad_output), x, target, mean_of)
+    found = None
+    if not key_set & AUTOGRAD or not (grad_output.requires_grad or self.requires_grad):
+        mean_of = sizes[0] if reduction == MEAN else 0
+        found = _by_loop(_multilabel_backward, (sizes,), 3, wide(grad_output), x, target, mean_of)
     if found is None:
         made = _slopes(op, self, x, target)
         made = made * (_share(op, grad_output, sizes[0], reduction) / sizes[1])

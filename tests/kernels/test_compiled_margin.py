@@ -97,3 +97,15 @@ def test_bits_do_not_depend_on_threads() -> None:
     finally:
         gt.set_num_threads(before)
     assert found[0] == found[1] == found[2]
+
+
+def test_the_gradient_is_differentiable() -> None:
+    """With respect to the incoming gradient; so a directional derivative is that of the loss."""
+    x = gt.tensor([[0.1, 0.6, -0.3], [0.9, 0.2, 0.3]], dtype=gt.float64)
+    along, target = gt.randn(2, 3, dtype=gt.float64), gt.tensor([[0, -1, 1], [2, 1, -1]])
+
+    def loss(y: gt.Tensor) -> gt.Tensor:
+        return gt.nn.functional.multilabel_margin_loss(y, target)
+
+    _, slope = gt.func.jvp(loss, (x,), (along,))
+    assert gt.allclose(slope, (loss(x + 1e-4 * along) - loss(x - 1e-4 * along)) / 2e-4)
