@@ -212,9 +212,8 @@ def _bagged(
         sizes = calls.new_zeros(indices, (zeros,), integer, None, None, None)
     if places is None:
         places = calls.clone(sizes, None)
-    of, sizes, places = (
-        calls.to_dtype(x, integer, False, False, None) for x in (of, sizes, places)
-    )
+    if integer is int32:
+        of, sizes, places = [calls.to_dtype(x, int32) for x in (of, sizes, places)]
     return made, of, sizes, places
 
 
