@@ -15,7 +15,7 @@ from ...runtime import settling
 from ...tensor.make import from_storage
 from ...tensor.storage import Storage, on_exposure
 from ...tensor.tensor import Tensor
-from .. import epilogue
+from .. import epilogue, running
 from ..chain import Recorded
 from .pending import Pending
 from .recording import Recording, lock
@@ -52,7 +52,7 @@ class Recorder:
         self.trace = self.told = self.latest = None
         self.is_alone: bool = False
         self.running: int = 0
-        self.runs_small: bool = SMALL_NUMEL > 0
+        self.runs_small: bool = SMALL_NUMEL > 0 and not running.watchers
 
     def watch(self, trace: Trace) -> None:
         """Record a call that may be replayed."""
