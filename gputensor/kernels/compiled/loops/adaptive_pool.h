@@ -177,7 +177,7 @@ i64 adaptive_avg_pool(const Call& call) {
 
 // --- maxima -------------------------------------------------------------------------------------
 
-constexpr i64 FOLD = 32;  // adjacent columns of a long window
+constexpr int FOLD = 32;  // adjacent columns of a long window
 
 struct Peaks {
   Adaptive of;
@@ -211,37 +211,39 @@ void peaks_of(maximum<T>& line, const Adaptive& a, const char* x, i64 d, i64 h, 
                             (i32)((i * of_h.size + j) * w.size + c), next);
 }
 
-// The maxima of a window, FOLD adjacent columns at a time; the number of lanes that have one. Rows
-// that follow each other without a gap are one row.
-template <class T>
-i64 peaks_of_window(maximum<T>& line, const Adaptive& a, const char* x, i64 d, i64 h, i64 window) {
-  const Parts &of_d = a.along[0], &of_h = a.along[1], &w = a.along[2];
-  const i64 first = of_h.begin(h), column = w.begin(window);
-  i64 length = w.count(window), rows = of_h.count(h);
-  if (length == w.size && of_h.stride == w.size * w.stride) length *= rows, rows = 1;
-  const i64 lanes = length < FOLD ? length : FOLD;
-  const auto place = [&](i64 i, i64 j) { return (i32)((i * of_h.size + j) * w.size + column); };
-  line.begin(lanes);
-  for (i64 k = 0; k < lanes; ++k) line.at[k] = place(of_d.begin(d), first) + (i32)k;
-  for (i64 i = of_d.begin(d), end = of_d.end(d); i < end; ++i)
-    for (i64 j = first; j < first + rows; ++j) {
-      const char* from = x + i * of_d.stride + j * of_h.stride + column * w.stride;
-      for (i64 k = 0; k < length; k += FOLD)
-        take<maximum<T>, T>(line, 0, length - k < FOLD ? length - k : FOLD, from + k * w.stride,
-                            w.stride, place(i, j) + (i32)k, 1);
-    }
-  return lanes;
+// Merge N lanes in halves.
+template <class T, int N> inline void fold(maximum<T>& line) {
+  if constexpr (N > 1) {
+#pragma GCC ivdep
+    for (int k = 0; k < N / 2; ++k)
+      keep(line.best[k], line.at[k], line.best[k + N / 2], line.at[k + N / 2]);
+    fold<T, N / 2>(line);
+  }
 }
 
-// Merge lanes in halves until one is left.
-template <class T> void fold(maximum<T>& line, i64 n) {
-  while (n > 1) {
-    const i64 half = (n + 1) / 2;
-#pragma GCC ivdep
-    for (i64 k = 0; k < n - half; ++k)
-      keep(line.best[k], line.at[k], line.best[k + half], line.at[k + half]);
-    n = half;
-  }
+// The maximum of a window, in the first lane; FOLD adjacent columns at a time. Rows that follow each
+// other without a gap are one row. A lane without a column loses to the first one.
+template <class T>
+void peak_of_window(maximum<T>& line, const Adaptive& a, const char* x, i64 d, i64 h, i64 window) {
+  const Parts &of_d = a.along[0], &of_h = a.along[1], &w = a.along[2];
+  const i64 first = of_h.begin(h), column = w.begin(window), step = w.stride;
+  i64 length = w.count(window), rows = of_h.count(h);
+  if (length == w.size && of_h.stride == w.size * step) length *= rows, rows = 1;
+  const auto place = [&](i64 i, i64 j) { return (i32)((i * of_h.size + j) * w.size + column); };
+  line.begin(FOLD);
+  for (i64 k = 0; k < FOLD; ++k) line.at[k] = place(of_d.begin(d), first) + (i32)k;
+  for (i64 i = of_d.begin(d), end = of_d.end(d); i < end; ++i)
+    for (i64 j = first; j < first + rows; ++j) {
+      const char* from = x + i * of_d.stride + j * of_h.stride + column * step;
+      i32 at = place(i, j);
+      i64 k = 0;
+      for (; step == sizeof(T) && k + FOLD <= length; k += FOLD)
+        line.template with<1>(0, FOLD, from + k * sizeof(T), step, at + (i32)k, 1);
+      for (; k < length; k += FOLD)
+        take<maximum<T>, T>(line, 0, length - k < FOLD ? length - k : FOLD, from + k * step, step,
+                            at + (i32)k, 1);
+    }
+  fold<T, FOLD>(line);
 }
 
 // Write the maximum of lanes [from, to).
@@ -261,8 +263,8 @@ void peak_row(const Peaks& p, const char* x, char* out, char* places, i64 d, i64
   maximum<T> line;
   if (w.out == 1 || w.size / w.out >= FOLD) {
     for (i64 i = 0; i < w.out; ++i, out += w.to, places += p.along[2]) {
-      fold(line, peaks_of_window(line, p.of, x, d, h, i));
-      write_peak(out, places, line, 0, 1);
+      peak_of_window(line, p.of, x, d, h, i);
+      *(T*)out = line.best[0], *(i64*)places = line.at[0];
     }
     return;
   }
