@@ -346,7 +346,8 @@ void run_others() {
     call("pool_windows", "adaptive_avg_pool", {{images[0], images[1]}, {}, {}, 2, 0, 0});
     out.write("pool_windows", "adaptive_avg_pool");
     call("pool_windows", "adaptive_max_pool", {{images[0], images[1], images[2]}, {}, {}, 3, 0, 0});
-    out.write("pool_windows", "adaptive_max_pool"), places.write("pool_windows", "adaptive_max_pool");
+    out.write("pool_windows", "adaptive_max_pool");
+    places.write("pool_windows", "adaptive_max_pool");
     for (i64 k = 0; k < R * 15; k++) ((i64*)places.data)[k] = k * 7 % C;
     call("pool_windows", "max_pool_backward",
          {{to, array_of(places, R, 15), array_of(back, R, C)}, {}, {}, 3, 0, 0});

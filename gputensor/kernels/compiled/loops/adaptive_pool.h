@@ -221,8 +221,8 @@ template <class T, int N> inline void fold(maximum<T>& line) {
   }
 }
 
-// The maximum of a window, in the first lane; FOLD adjacent columns at a time. Rows that follow each
-// other without a gap are one row. A lane without a column loses to the first one.
+// The maximum of a window, in the first lane; FOLD adjacent columns at a time. Rows that follow
+// each other without a gap are one row. A lane without a column loses to the first one.
 template <class T>
 void peak_of_window(maximum<T>& line, const Adaptive& a, const char* x, i64 d, i64 h, i64 window) {
   const Parts &of_d = a.along[0], &of_h = a.along[1], &w = a.along[2];

@@ -4,8 +4,8 @@
 //          the matrices are divided among the library's threads (see `over`); then flags. Shapes
 //          operands have any strides, and their batches broadcast; results are dense batches of
 //          column-major matrices. Types f32, f64, c64, c128; pivots and info i32, as in LAPACK. Own
-//          for real matrices of up to TINY rows (tiny.h), our own loops compute LU, solutions and Cholesky;
-//          the address is 0.
+//          for real matrices of up to TINY rows (tiny.h), our own loops compute LU, solutions
+//          and Cholesky; the address is 0.
 #include "tiny.h"
 
 namespace CAPABILITY {

@@ -28,7 +28,9 @@ template <class T> struct Others {
   u8* is_target;
   i64 count, targets;
 
-  static i64 bytes(i64 classes) { return 2 * Room::bytes_of<T>(classes) + Room::bytes_of<u8>(classes); }
+  static i64 bytes(i64 classes) {
+    return 2 * Room::bytes_of<T>(classes) + Room::bytes_of<u8>(classes);
+  }
   Others(Room& room, i64 classes)
       : x(room.take<T>(classes)), hits(room.take<T>(classes)), is_target(room.take<u8>(classes)) {}
 

@@ -425,7 +425,8 @@ i64 line(const Call& call) {
 
 const abi::FunctionEntry functions[] = {
     {"max_pool", max_pool}, {"avg_pool", avg_pool}, {"adaptive_avg_pool", adaptive_avg_pool},
-    {"adaptive_max_pool", adaptive_max_pool}, {"max_pool_backward", max_pool_backward}, {"line", line}};
+    {"adaptive_max_pool", adaptive_max_pool}, {"max_pool_backward", max_pool_backward},
+    {"line", line}};
 
 }  // namespace
 

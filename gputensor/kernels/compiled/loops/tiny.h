@@ -1,5 +1,5 @@
-// LU, its solutions and Cholesky for real matrices of up to TINY rows. As many matrices as a vector has lanes
-// are processed together: element (i, j) of all of them is one vector.
+// LU, its solutions and Cholesky for real matrices of up to TINY rows. As many matrices as a vector
+// has lanes are processed together: element (i, j) of all of them is one vector.
 //
 // Order rows are eliminated from the first column on; each element is updated once per column.
 //          Quotients are divisions. The pivot is the first of the largest elements, as in LAPACK.
