@@ -18,9 +18,7 @@ from ..core import device as devices, dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.guard import Guard
 from ..dispatch import tls
-from .casting import (
-    DEVICES, AutocastDevice, Block, WeightCache, cache_enabled, current_block,
-)  # fmt: skip
+from .casting import DEVICES, AutocastDevice, Block, WeightCache, cache_enabled, current_block
 
 
 def find(device_type: Any, op: str) -> AutocastDevice:

@@ -97,8 +97,7 @@ def linspace(
     """`num` evenly spaced numbers from start to stop; stop is left out if endpoint is False."""
     if endpoint:
         return gt.linspace(start, stop, num, dtype=dtype, device=device)
-    longer: Tensor = gt.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
-    return longer
+    return gt.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:

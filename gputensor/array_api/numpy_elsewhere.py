@@ -144,9 +144,8 @@ def dot(a: Any, b: Any) -> Tensor:
 
 
 def linspace(
-    start: Any, stop: Any, *, num: int = 50, endpoint: bool = True, dtype: Any = None,
-    axis: int = 0,
-) -> Tensor:  # fmt: skip
+    start: Any, stop: Any, *, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Tensor:
     """`np.linspace` with bounds that may be tensors; integers are rounded down."""
     like = start if isinstance(start, Tensor) else stop
     made = gt.float64 if not like.is_floating_point() else like.dtype

@@ -113,7 +113,5 @@ OF_CHECKPOINT: dict[str, Any] = {
 OF_FUNC: dict[str, Any] = {
     "functionalize": functionalize,
     "replace_all_batch_norm_modules_": replace_all_batch_norm_modules_,
-}  # fmt: skip
-OF_TYPES: dict[str, Any] = {
-    "FileLike": str | os.PathLike[str] | Any, "Storage": gt.Storage,
-}  # fmt: skip
+}
+OF_TYPES: dict[str, Any] = {"FileLike": str | os.PathLike[str] | Any, "Storage": gt.Storage}

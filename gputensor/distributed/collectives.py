@@ -183,9 +183,8 @@ def all_gather(
 
 
 def reduce_scatter_tensor(
-    output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Any = None,
-    async_op: bool = False,
-) -> Work | None:  # fmt: skip
+    output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
     """Reduce over all ranks; each rank gets its part of the result.
 
     Args:

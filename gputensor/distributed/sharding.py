@@ -62,8 +62,7 @@ def redistribute(x: Tensor, from_dim: int, to_dim: int, group: Any = None) -> Te
     moved = operator("all_to_all_single")(flat, wanted, given, where.name)
     wait_for(moved)
     parts = calls.split_with_sizes(moved, wanted)
-    made: Tensor = calls.cat([part.view(shape) for part, shape in zip(parts, shapes)], source)
-    return made
+    return calls.cat([part.view(shape) for part, shape in zip(parts, shapes)], source)
 
 
 def _numel(shape: list[int]) -> int:

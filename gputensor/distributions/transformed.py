@@ -12,9 +12,7 @@ from .._generated.functions import gather
 from ..autograd import no_grad
 from ..tensor.tensor import Tensor
 from .discrete import Categorical
-from .constraints import (
-    Constraint, MixtureSameFamilyConstraint, dependent_property, independent,
-)  # fmt: skip
+from .constraints import Constraint, MixtureSameFamilyConstraint, dependent_property, independent
 from .distribution import Distribution, Regions, need_distribution
 from .transforms import ComposeTransform, Transform
 from .utils import absent, all_instances, quantity, refused, sum_rightmost

@@ -15,7 +15,7 @@ from ..core import errors, lazy
 from ..tensor.tensor import Tensor
 from . import forward, reverse
 
-__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]  # fmt: skip
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 Function = Callable[..., Any]
 

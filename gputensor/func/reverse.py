@@ -94,9 +94,7 @@ def pull(
     pairs += [(p, g) for p, g in zip(y, dv) if g is not None]
     if not pairs:
         return primal
-    tangent = outside(
-        level, pull, below, [p for p, _ in pairs], x, [g for _, g in pairs], create
-    )  # fmt: skip
+    tangent = outside(level, pull, below, [p for p, _ in pairs], x, [g for _, g in pairs], create)
     return [
         None if p is None and t is None else
         dual(level, functions.zeros_like(a) if p is None else p, t)

@@ -69,8 +69,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers of a normal distribution."""
-    made: Tensor = tensor.normal_(mean, std, generator=generator)
-    return made
+    return tensor.normal_(mean, std, generator=generator)
 
 
 @declares()
@@ -173,8 +172,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
     algebra: Any = linalg
     q, r = algebra.qr(normal.t() if rows < columns else normal)
     q *= r.diagonal().sign()
-    made: Tensor = tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
-    return made
+    return tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
 
 
 @declares()

@@ -58,8 +58,7 @@ def _memory(name: str, data: Any) -> Tensor:
     from .._generated.functions import empty
 
     if data is None:
-        made: Tensor = empty(0)
-        return made
+        return empty(0)
     if not isinstance(data, Tensor):
         raise errors.not_a_tensor(name, "data", "a Tensor", data)
     return data.detach()

@@ -27,9 +27,7 @@ from .hooks import (
     register_optimizer_step_pre_hook,
 )
 
-__all__ = [
-    "Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook",
-]  # fmt: skip
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
 
 class Optimizer(Hooked):
@@ -215,9 +213,9 @@ class Optimizer(Hooked):
             sizes = errors.Got(f"groups of {[len(g['params']) for g in given]} parameters")
             rule = f"have groups of {[len(g['params']) for g in groups]} parameters"
             raise self._must("state_dict", rule, sizes)
-        params = dict(zip(
-            [n for g in given for n in g["params"]], [p for g in groups for p in g["params"]]
-        ))  # fmt: skip
+        params = dict(
+            zip([n for g in given for n in g["params"]], [p for g in groups for p in g["params"]])
+        )
         state: defaultdict[Any, State] = defaultdict(dict)
         for n, kept in state_dict["state"].items():
             p = params.get(n)

@@ -47,8 +47,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
     def ema(average: Tensor, new: Tensor, count: Any) -> Tensor:
         with no_grad():
-            found: Tensor = decay * average + (1 - decay) * new
-            return found
+            return decay * average + (1 - decay) * new
 
     return ema
 

@@ -52,11 +52,11 @@ def as_tensors(given: list[Any]) -> list[Tensor]:
     like = next(x for x in given if isinstance(x, Tensor))
     result_type = import_module("gputensor").result_type
     return [
-        x if isinstance(x, Tensor) else calls.full_like(
-            calls.new_empty(like, ()), x, dtype=result_type(like, x)
-        )
+        x
+        if isinstance(x, Tensor)
+        else calls.full_like(calls.new_empty(like, ()), x, dtype=result_type(like, x))
         for x in given
-    ]  # fmt: skip
+    ]
 
 
 def taken(name: str, x: Any) -> Any:

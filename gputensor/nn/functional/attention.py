@@ -149,8 +149,7 @@ def _projected(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
 
 def _by_heads(x: Tensor, heads: int) -> Tensor:
     """(L, N, E) as (N, heads, L, E / heads)."""
-    made: Tensor = x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-    return made
+    return x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
 
 
 def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:

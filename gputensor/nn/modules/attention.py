@@ -323,8 +323,7 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """A causal mask: -inf above the diagonal, 0 elsewhere."""
-        made: Tensor = triu(full((sz, sz), -math.inf, device=device, dtype=dtype), 1)
-        return made
+        return triu(full((sz, sz), -math.inf, device=device, dtype=dtype), 1)
 
 
 __all__ = [

@@ -338,8 +338,7 @@ class Module(Hooks):
 
     def _cast(self, name: str) -> Self:
         def cast(x: Tensor) -> Tensor:
-            made: Tensor = getattr(x, name)() if x.is_floating_point() else x
-            return made
+            return getattr(x, name)() if x.is_floating_point() else x
 
         return self._apply(cast)
 

@@ -78,8 +78,7 @@ class PackedSequence(_Packed):
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The inverse of `permutation`, int64; None for None."""
-    made: Tensor | None = None if permutation is None else permutation.argsort()
-    return made
+    return None if permutation is None else permutation.argsort()
 
 
 def _lengths(op: str, lengths: Any) -> list[int]:
@@ -163,8 +162,7 @@ def pad_sequence(
     for x in listed:
         around = (0, most - x.shape[0]) if padding_side == "right" else (most - x.shape[0], 0)
         padded.append(F.pad(x, (0, 0) * (x.ndim - 1) + around, value=padding_value))
-    made: Tensor = stack(padded, 0 if batch_first else 1)
-    return made
+    return stack(padded, 0 if batch_first else 1)
 
 
 def unpad_sequence(
