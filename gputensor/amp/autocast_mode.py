@@ -107,8 +107,7 @@ class autocast(Guard):
             raise
 
     def _found(self) -> Any:
-        """Return this object's innermost block, and the blocks without it. Others may have been
-        entered after it."""
+        """Return this object's innermost block, and the blocks without it."""
         inner, block = [], current_block.get()
         while block is not None and block.owner is not self:
             inner.append(block)

@@ -95,8 +95,7 @@ def rfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:  # fmt: skip
-    """Fourier transform of a real signal over several axes; returns the non-negative frequencies of
-    the last."""
+    """rfft along the last of several axes, then fft along the others."""
     return gt.fft.rfftn(x, s, axes, norm)
 
 

@@ -35,8 +35,7 @@ def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
-    """Raise an error with NumPy's wording, because libraries search for it: Dask infers a result's
-    kind from it."""
+    """Raise with NumPy's wording, which libraries search for: Dask infers kinds from it."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)

@@ -73,8 +73,7 @@ def same(*args: Any, **kwargs: Any) -> Iterator[None]:
 
 
 def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
-    """Remove a prefix, such as `module.` of data parallel training, from the names of a state, in
-    place."""
+    """Remove a prefix, such as `module.`, from the names of a state, in place."""
     for name in [*state_dict]:
         if name.startswith(prefix):
             state_dict[name[len(prefix) :]] = state_dict.pop(name)

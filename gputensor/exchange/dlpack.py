@@ -122,8 +122,7 @@ class _Owner:
 
 
 def _take(capsule: Any) -> Tensor:
-    """Consume a capsule. It is marked as consumed only after success; after an error it still
-    belongs to its producer."""
+    """Consume a capsule. It is marked as consumed on success; otherwise its producer keeps it."""
     name = get_name(capsule)
     if name not in STRUCTS:
         got = errors.Got(f"a capsule named {(name or b'').decode(errors='replace')!r}")

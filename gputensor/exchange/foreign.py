@@ -84,8 +84,7 @@ class ForeignArray:
 
     @property
     def address(self) -> int:
-        """Address of the first element; read from a tensor only when needed, as it takes half of a
-        small copy's time."""
+        """Address of the first element; read when needed: it takes half of a small copy's time."""
         if self._address is None:
             self._address = self.keeper.data_ptr()
         return self._address

@@ -319,8 +319,7 @@ def jacrev(
 
 
 def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """For each tensor, a stack of one-hot tensors; there is one for each element of all the
-    tensors."""
+    """For each tensor, a stack of one-hot tensors, one for each element of all tensors."""
     counts = [x._geometry.numel for x in tensors]
     total, start = sum(counts), 0
     found = []

@@ -158,8 +158,7 @@ def kaiming_normal_(
 @declares()
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with a matrix of orthogonal rows or columns; further dimensions are treated as
-    columns."""
+    """Fill with orthogonal rows or columns; further dimensions are treated as columns."""
     from .. import linalg
     from .._generated import functions
 

@@ -43,8 +43,7 @@ def _parameter(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Param
 
 
 class Buffer(Tensor):
-    """A tensor that a Module registers as a buffer when it is assigned; persistent: whether
-    `state_dict()` has it."""
+    """A tensor that a Module registers as a buffer. persistent: `state_dict()` has it."""
 
     persistent: bool
 

@@ -1,5 +1,4 @@
-"""NAdam and RAdam, variants of Adam. Source: torch/optim/nadam.py and radam.py, the loops over
-single tensors."""
+"""NAdam and RAdam, variants of Adam. Source: torch/optim/nadam.py and radam.py."""
 
 from __future__ import annotations
 

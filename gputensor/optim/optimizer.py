@@ -382,8 +382,7 @@ def _copy(value: Any) -> Any:
 
 
 def _like(value: Any, p: Tensor) -> Any:
-    """Convert a value of a loaded state: copy tensors to the parameter's device, and to its dtype
-    if that is floating."""
+    """Copy a loaded value to the parameter's device, and a floating one to its dtype."""
     if isinstance(value, Tensor):
         of = p.dtype if p.is_floating_point() else value.dtype
         return value.detach().to(device=p.device, dtype=of, copy=True)

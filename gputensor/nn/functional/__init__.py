@@ -106,8 +106,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """exp of each element divided by the sum of exp along dim. Raises: ArgumentTypeError without a
-    dim."""
+    """exp(x) divided by its sum along dim. Raises: ArgumentTypeError without a dim."""
     _tensors("softmax", input=input)
     return calls.softmax_int(input, _given("softmax", dim), dtype)
 

@@ -231,8 +231,7 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """A stack of `num_layers` copies of one encoder layer. enable_nested_tensor, mask_check:
-    ignored."""
+    """A stack of copies of one encoder layer. enable_nested_tensor, mask_check: ignored."""
 
     def __init__(
         self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
