@@ -261,9 +261,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.utils.checkpoint": {
         "get_device_states": legacy_types.get_device_states,
         "set_device_states": legacy_types.set_device_states, **small.OF_CHECKPOINT,
+        "set_checkpoint_early_stop": block, "set_checkpoint_debug_enabled": block,
     },
     "torch.library": small.OF_LIBRARY, "torch.utils.hooks": small.OF_HOOKS,
-    "torch.func": small.OF_FUNC,
+    # Transforms of gt.func take functions that write in place.
+    "torch.func": {**small.OF_FUNC, "functionalize": as_it_is},
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
     "torch.profiler.profiler": profiles.OF_PROFILER,
     "torch.profiler": profiles.OF_PROFILER, "torch.autograd.profiler": profiles.OF_AUTOGRAD,

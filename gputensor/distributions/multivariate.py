@@ -11,14 +11,8 @@ from typing import Any
 
 from .. import linalg
 from .._generated.functions import (
-    arange,
-    cat,
-    cholesky_inverse,
-    cholesky_solve,
-    eye,
-    mvlgamma,
-    where,
-)
+    arange, cat, cholesky_inverse, cholesky_solve, eye, mvlgamma, where,
+)  # fmt: skip
 from ..autograd import no_grad
 from ..core import errors
 from ..core.geometry import Size

@@ -47,11 +47,9 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
     if target is not found._device:
         if copy is False:
             raise errors.not_exchangeable(
-                "from_dlpack",
-                "copy",
-                "not be False where the device changes",
+                "from_dlpack", "copy", "not be False where the device changes",
                 errors.Got(f"device={target}"),
-            )
+            )  # fmt: skip
         return calls.to_device(found, target, found._geometry.dtype)
     return calls.clone(found) if flag("from_dlpack", "copy", copy) else found
 
@@ -131,15 +129,13 @@ def _take(capsule: Any) -> Tensor:
     managed = STRUCTS[name].from_address(address)
     is_versioned = name == b"dltensor_versioned"
     if is_versioned and managed.major != VERSION[0]:
-        got = errors.Got(f"version {managed.major}.{managed.minor}")
-        raise _refused("speak DLPack 1", got)
+        raise _refused("speak DLPack 1", errors.Got(f"version {managed.major}.{managed.minor}"))
     described = managed.tensor
     kind, index = described.device_type, described.device_id
     if kind == CUDA_DEVICE:
         _real_cuda(index)
     elif kind not in (CPU_DEVICE, CUDA_HOST_DEVICE):
-        got = errors.Got(f"DLPack device type {kind}")
-        raise _refused("be on the CPU or a CUDA device", got)
+        raise _refused("be on the CPU or a CUDA device", errors.Got(f"DLPack device type {kind}"))
     shape = _geometry_of(described)
     nbytes = shape.extent * shape.dtype.itemsize
     pointer = _pointer_of(described, nbytes)

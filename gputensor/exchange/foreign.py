@@ -336,8 +336,7 @@ def _index_of(op: str, arg: str, x: Any, address: int) -> int:
     try:
         return operator.index(index)
     except TypeError:
-        rule = "have a device with an int for its id"
-        raise errors.wrong_type(op, arg, rule, index) from None
+        raise errors.wrong_type(op, arg, "have a device with an int for its id", index) from None
 
 
 def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:

@@ -21,11 +21,8 @@ from ..runtime import capture
 from ..tensor.tensor import Tensor
 from .arithmetic import Group, State, fresh, number_dtype, plus, rate, scalar
 from .hooks import (
-    Hooked,
-    hooked,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+    Hooked, hooked, register_optimizer_step_post_hook, register_optimizer_step_pre_hook,
+)  # fmt: skip
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 

@@ -71,13 +71,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 @declares()
 def grouped_mm(
-    mat_a: Tensor,
-    mat_b: Tensor,
-    *,
-    offs: Tensor | None = None,
-    bias: Tensor | None = None,
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
     out_dtype: _dtype | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Products of groups of matrices, such as tokens and weights of each expert in a mixture.
 
     offs[i] is the end of group i along the dimension that the groups divide. What lies behind the

@@ -265,8 +265,7 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         var = calls.full_like(input, real(op, "var", var))
     if not var._keys & BATCHED and bool(calls.any(var < 0)):  # vmap looks at no elements
-        rule = "hold no negative number"
-        raise errors.must(op, "var", rule, var, kind=errors.ArgumentValueError)
+        raise errors.must(op, "var", "hold no negative number", var, kind=errors.ArgumentValueError)
     if var.shape != input.shape:
         x, v = tuple(input.shape), tuple(var.shape)
         if x[:-1] == v:

@@ -287,8 +287,7 @@ def fractional_max_pool3d_with_indices(
 
 
 def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, ceil: bool) -> Tensor:
-    op = f"lp_pool{count}d"
-    kernel = _numbers(op, "kernel_size", kernel_size, count)
+    kernel = _numbers(f"lp_pool{count}d", "kernel_size", kernel_size, count)
     if math.isinf(p):
         pool = (max_pool1d, max_pool2d, max_pool3d)[count - 1]
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)

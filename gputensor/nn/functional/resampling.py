@@ -176,8 +176,7 @@ def grid_sample(
     numbers = []
     for arg, table, word in (("mode", _SAMPLING, mode), ("padding_mode", _PADDING, padding_mode)):
         if word not in table:
-            rule = f"be one of {', '.join(table)}"
-            raise errors.wrong_value("grid_sample", arg, rule, word)
+            raise errors.wrong_value("grid_sample", arg, f"be one of {', '.join(table)}", word)
         numbers.append(table[word])
     return calls.grid_sampler(input, grid, numbers[0], numbers[1], bool(align_corners))
 

@@ -133,8 +133,7 @@ class PruningContainer(BasePruningMethod):
     def add_pruning_method(self, method: BasePruningMethod) -> None:
         """Append a pruning of the container's parameter."""
         if not isinstance(method, BasePruningMethod):
-            rule = "be a BasePruningMethod"
-            raise errors.wrong_type("PruningContainer", "method", rule, method)
+            raise errors.wrong_type("PruningContainer", "method", "be a BasePruningMethod", method)
         ours, theirs = (getattr(of, "_tensor_name", None) for of in (self, method))
         if ours != theirs:
             raise errors.wrong_value("PruningContainer", "method", f"prune {ours!r}", theirs)
@@ -307,8 +306,7 @@ def _scores(op: str, given: Tensor | None, t: Tensor) -> Tensor:
     if not isinstance(given, Tensor):
         raise errors.not_a_tensor(op, "importance_scores", "a Tensor", given)
     if given.shape != t.shape:
-        rule = f"have the sizes {tuple(t.shape)}"
-        raise errors.wrong_shape(op, "importance_scores", rule, given)
+        raise errors.wrong_shape(op, "importance_scores", f"have the sizes {tuple(t.shape)}", given)
     return given
 
 

@@ -108,11 +108,9 @@ def pack_padded_sequence(
         indices = tensor(order, dtype=int64, device=input.device)
         counts, x = [counts[n] for n in order], x.index_select(1, indices)
     elif any(a < b for a, b in pairwise(counts)):
-        rule = "not grow unless enforce_sorted is False"
-        raise errors.must(name, "lengths", rule, counts)
+        raise errors.must(name, "lengths", "not grow unless enforce_sorted is False", counts)
     if not counts or counts[-1] < 1 or counts[0] > x.shape[0]:
-        rule = f"be in [1, {x.shape[0]}], the steps of input"
-        raise errors.must(name, "lengths", rule, counts)
+        raise errors.must(name, "lengths", f"be in [1, {x.shape[0]}], the steps of input", counts)
     sizes = [sum(n > step for n in counts) for step in range(counts[0])]
     data = cat([x[step, :n] for step, n in enumerate(sizes)])
     return PackedSequence(data, tensor(sizes, dtype=int64), indices)
