@@ -152,6 +152,11 @@ def iinfo(type: dtype | Tensor, /) -> iinfo_object:
     return iinfo_object(found.bits, found.max, found.min, element)
 
 
+def as_tuple(given: int | tuple[int, ...]) -> tuple[int, ...]:
+    """One int, such as an axis or a size, as a tuple; a tuple as it is."""
+    return (given,) if isinstance(given, int) else tuple(given)
+
+
 def promoted(op: str, arrays: Sequence[Tensor]) -> list[Tensor]:
     """Cast tensors to their promoted dtype."""
     if not arrays:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+from functools import lru_cache
 from typing import Any
 
 from .. import runtime
@@ -185,20 +186,10 @@ def _geometry_of(described: Any) -> Any:
         raise _refused("say its sizes", errors.Got(f"{ndim} dimensions and a null pointer"))
     sizes = tuple(described.shape[:ndim]) if ndim else ()
     strides = tuple(described.strides[:ndim]) if ndim and described.strides else None
-    key = (sizes, strides, element)
-    known = _layouts.get(key)
-    if known is None:
-        if len(_layouts) >= _MOST_LAYOUTS:
-            _layouts.clear()
-        known = _layouts[key] = _checked(sizes, strides, element)
-    return known
+    return _checked(sizes, strides, element)
 
 
-# Layouts already checked: programs use few layouts repeatedly.
-_layouts: dict[Any, Any] = {}
-_MOST_LAYOUTS = 1024
-
-
+@lru_cache(maxsize=1024)  # programs use few layouts repeatedly
 def _checked(sizes: tuple[int, ...], strides: tuple[int, ...] | None, element: dtypes.dtype) -> Any:
     if strides is None:
         strides = (0,) * len(sizes) if any(s < 0 for s in sizes) else contiguous_strides(sizes)

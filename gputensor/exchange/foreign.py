@@ -8,6 +8,7 @@ imported here.
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Iterator
@@ -91,10 +92,7 @@ class ForeignArray:
 
     @property
     def numel(self) -> int:
-        numel = 1
-        for size in self.sizes:
-            numel *= size
-        return numel
+        return math.prod(self.sizes)
 
     @property
     def is_contiguous(self) -> bool:

@@ -13,10 +13,9 @@ from ...core.arguments import flag
 from ...tensor.tensor import Tensor
 from .. import functional as F, init
 from ..parameter import Parameter
-from .container import ModuleList
+from .container import ModuleList, check_layers
 from .functional import Dropout
 from .linear import Linear
-from .container import check_layers
 from .module import Module
 from .norm import LayerNorm
 
@@ -43,10 +42,8 @@ class MultiheadAttention(Module):
             rule = f"be positive and divide embed_dim, {embed_dim}"
             raise errors.must("MultiheadAttention", "num_heads", rule, num_heads)
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
-        self.kdim, self.vdim = (
-            embed_dim if kdim is None else kdim,
-            embed_dim if vdim is None else vdim,
-        )
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
         self.batch_first: bool = flag("MultiheadAttention", "batch_first", batch_first)
         self.add_zero_attn = add_zero_attn
         self.head_dim: int = embed_dim // num_heads
