@@ -278,10 +278,7 @@ class Wishart(ByCovariance, ExponentialFamily):
         least = constraints.greater_than(self._event_shape[-1] - 1)
         return {**ByCovariance._of_matrices, "df": least}
 
-    @property
-    def _df(self) -> Tensor:
-        return self.df.unsqueeze(-1).unsqueeze(-1)
-
+    _df: Tensor = quantity(lambda self: self.df.unsqueeze(-1).unsqueeze(-1))
     mean: Tensor = quantity(lambda self: self._df * self.covariance_matrix)
 
     @property

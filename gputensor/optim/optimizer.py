@@ -35,6 +35,12 @@ class Optimizer(Hooked):
     instead.
 
     param_groups: dicts with `params` and the options. state: parameter -> its state.
+
+    Options of several optimizers:
+    weight_decay: weight_decay * parameter is added to the gradient; with decoupled_weight_decay
+        the parameter is multiplied by 1 - lr * weight_decay instead.
+    maximize: step along the gradient instead of against it.
+    capturable: count steps on the device, as CUDA graphs need it.
     foreach, fused: accepted; they choose a loop in PyTorch, and gputensor has one.
     differentiable: autograd records steps, so gradients flow to the rate, to options that are
         tensors, and to the gradients. The parameters must not be leaves that require grad then.
