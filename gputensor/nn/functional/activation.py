@@ -37,14 +37,12 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 @declares()
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x times the normal distribution function of x."""
-    _tensor("gelu", input)
     return calls.gelu(input, approximate)
 
 
 @declares()
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along dim times the sigmoid of the second."""
-    _tensor("glu", input)
     return calls.glu(input, dim)
 
 
@@ -56,7 +54,6 @@ def gumbel_softmax(
 
     hard: one-hot at the largest element, with the gradient of the softmax.
     """
-    _tensor("gumbel_softmax", logits)
     noise = calls.log(calls.exponential_(calls.empty_like(logits)))
     drawn = calls.div_Tensor(calls.sub_Tensor(logits, noise), tau)
     soft = calls.softmax_int(drawn, dim)
@@ -141,7 +138,6 @@ def rrelu(
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
     """Each element, multiplied by a slope between lower and upper where it is negative."""
-    _tensor("rrelu", input)
     if flag("rrelu", "inplace", inplace):
         made = calls.rrelu(calls.clone(input), lower, upper, training, None)
         return calls.copy_(input, made, False)  # its derivative reads input's old elements
