@@ -283,9 +283,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.utils.data": {"functional_datapipe": lambda name, **options: as_it_is},
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},
-    "torch.utils.cpp_extension": {
-        "CUDA_HOME": None,
-    },
+    "torch.utils.cpp_extension": {"CUDA_HOME": None},
     "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage},
     "torch.types": {**small.OF_TYPES, "Number": int | float | bool, "Device": Any, "_dtype": Any,
                     "_size": Any, "_device": Any, "_int": int, "_float": float, "_bool": bool},
@@ -338,10 +336,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
     "torch.distributed.rpc": {"is_available": never},
     "torch.distributed.rpc.api": {"_require_initialized": as_it_is},
-    "torch.distributed.tensor": {
-        "Replicate": Placement, "Shard": Placement,
-        "Partial": Placement,
-    },
+    "torch.distributed.tensor": dict.fromkeys(("Replicate", "Shard", "Partial"), Placement),
     "torch.utils._python_dispatch": insides.OF_DISPATCH,
     "torch.utils.data._utils.collate": {"np_str_obj_array_pattern": re.compile(r"[SaUO]")},
     "torch.utils._device": {}, "torch.utils._triton": {"has_triton": never},

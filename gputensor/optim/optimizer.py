@@ -26,6 +26,12 @@ from .hooks import (
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
+# Options that are True, False, None or missing.
+_FLAGS = (
+    "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable",
+    "foreach", "fused", "differentiable",
+)  # fmt: skip
+
 
 class Optimizer(Hooked):
     """Base of optimizers: groups of parameters with their options, and a state for each parameter.
@@ -271,20 +277,10 @@ class Optimizer(Hooked):
             for beta in self._pair("betas", group["betas"]):
                 if not 0 <= beta < 1:
                     raise self._must("betas", "be in [0, 1)", tuple(group["betas"]))
-        for name in (
-            "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable"
-        ):  # fmt: skip
-            flag(type(self).__name__, name, group.get(name))
-        hints = [self._hint(group, name) for name in ("foreach", "fused", "differentiable")]
-        if hints[0] and hints[1]:
-            raise self._must("fused", "not come with foreach=True", True)
-        if hints[1] and hints[2]:
-            raise self._must("fused", "not come with differentiable=True", True)
-
-    def _hint(self, group: Group, name: str) -> bool:
-        """Check an option that may be a bool, None or missing."""
-        value = group.get(name)
-        return value is not None and flag(type(self).__name__, name, value)
+        flags = {name: flag(type(self).__name__, name, group.get(name)) for name in _FLAGS}
+        for other in ("foreach", "differentiable"):
+            if flags["fused"] and flags[other]:
+                raise self._must("fused", f"not come with {other}=True", True)
 
     def _begin(self, p: Tensor, group: Group) -> State:
         """Return the state of a parameter before its first step; zeros may be left out."""
