@@ -27,7 +27,7 @@ import numpy as np
 from .. import runtime
 from ..core.device import CPU
 from ..dispatch.backend_select import TENSOR_KEYS, default_devices
-from ..dispatch.shortcuts import LONG, ShortCut
+from ..dispatch.shortcuts import LONG, ShortCut, in_block as _in_block
 from ..dispatch.tls import BELOW, FUSING, PLAIN, state, unrecorded
 from ..kernels.cpu.quiet import again, enter
 from ..kernels.cuda.launch import straight

@@ -81,16 +81,19 @@ def others(n: int, on: str, is_dims: bool = False) -> list[str]:
 
 def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:
     """Test for plain operands in a plain thread; make a node if autograd records. in_chains: a
-    block of `gt.fuse` continues with the table's function for chains."""
-    begin = f"now is PLAIN and (node := begin({', '.join(given)})) is LONG"
+    block of `gt.fuse` calls the table's function for chains, which returns None if the operator
+    is to run at once."""
+    begin = f"now is not BELOW and (node := begin({', '.join(given)})) is LONG"
     other_keys = each("{}._keys is not CPU_KEYS", operands)
     is_other = "now is not PLAIN and now is not BELOW"
     lines = ["now, node = _now(), None"]
     if in_chains:
         lines += [*unless(*other_keys), f"if {is_other}:", "    if now is not FUSING:"]
-        lines += [f"    {LONG_WAY}", f"    return fused[0]({', '.join(given)})"]
+        lines += [f"    {LONG_WAY}", f"    made = fused[0]({', '.join(given)})"]
+        lines += ["    if made is not None:", "        return made"]
     else:
-        lines += unless(*other_keys, is_other)
+        at_once = f"now is not FUSING or not _in_block[0]({', '.join(given)})"
+        lines += [*unless(*other_keys), f"if {is_other}:", f"    if {at_once}:", f"    {LONG_WAY}"]
     known = each("{}._autograd is not None", operands)
     if len(known) == 1:
         return [*lines, f"if {known[0]} and {begin}:", LONG_WAY]

@@ -55,7 +55,7 @@ def view(name: str = "view", n: int | None = None) -> list[str]:
         *checks,
         "now = _now()",
         *unless("self._keys is not keys"),
-        "if now is PLAIN:",
+        "if now is PLAIN or now is FUSING and _in_block[0](self):",
         *indent([*BASE, "    return known(self)"]),
         "elif now is BELOW:  # autograd is not told",
         "    base = None",

@@ -14,7 +14,7 @@ import numpy as np
 from .. import runtime
 from ..core.device import CPU
 from ..dispatch.backend_select import TENSOR_KEYS, default_devices
-from ..dispatch.shortcuts import LONG, ShortCut
+from ..dispatch.shortcuts import LONG, ShortCut, in_block as _in_block
 from ..dispatch.tls import BELOW, FUSING, PLAIN, state, unrecorded
 from ..kernels.cpu.quiet import again, enter
 from ..kernels.cuda.launch import straight
@@ -55,8 +55,10 @@ def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
         if now is not PLAIN and now is not BELOW:
             if now is not FUSING:
                 return None
-            return fused[0](self)
-        if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
+            made = fused[0](self)
+            if made is not None:
+                return made
+        if self._autograd is not None and now is not BELOW and (node := begin(self)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -89,9 +91,11 @@ def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
         if now is not PLAIN and now is not BELOW:
             if now is not FUSING:
                 return None
-            return fused[0](self, other)
+            made = fused[0](self, other)
+            if made is not None:
+                return made
         if self._autograd is not None or other._autograd is not None:
-            if now is PLAIN and (node := begin(self, other)) is LONG:
+            if now is not BELOW and (node := begin(self, other)) is LONG:
                 return None
         x = self._array
         if x is None:
@@ -127,8 +131,10 @@ def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
         if now is not PLAIN and now is not BELOW:
             if now is not FUSING:
                 return None
-            return fused[0](self, other)
-        if self._autograd is not None and now is PLAIN and (node := begin(self, other)) is LONG:
+            made = fused[0](self, other)
+            if made is not None:
+                return made
+        if self._autograd is not None and now is not BELOW and (node := begin(self, other)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -165,8 +171,10 @@ def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCu
         if now is not PLAIN and now is not BELOW:
             if now is not FUSING:
                 return None
-            return fused[0](self, other)
-        if self._autograd is not None and now is PLAIN and (node := begin(self, other)) is LONG:
+            made = fused[0](self, other)
+            if made is not None:
+                return made
+        if self._autograd is not None and now is not BELOW and (node := begin(self, other)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -206,9 +214,12 @@ def one(
         if a is not a0 or b is not b0 or c is not c0:
             return otherwise(self, a, b, c)
         now, node = _now(), None
-        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+        if self._keys is not CPU_KEYS:
             return None
-        if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING or not _in_block[0](self):
+                return None
+        if self._autograd is not None and now is not BELOW and (node := begin(self)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -244,14 +255,13 @@ def two(
         if a is not a0 or b is not b0:
             return otherwise(self, other, a, b)
         now, node = _now(), None
-        if (
-            self._keys is not CPU_KEYS
-            or other._keys is not CPU_KEYS
-            or now is not PLAIN and now is not BELOW
-        ):
+        if self._keys is not CPU_KEYS or other._keys is not CPU_KEYS:
             return None
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING or not _in_block[0](self, other):
+                return None
         if self._autograd is not None or other._autograd is not None:
-            if now is PLAIN and (node := begin(self, other)) is LONG:
+            if now is not BELOW and (node := begin(self, other)) is LONG:
                 return None
         x = self._array
         if x is None:
@@ -290,15 +300,13 @@ def three(
         if a is not a0 or b is not b0:
             return otherwise(self, other, third, a, b)
         now, node = _now(), None
-        if (
-            self._keys is not CPU_KEYS
-            or other._keys is not CPU_KEYS
-            or third._keys is not CPU_KEYS
-            or now is not PLAIN and now is not BELOW
-        ):
+        if self._keys is not CPU_KEYS or other._keys is not CPU_KEYS or third._keys is not CPU_KEYS:
             return None
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING or not _in_block[0](self, other, third):
+                return None
         if self._autograd is not None or other._autograd is not None or third._autograd is not None:
-            if now is PLAIN and (node := begin(self, other, third)) is LONG:
+            if now is not BELOW and (node := begin(self, other, third)) is LONG:
                 return None
         x = self._array
         if x is None:
@@ -341,9 +349,12 @@ def reduction(
         if a is not a0 and (type(a) is not tuple or not _is_same(a, a0)) or b is not b0 or c is not c0:
             return otherwise(self, a, b, c)
         now, node = _now(), None
-        if self._keys is not CPU_KEYS or now is not PLAIN and now is not BELOW:
+        if self._keys is not CPU_KEYS:
             return None
-        if self._autograd is not None and now is PLAIN and (node := begin(self)) is LONG:
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING or not _in_block[0](self):
+                return None
+        if self._autograd is not None and now is not BELOW and (node := begin(self)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -1177,7 +1188,7 @@ def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
         now = _now()
         if self._keys is not keys:
             return None
-        if now is PLAIN:
+        if now is PLAIN or now is FUSING and _in_block[0](self):
             base = self._autograd
             if base is None:
                 base = self
@@ -1218,7 +1229,7 @@ def view_1(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
         now = _now()
         if self._keys is not keys:
             return None
-        if now is PLAIN:
+        if now is PLAIN or now is FUSING and _in_block[0](self):
             base = self._autograd
             if base is None:
                 base = self
@@ -1259,7 +1270,7 @@ def view_2(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
         now = _now()
         if self._keys is not keys:
             return None
-        if now is PLAIN:
+        if now is PLAIN or now is FUSING and _in_block[0](self):
             base = self._autograd
             if base is None:
                 base = self
@@ -1300,7 +1311,7 @@ def view_3(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
         now = _now()
         if self._keys is not keys:
             return None
-        if now is PLAIN:
+        if now is PLAIN or now is FUSING and _in_block[0](self):
             base = self._autograd
             if base is None:
                 base = self
@@ -1341,7 +1352,7 @@ def view_4(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
         now = _now()
         if self._keys is not keys:
             return None
-        if now is PLAIN:
+        if now is PLAIN or now is FUSING and _in_block[0](self):
             base = self._autograd
             if base is None:
                 base = self
@@ -1380,7 +1391,7 @@ def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
         now = _now()
         if self._keys is not keys:
             return None
-        if now is PLAIN:
+        if now is PLAIN or now is FUSING and _in_block[0](self):
             base = self._autograd
             if base is None:
                 base = self

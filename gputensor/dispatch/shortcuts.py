@@ -74,6 +74,8 @@ OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),
     FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
 }  # fmt: skip
+# (operands) -> True if an operator on them may run at once within a block of `gt.fuse`.
+in_block: list[Callable[..., bool]] = [lambda *operands: False]
 _ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}  # the same key sets on CUDA
 
 # An operator that a short cut skips, the key set of its call, and the kernel that must run.

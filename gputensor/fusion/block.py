@@ -14,8 +14,21 @@ from .record.recorder import Recorder, current
 from .record.recording import recompute
 
 VARIABLE = "GPUTENSOR_FUSE"
+is_off = os.environ.get(VARIABLE) == "off"
 # The number of blocks that this thread or task is in.
 _depth: ContextVar[int] = ContextVar("gputensor_fusion_depth", default=0)
+
+
+def _with_fuse(state: tuple[int, int]) -> tuple[int, int]:
+    if state is tls.PLAIN:
+        return tls.FUSING
+    return tls.same((state[0] | operators.FUSE, state[1]))
+
+
+def _without_fuse(state: tuple[int, int]) -> tuple[int, int]:
+    if state is tls.FUSING:
+        return tls.PLAIN
+    return tls.same((state[0] & ~operators.FUSE, state[1]))
 
 
 class Fusing(Guard):
@@ -33,13 +46,12 @@ class Fusing(Guard):
         return Fusing(self._recompute)
 
     def _enter(self) -> None:
-        if os.environ.get(VARIABLE) == "off":
+        if is_off:
             self._counted.append(False)
             return
         operators.install()
         depth, recorder = _depth.get(), current.get()
-        include, keep = tls.state.get()
-        keepers = saved.keepers.get()
+        before, keepers = tls.state.get(), saved.keepers.get()
         if self._recompute:
             saved.watch_saved(1)
         self._counted.append(True)
@@ -49,9 +61,9 @@ class Fusing(Guard):
             if recorder is None:
                 current.set(Recorder())
             _depth.set(depth + 1)
-            tls.state.set(tls.same((include | operators.FUSE, keep)))
+            tls.state.set(_with_fuse(before))
         except BaseException:
-            tls.state.set(tls.same((include, keep)))
+            tls.state.set(before)
             current.set(recorder)
             saved.keepers.set(keepers)
             _depth.set(depth)
@@ -70,10 +82,9 @@ class Fusing(Guard):
             saved.keepers.set(keepers)
             _depth.set(depth)
             if not depth:
-                include, keep = tls.state.get()
-                tls.state.set(tls.same((include & ~operators.FUSE, keep)))
+                tls.state.set(_without_fuse(tls.state.get()))
                 current.set(None)
-            if recorder is not None:
+            if recorder is not None and recorder.pending:
                 recorder.run("the block is left")
 
     def _count(self, found: Any) -> None:

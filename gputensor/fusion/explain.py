@@ -97,7 +97,8 @@ def _chain(chain: Chain, reason: str) -> dict[str, Any]:
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
     """Run `function(*args, **kwargs)` within a block of `gt.fuse`, and explain what was fused.
 
-    Chains of other threads during the call are included. An operator alone in its chain, or not
+    Operators on few elements, which a block would run at once, are recorded, too. Chains of other
+    threads during the call are included. An operator alone in its chain, or not
     recorded at all, gains nothing.
     """
     if not callable(function):

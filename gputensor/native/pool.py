@@ -116,7 +116,7 @@ def _avg_pool(
 def _spread(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> None:
     """Each gradient, by its divisor, is added to all elements of its window."""
     np, count = on.np, len(at.out)
-    grad = np.empty_like(x)
+    grad = on.empty(x.shape, x.dtype)
     _divide(on, x, by, 0, count, grad)
     reach = at.reach
     for d in reversed(range(count)):
@@ -207,7 +207,7 @@ def _covered(on: Any, x: Any, axis: int, size: int) -> Any:
     """For each of `size` elements of a dimension, the sum of the windows that cover it."""
     n = x.shape[axis]
     if not on.is_gpu and x.dtype.kind == "f":
-        out = numpy.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+        out = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         if _line(x, axis, out, *_taps(size, n, x.dtype.str[1:])):
             return out
     return windows.summed(on, x, axis, windows.coverers(size, n))

@@ -25,6 +25,7 @@ from ..iterator.config import NULLARY
 from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
+from ..runtime import cpu
 from ..tensor.tensor import Tensor
 from ..structured import arguments, missing
 from ..structured.shortcuts import factories as short_make
@@ -166,7 +167,7 @@ def _again(shape: Geometry, ends: tuple[int, ...], made: Tensor) -> Callable[[],
     start = ends[0] if len(ends) > 1 else 0
 
     def array() -> np.ndarray:
-        found = np.empty(sizes, element)
+        found = cpu.empty(sizes, element)
         run(loop, found, start, 1)
         return found
 

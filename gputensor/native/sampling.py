@@ -232,11 +232,11 @@ def _compute(on: Any, x: Any, grid: Any, how: How) -> Any:
     np, (samples, channels), places = on.np, x.shape[:2], grid[0, ..., 0].size
     sizes, of = (samples, channels, *grid.shape[1:-1]), _of_arrays(np)
     if not on.is_gpu:
-        out = np.empty(sizes, x.dtype)
+        out = on.empty(sizes, x.dtype)
         if _grid_sample(x, grid, out, how.mode, how.padding, how.align):
             return out
     x, grid = x.reshape(samples, channels, -1), grid.reshape(samples, places, -1)
-    made = np.empty((samples, channels, places), x.dtype)
+    made = on.empty((samples, channels, places), x.dtype)
 
     def sample(n: slice, part: slice) -> None:
         total = None

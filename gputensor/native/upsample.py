@@ -255,7 +255,7 @@ def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int,
             continue
         if dense is not None and not on.is_gpu and dense[1].dtype == x.dtype:
             sizes = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-            out = np.empty(sizes, x.dtype) if to is None else to
+            out = on.empty(sizes, x.dtype) if to is None else to
             if _line(x, axis, out, *dense):
                 x = out
                 continue
@@ -269,7 +269,7 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
     np, shape = on.np, (-1, *[1] * (x.ndim - axis - 1))
     if not taps or len(taps[0].at) < size:
         if made is None:
-            made = np.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+            made = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
         is_all = len(at) == size  # each index once

@@ -1,8 +1,9 @@
 """CPU memory, aligned for large arrays, and the thread pool of kernels.
 
-Memory is a uint8 ndarray. From 64 KiB on it begins at a multiple of 64 bytes, so that rows of a
-copy share no cache line; smaller arrays are allocated by NumPy, whose small-block cache saves more
-time than alignment would. Memory is not cleared.
+Memory is a uint8 ndarray, not cleared. From 64 KiB on it begins at a multiple of 64 bytes, so that
+rows of a copy share no cache line, and the compiled library keeps freed memory for later arrays
+(kernels/compiled/engine/blocks.cpp). Smaller arrays are allocated by NumPy, whose small-block cache
+saves more time than alignment would.
 """
 
 from __future__ import annotations
@@ -35,13 +36,30 @@ _uint8 = np.dtype(np.uint8)
 def allocate(nbytes: int) -> np.ndarray:
     """`nbytes` bytes of uninitialised memory. Raises: OutOfMemoryError."""
     try:
-        if nbytes < ALIGNED_FROM:
-            return np.empty(nbytes, _uint8)
-        array = np.empty(nbytes + ALIGNMENT, _uint8)
-    except (MemoryError, ValueError):  # NumPy's word for more bytes than there are addresses
+        return np.empty(nbytes, _uint8) if nbytes < ALIGNED_FROM else _allocate_large(nbytes)
+    except (MemoryError, ValueError, OverflowError):  # for more bytes than there are addresses
         raise errors.out_of_memory("cpu", nbytes, {}) from None
-    begin = -array.ctypes.data % ALIGNMENT
+
+
+def _by_numpy(nbytes: int) -> np.ndarray:
+    array = np.empty(nbytes + ALIGNMENT, _uint8)
+    begin = -address_of(array) % ALIGNMENT
     return array[begin : begin + nbytes]
+
+
+_allocate_large: Callable[[int], np.ndarray] = _by_numpy
+# (sizes, dtype) -> a row-major array, not initialised. For arrays that may be large; NumPy's own
+# `empty` is faster for small ones.
+empty: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty
+
+
+def allocate_by(
+    allocate: Callable[[int], np.ndarray],
+    of_shape: Callable[[tuple[int, ...], np.dtype], np.ndarray],
+) -> None:
+    """Let the compiled library allocate arrays from 64 KiB on."""
+    global _allocate_large, empty
+    _allocate_large, empty = allocate, of_shape
 
 
 def address_of(array: np.ndarray) -> int:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import cpu
+
 
 class Library:
     """np: the array module. is_gpu: True for CuPy, which has fewer functions than NumPy."""
@@ -23,6 +25,10 @@ class Library:
         self.np: Any = arrays
         self.is_gpu: bool = is_gpu
         self._scipy = scipy
+
+    def empty(self, sizes: tuple[int, ...], of: Any) -> Any:
+        """A row-major array, not initialised, from the runtime's memory."""
+        return self.np.empty(sizes, of) if self.is_gpu else cpu.empty(sizes, np.dtype(of))
 
     def constant(self, array: np.ndarray) -> Any:
         """An array computed only from sizes and options, for its library; read-only. A GPU keeps it

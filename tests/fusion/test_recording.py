@@ -48,7 +48,7 @@ def test_an_operator_recorded_twice_is_computed_once() -> None:
 def test_a_warm_operator_is_recorded_in_three_frames() -> None:
     """The operator's function, its short cut, and what records. Where other tests left short cuts
     for other operands, these come first."""
-    x, y = gt.rand(4), gt.rand(4)
+    x, y = gt.rand(40_000), gt.rand(40_000)
 
     def function(z: Any) -> Any:
         z = z * y

@@ -11,7 +11,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.core import errors
-from gputensor.fusion import running
+from gputensor.fusion import block, running
 from gputensor.library import Library
 
 N, LENGTH = 40, 16
@@ -103,7 +103,7 @@ def test_random_calls_and_writes(in_block: bool) -> None:
 def run_eagerly(seed: int, in_block: bool) -> Any:
     """The same without fusion: blocks record nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUTENSOR_FUSE", "off")
+        patch.setattr(block, "is_off", True)
         return run(seed, {}, in_block)
 
 

@@ -58,7 +58,8 @@ BEFORE = frozenset(helpers())  # BLAS has some
 
 def run(program: str, **settings: str) -> str:
     """What a program prints, which must end well."""
-    env = os.environ | {"GPUTENSOR_CUDA": "off"} | settings
+    given = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    env = given | {"GPUTENSOR_CUDA": "off"} | settings
     command = [sys.executable, "-c", BEGIN + program]
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr)

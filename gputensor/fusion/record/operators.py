@@ -27,8 +27,9 @@ from ..members import rows
 from . import standing
 from ..chain import Recorded
 from .pending import Pending
-from .recorder import current
+from .recorder import current, runs_at_once
 
+_KEY = keys.key("Fuse")
 FUSE = keys.functionality_bit("Fuse")
 BELOW = keys.below("Fuse")
 _state = tls.state
@@ -36,12 +37,13 @@ _state = tls.state
 
 def install() -> None:
     """Register the fallback of the key Fuse, once."""
-    if keys.key("Fuse") not in dispatcher.fallbacks():
+    if _KEY not in dispatcher.fallbacks():
         for key_set, place in ((shortcuts.CPU, "cpu"), (shortcuts.CUDA, "cuda")):
             for plain in (key_set, key_set & keys.BELOW_ADINPLACEORVIEW):
                 passing[plain | FUSE] = partial(quick.before, plain, place)
         drawing.install()
-        dispatcher.register_fallback(keys.key("Fuse"), _make, "maker")
+        shortcuts.in_block[0] = runs_at_once
+        dispatcher.register_fallback(_KEY, _make, "maker")
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
@@ -236,6 +238,8 @@ class _Entry:
         if recorder is not None:
             what = self.what or self._recorded(inputs)
             made = recorder.record(what, inputs, params)
+            if made is None and what.can_wait and recorder.runs_at_once(what, inputs):
+                made = self._now(inputs).fresh(inputs, params)
             if made is not None:
                 if recorder.told is not None:
                     recorder.told.append((what, inputs, params, made))

@@ -20,9 +20,10 @@ from operator import is_
 from typing import Any
 
 from ...core.arguments import NUMBERS
+from ...core.device import CPU
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, dtype
 from ...core.number_range import integer_range, largest_float
-from ...dispatch import shortcuts
+from ...dispatch import keys, shortcuts
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Table
 from ...dispatch.tls import inference_blocks, keys_now
@@ -33,7 +34,7 @@ from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor, blank
 from ..chain import Recorded
 from .pending import Pending
-from .recorder import LONGEST, SMALL, current
+from .recorder import LONGEST, SMALL, SMALL_NUMEL, current
 from .recording import NUMBER, PARAMS
 
 Kernel = Callable[..., Any]
@@ -42,6 +43,7 @@ _MAKERS = {cpu.__name__, elementwise.__name__, pointwise.__name__}
 # Takes two thirds of the time of `object.__new__`.
 _pending: Callable[[], Pending] = type.__call__.__get__(Pending)
 _now = current.get
+_FUSE = keys.functionality_bit("Fuse")
 _LAST = LONGEST - 1
 
 
@@ -57,7 +59,7 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
         return kernel
     # A kernel of native/ may inspect a number first, as pow's does.
     looks = len(inputs) == 2 and function.__module__ not in _MAKERS
-    known = _Known(kernel, TENSOR_KEYS[place], looks)
+    known = _Known(table, kernel, TENSOR_KEYS[place], looks)
     return known.of_two() if len(inputs) == 2 else known.of_one()
 
 
@@ -69,10 +71,10 @@ class _Known:
     them, the arguments behind them]. A short cut holds the list, whose function may change.
     """
 
-    __slots__ = ("kernel", "keys", "looks", "recorders")
+    __slots__ = ("table", "kernel", "keys", "looks", "recorders")
 
-    def __init__(self, kernel: Kernel, keys: int, looks: bool) -> None:
-        self.kernel, self.keys, self.looks = kernel, keys, looks
+    def __init__(self, table: Table, kernel: Kernel, keys: int, looks: bool) -> None:
+        self.table, self.kernel, self.keys, self.looks = table, kernel, keys, looks
         self.recorders: dict[Any, list[Any]] = {}
 
     def of_two(self) -> Kernel:
@@ -86,7 +88,8 @@ class _Known:
             )
             found = recorders.get(key)
             if found is not None and (not rest or all(map(is_, rest, found[1]))):
-                return found[0](a, b)
+                made = found[0](a, b)
+                return self.at_once(key_set, a, b, *rest) if made is None else made
             return self.told(None, key, (a, b), key_set, a, b, *rest)
 
         vars(first)["told"] = self.told
@@ -99,11 +102,17 @@ class _Known:
             key = a._geometry if type(a) is Tensor else None
             found = recorders.get(key)
             if found is not None and (not rest or all(map(is_, rest, found[1]))):
-                return found[0](a)
+                made = found[0](a)
+                return self.at_once(key_set, a, *rest) if made is None else made
             return self.told(None, key, (a,), key_set, a, *rest)
 
         vars(first)["told"] = self.told
         return first
+
+    def at_once(self, key_set: int, *args: Any) -> Any:
+        """Run the operator as outside of a block."""
+        key_set &= ~_FUSE
+        return self.table[key_set](key_set, *args)
 
     def told(
         self, known: list[Any] | None, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any
@@ -151,6 +160,8 @@ class _Known:
             bound = None if self.looks else _free_of_checks(type(number), what.compute)
             record = _of_number(what, one, is_first, number, bound, self.keys, slow)
         known[0] = record
+        if what.device is CPU and max(what.walk.numel, what.geometry.numel) < SMALL_NUMEL:
+            known[0] = _at_once_or(record, what.at, inputs)
         self.recorders[key] = known
 
 
@@ -162,6 +173,42 @@ def _free_of_checks(kind: type, compute: dtype) -> float | None:
         return min(SMALL, integer_range(compute)[1]) if compute.category == INTEGER else SMALL
     is_checked = kind is not float or compute.category not in (FLOATING, COMPLEX)
     return None if is_checked else largest_float(compute)
+
+
+def _at_once_or(record: Kernel, at: Any, inputs: tuple[Any, ...]) -> Kernel:
+    """Return None if the operator is to run at once: see SMALL_NUMEL. at: of its step. inputs:
+    operands of the types that `record` takes."""
+    kinds = [type(x) is Tensor for x in inputs]
+
+    def one(a: Any) -> Any:
+        recorder, x = _now(), a._storage
+        if recorder is None or not recorder.runs_small:
+            return record(a)
+        return record(a) if type(x) is Pending and x._array is recorder.open.get(at) else None
+
+    def first(a: Any, b: Any) -> Any:
+        recorder, x = _now(), a._storage
+        if recorder is None or not recorder.runs_small:
+            return record(a, b)
+        return record(a, b) if type(x) is Pending and x._array is recorder.open.get(at) else None
+
+    def second(a: Any, b: Any) -> Any:
+        recorder, x = _now(), b._storage
+        if recorder is None or not recorder.runs_small:
+            return record(a, b)
+        return record(a, b) if type(x) is Pending and x._array is recorder.open.get(at) else None
+
+    def both(a: Any, b: Any) -> Any:
+        recorder, x, y = _now(), a._storage, b._storage
+        if (
+            recorder is None or not recorder.runs_small
+            or type(x) is Pending and x._array is recorder.open.get(at)
+            or type(y) is Pending and y._array is recorder.open.get(at)
+        ):  # fmt: skip
+            return record(a, b)
+        return None
+
+    return one if len(kinds) == 1 else both if all(kinds) else first if kinds[0] else second
 
 
 # Each `record` is written out because every operator of a block runs it: function calls would be a

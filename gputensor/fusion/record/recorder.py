@@ -15,13 +15,17 @@ from ...runtime import settling
 from ...tensor.make import from_storage
 from ...tensor.storage import Storage, on_exposure
 from ...tensor.tensor import Tensor
-from .. import epilogue
+from .. import epilogue, running
 from ..chain import Recorded
 from .pending import Pending
 from .recording import Recording, lock
 from ..replay.trace import Trace
 
 LONGEST = 64
+# In a block on the CPU, operators on fewer elements run at once unless they continue an open
+# recording, because recording costs more than it saves. Calls that may be replayed are recorded at
+# any size.
+SMALL_NUMEL = 1 << 15
 
 # The recorder of the innermost block of this thread or task.
 current: ContextVar[Recorder | None] = ContextVar("gputensor_fusion", default=None)
@@ -32,9 +36,12 @@ class Recorder:
     """The recordings of a block. open: by device and layout. pending: all that have not run. trace:
     the trace of a call that may be replayed. told: collects recorded steps for quick.py. latest:
     the open recording that quick.py used last. is_alone: see Note [Memory that others share].
-    running: the number of recordings being run."""
+    running: the number of recordings being run. runs_small: see `SMALL_NUMEL`."""
 
-    __slots__ = ("open", "pending", "trace", "told", "latest", "is_alone", "running")
+    __slots__ = (
+        "open", "pending", "trace", "told", "latest", "is_alone", "running",
+        "runs_small",
+    )  # fmt: skip
     trace: Trace | None
     told: list[Any] | None
     latest: Recording | None
@@ -45,12 +52,28 @@ class Recorder:
         self.trace = self.told = self.latest = None
         self.is_alone: bool = False
         self.running: int = 0
+        self.runs_small: bool = SMALL_NUMEL > 0 and not running.watchers
+
+    def watch(self, trace: Trace) -> None:
+        """Record a call that may be replayed."""
+        self.trace, self.is_alone, self.runs_small = trace, True, False
+
+    def runs_at_once(self, what: Recorded, inputs: tuple[Any, ...]) -> bool:
+        """True if an operator is too small to be recorded; see `SMALL_NUMEL`."""
+        return (
+            self.runs_small and what.device is CPU
+            and max(what.walk.numel, what.geometry.numel) < SMALL_NUMEL
+            and not any([
+                type(x) is Tensor and type(x._storage) is Pending
+                and x._storage._array is self.open.get(what.at) for x in inputs
+            ])
+        )  # fmt: skip
 
     def record(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> Tensor | None:
         """Record an operator. Returns its pending result, or None if the operator must run now."""
-        if not what.can_wait:
+        if not what.can_wait or self.runs_at_once(what, inputs):
             return None
         with lock:
             placed = self._placed(what, inputs, params)
@@ -66,7 +89,7 @@ class Recorder:
         self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> list[Tensor] | None:
         """Record an operator with several results. Returns all results."""
-        if not whats[0].can_wait:
+        if not whats[0].can_wait or self.runs_at_once(whats[0], inputs):
             return None
         with lock:
             placed = self._placed(whats[0], inputs, params)
@@ -286,6 +309,19 @@ class Recorder:
             recording.error = error
             return error
         return None
+
+
+def runs_at_once(*operands: Any) -> bool:
+    """True if short cuts may run operators on these, within a block."""
+    recorder = current.get()
+    if recorder is None or not recorder.runs_small:
+        return False
+    for x in operands:
+        if type(x) is Tensor and (
+            type(x._storage) is Pending or x._geometry.numel >= SMALL_NUMEL
+        ):  # fmt: skip
+            return False
+    return True
 
 
 # Integers in this range fit the loops of all dtypes.

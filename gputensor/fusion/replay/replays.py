@@ -251,7 +251,7 @@ class Replays:
         with Fusing():
             recorder = current.get()
             if recorder is not None:
-                recorder.trace, recorder.is_alone = trace, True
+                recorder.watch(trace)
             else:
                 trace.refuse("runs eagerly")
             result = self.function(*args, **kwargs)

@@ -23,6 +23,6 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
 
 def contiguous(src: np.ndarray) -> np.ndarray:
     """A new row-major array with the elements of `src`."""
-    dst = np.empty(src.shape, src.dtype)
+    dst = cpu.empty(src.shape, src.dtype)
     copy(dst, src)
     return dst

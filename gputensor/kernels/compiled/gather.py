@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...runtime import cpu
 from ..cpu import gather as numpys
 from .library import function
 
@@ -30,7 +31,7 @@ def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
     """np.take_along_axis for indices in range; `index` has the sizes of x except along the axis."""
     if index.dtype != np.int64:
         return numpys.taken(x, index, axis)
-    found = np.empty(index.shape, x.dtype)
+    found = cpu.empty(index.shape, x.dtype)
     bad = gather(found, x, (index,), (axis,), None, True)
     assert not bad, (x.shape, axis)
     return found

@@ -164,7 +164,7 @@ def _computed(
         return [np.empty((*before, *out), of) for of in results]
     planes = np.moveaxis(x, 1, -1) if is_last else x.reshape(-1, *x.shape[-count:])
     shape = (len(planes), *out, *planes.shape[1 + count :])
-    made = [np.empty(shape, of) for of in results]
+    made = [on.empty(shape, of) for of in results]
     if on.is_gpu:
         work(on, planes, 0, *made)
     else:

@@ -56,6 +56,25 @@ PyObject* hand_over(const Bound* bound, PyObject* const* args, Py_ssize_t n, PyO
   return made;
 }
 
+// The strides of a result in the order of an array's dimensions. False if the array has gaps or
+// elements that share memory.
+bool strides_like(PyArrayObject* array, int out, npy_intp* strides) {
+  const npy_intp *shape = PyArray_DIMS(array), *from = PyArray_STRIDES(array);
+  const int ndim = PyArray_NDIM(array);
+  npy_intp next = PyArray_ITEMSIZE(array), made = ITEMSIZE[out];
+  for (int d = 0; d < ndim; d++) strides[d] = shape[d] == 1 ? made : 0;
+  for (int turn = 0; turn < ndim; turn++)
+    for (int d = 0; d < ndim; d++)
+      if (!strides[d] && from[d] == next) {
+        strides[d] = made;
+        next *= shape[d], made *= shape[d];
+        break;
+      }
+  for (int d = 0; d < ndim; d++)
+    if (!strides[d]) return false;
+  return ndim > 0;
+}
+
 // A new array for the result: with the layout of the first array that has the result's shape,
 // otherwise row-major.
 PyObject* new_result(const Bound* bound, PyArrayObject* const* in, int ndim,
@@ -66,9 +85,12 @@ PyObject* new_result(const Bound* bound, PyArrayObject* const* in, int ndim,
     if (!in[k] || PyArray_NDIM(in[k]) != ndim) continue;
     if (memcmp(PyArray_DIMS(in[k]), shape, ndim * sizeof(npy_intp))) continue;
     if (PyArray_IS_C_CONTIGUOUS(in[k])) break;
+    npy_intp strides[NPY_MAXDIMS];
+    if (strides_like(in[k], bound->out, strides))
+      return (PyObject*)new_array(of, ndim, shape, strides);
     return PyArray_NewLikeArray(in[k], NPY_KEEPORDER, of, 0);
   }
-  return PyArray_NewFromDescr(&PyArray_Type, of, ndim, shape, nullptr, nullptr, 0, nullptr);
+  return (PyObject*)new_array(of, ndim, shape, nullptr);
 }
 
 void run(const Bound* bound, const Walk& walk, const Scalar* scalars) {
@@ -649,6 +671,10 @@ PyObject* set_threads(PyObject*, PyObject* count) {
 
 PyMethodDef methods[] = {
     program_method,
+    allocate_method,
+    empty_method,
+    memory_in_use_method,
+    empty_cache_method,
     {"bind", bind, METH_VARARGS, "(family, op, kinds, common, out, otherwise) -> a loop, or None."},
     {"capabilities", capabilities, METH_NOARGS, "What this CPU can run, the best last."},
     {"function", function, METH_VARARGS, "(family, name) -> a function, or None."},

@@ -46,6 +46,11 @@ bool may_overlap(PyArrayObject* a, PyArrayObject* b);
 
 // _library.program; see chain.cpp.
 extern PyMethodDef program_method;
+// A new array, not initialised, like PyArray_NewFromDescr; large ones in kept memory: blocks.cpp.
+// of: its reference is taken. strides: of bytes, without gaps; null for row-major ones.
+PyArrayObject* new_array(PyArray_Descr* of, int ndim, const npy_intp* shape,
+                         const npy_intp* strides);
+extern PyMethodDef allocate_method, empty_method, memory_in_use_method, empty_cache_method;
 
 }  // namespace engine
 
