@@ -18,9 +18,7 @@ from ..core import device as devices, dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.guard import Guard
 from ..dispatch import tls
-from .casting import (
-    DEVICES, AutocastDevice, Block, WeightCache, cache_enabled, current_block,
-)  # fmt: skip
+from .casting import DEVICES, AutocastDevice, Block, WeightCache, cache_enabled, current_block
 
 
 def find(device_type: Any, op: str) -> AutocastDevice:
@@ -109,8 +107,7 @@ class autocast(Guard):
             raise
 
     def _found(self) -> Any:
-        """Return this object's innermost block, and the blocks without it. Others may have been
-        entered after it."""
+        """Return this object's innermost block, and the blocks without it."""
         inner, block = [], current_block.get()
         while block is not None and block.owner is not self:
             inner.append(block)

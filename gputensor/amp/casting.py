@@ -133,8 +133,7 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """An entered block: the previous state that it restores, the cache in use, and the autocast
-    object that entered it."""
+    """An entered block: the state to restore, the cache in use, and the autocast object."""
 
     outer: Block | None
     cache: WeightCache

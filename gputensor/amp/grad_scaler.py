@@ -85,8 +85,7 @@ class GradScaler:
     # --- one iteration --------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """Multiply the outputs by the scale: a tensor, or nested tuples, lists and other
-        iterables."""
+        """Multiply the outputs by the scale: a tensor, or nested tuples, lists and iterables."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -225,8 +224,7 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a checkpoint, as Python numbers, to be taken after `update`; {} if
-        disabled."""
+        """The state for a checkpoint, as Python numbers, taken after `update`; {} if disabled."""
         if not self._enabled:
             return {}
         return {

@@ -10,11 +10,9 @@ import gputensor as gt
 from gputensor import Tensor, device, dtype
 from gputensor.core.dtype import INTEGER
 
+from .dtypes import as_tuple
+
 Device = device | str | None
-
-
-def _sizes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
 def arange(
@@ -47,7 +45,7 @@ def empty(
     shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
 ) -> Tensor:
     """A tensor of uninitialised memory."""
-    return gt.empty(_sizes(shape), dtype=dtype, device=device)
+    return gt.empty(as_tuple(shape), dtype=dtype, device=device)
 
 
 def empty_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:
@@ -79,7 +77,7 @@ def full(
     dtype: dtype | None = None, device: Device = None,
 ) -> Tensor:  # fmt: skip
     """A tensor of one number, by default in the number's dtype."""
-    return gt.full(_sizes(shape), fill_value, dtype=dtype, device=device)
+    return gt.full(as_tuple(shape), fill_value, dtype=dtype, device=device)
 
 
 def full_like(
@@ -97,8 +95,7 @@ def linspace(
     """`num` evenly spaced numbers from start to stop; stop is left out if endpoint is False."""
     if endpoint:
         return gt.linspace(start, stop, num, dtype=dtype, device=device)
-    longer: Tensor = gt.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
-    return longer
+    return gt.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
@@ -110,7 +107,7 @@ def ones(
     shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
 ) -> Tensor:
     """A tensor of ones."""
-    return gt.ones(_sizes(shape), dtype=dtype, device=device)
+    return gt.ones(as_tuple(shape), dtype=dtype, device=device)
 
 
 def ones_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:
@@ -132,7 +129,7 @@ def zeros(
     shape: int | tuple[int, ...], *, dtype: dtype | None = None, device: Device = None
 ) -> Tensor:
     """A tensor of zeros."""
-    return gt.zeros(_sizes(shape), dtype=dtype, device=device)
+    return gt.zeros(as_tuple(shape), dtype=dtype, device=device)
 
 
 def zeros_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Tensor:

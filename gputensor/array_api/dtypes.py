@@ -35,8 +35,7 @@ def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
 
 
 def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
-    """True if a dtype is of a kind such as "integral", or equals a dtype; for a tuple, any of
-    them."""
+    """True if a dtype is of a kind such as "integral", or equals a dtype; for a tuple, any."""
     if not isinstance(dtype, gt.dtype):
         raise errors.not_a_dtype("isdtype", dtype)
     given = kind if isinstance(kind, tuple) else (kind,)
@@ -76,8 +75,7 @@ def beside(element: dtype, value: Any) -> dtype:
 
 
 def like(x: Tensor, other: Tensor | Number) -> Tensor:
-    """Convert a number to a tensor that promotes with `x` only by its kind; return a tensor
-    unchanged."""
+    """Make a number a tensor that promotes with `x` only by its kind; return a tensor unchanged."""
     if isinstance(other, Tensor):
         return other
     return gt.full((), other, dtype=beside(x.dtype, other), device=x.device)
@@ -100,8 +98,7 @@ def together(op: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor,
 def astype(
     x: Tensor, dtype: dtype, /, *, copy: bool = True, device: device | str | None = None
 ) -> Tensor:
-    """x in another dtype and on another device; a copy, unless `copy` is False and x already has
-    both."""
+    """x in another dtype and on another device; a copy unless `copy` is False and x has both."""
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 
@@ -153,6 +150,11 @@ def iinfo(type: dtype | Tensor, /) -> iinfo_object:
     element = type.dtype if isinstance(type, Tensor) else type
     found = gt.iinfo(element)
     return iinfo_object(found.bits, found.max, found.min, element)
+
+
+def as_tuple(given: int | tuple[int, ...]) -> tuple[int, ...]:
+    """One int, such as an axis or a size, as a tuple; a tuple as it is."""
+    return (given,) if isinstance(given, int) else tuple(given)
 
 
 def promoted(op: str, arrays: Sequence[Tensor]) -> list[Tensor]:

@@ -6,92 +6,118 @@ the operator's.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 import gputensor as gt
 from gputensor import Tensor
 
 from .dtypes import Number, like, together
 
-
-def abs(x: Tensor, /) -> Tensor:
-    """The absolute value; real for complex numbers."""
-    return gt.abs(x)
-
-
-def acos(x: Tensor, /) -> Tensor:
-    """The inverse cosine."""
-    return gt.acos(x)
+F = TypeVar("F", bound=Callable[..., Tensor])
+One: TypeAlias = Callable[[Tensor], Tensor]
+Two: TypeAlias = Callable[[Tensor | Number, Tensor | Number], Tensor]
 
 
-def acosh(x: Tensor, /) -> Tensor:
-    """The inverse hyperbolic cosine."""
-    return gt.acosh(x)
+def _one(name: str, doc: str, operator: str = "") -> One:
+    """Make the standard's function of one tensor: gt's operator of that name, or the named one."""
+    call: Callable[..., Tensor] | None = None  # looked up at the first call: it may load a family
+
+    def function(x: Tensor, /) -> Tensor:
+        nonlocal call
+        if call is None:
+            call = getattr(gt, operator or name)
+        return call(x)
+
+    return _named(name, function, doc)
 
 
-def add(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 + x2."""
-    return gt.add(*together("add", x1, x2))
+def _two(name: str, doc: str, operator: str = "") -> Two:
+    """Make the standard's function of two operands, which are promoted for the operator."""
+    call: Callable[..., Tensor] | None = None
+
+    def function(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
+        nonlocal call
+        if call is None:
+            call = getattr(gt, operator or name)
+        return call(*together(name, x1, x2))
+
+    return _named(name, function, doc)
 
 
-def asin(x: Tensor, /) -> Tensor:
-    """The inverse sine."""
-    return gt.asin(x)
+def _named(name: str, function: F, doc: str) -> F:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
-def asinh(x: Tensor, /) -> Tensor:
-    """The inverse hyperbolic sine."""
-    return gt.asinh(x)
-
-
-def atan(x: Tensor, /) -> Tensor:
-    """The inverse tangent."""
-    return gt.atan(x)
-
-
-def atan2(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The angle of the point (x2, x1)."""
-    return gt.atan2(*together("atan2", x1, x2))
-
-
-def atanh(x: Tensor, /) -> Tensor:
-    """The inverse hyperbolic tangent."""
-    return gt.atanh(x)
-
-
-def bitwise_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Bitwise and."""
-    return gt.bitwise_and(*together("bitwise_and", x1, x2))
-
-
-def bitwise_invert(x: Tensor, /) -> Tensor:
-    """Invert each bit; for bools, `not`."""
-    return gt.bitwise_not(x)
-
-
-def bitwise_left_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 with its bits shifted left by x2."""
-    return gt.bitwise_left_shift(*together("bitwise_left_shift", x1, x2))
-
-
-def bitwise_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Bitwise or."""
-    return gt.bitwise_or(*together("bitwise_or", x1, x2))
-
-
-def bitwise_right_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 with its bits shifted right by x2; the sign is kept."""
-    return gt.bitwise_right_shift(*together("bitwise_right_shift", x1, x2))
-
-
-def bitwise_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Bitwise exclusive or."""
-    return gt.bitwise_xor(*together("bitwise_xor", x1, x2))
-
-
-def ceil(x: Tensor, /) -> Tensor:
-    """The smallest integer that is not below the element."""
-    return gt.ceil(x)
+abs: One = _one("abs", "The absolute value; real for complex numbers.")
+acos: One = _one("acos", "The inverse cosine.")
+acosh: One = _one("acosh", "The inverse hyperbolic cosine.")
+add: Two = _two("add", "x1 + x2.")
+asin: One = _one("asin", "The inverse sine.")
+asinh: One = _one("asinh", "The inverse hyperbolic sine.")
+atan: One = _one("atan", "The inverse tangent.")
+atan2: Two = _two("atan2", "The angle of the point (x2, x1).")
+atanh: One = _one("atanh", "The inverse hyperbolic tangent.")
+bitwise_and: Two = _two("bitwise_and", "Bitwise and.")
+bitwise_invert: One = _one("bitwise_invert", "Invert each bit; for bools, `not`.", "bitwise_not")
+bitwise_left_shift: Two = _two("bitwise_left_shift", "x1 with its bits shifted left by x2.")
+bitwise_or: Two = _two("bitwise_or", "Bitwise or.")
+bitwise_right_shift: Two = _two(
+    "bitwise_right_shift", "x1 with its bits shifted right by x2; the sign is kept."
+)
+bitwise_xor: Two = _two("bitwise_xor", "Bitwise exclusive or.")
+ceil: One = _one("ceil", "The smallest integer that is not below the element.")
+conj: One = _one("conj", "The complex conjugate.", "conj_physical")
+copysign: Two = _two("copysign", "x1 with the sign of x2.")
+cos: One = _one("cos", "The cosine.")
+cosh: One = _one("cosh", "The hyperbolic cosine.")
+divide: Two = _two("divide", "x1 / x2.")
+equal: Two = _two("equal", "True where x1 == x2.", "eq")
+exp: One = _one("exp", "e to the power of x.")
+expm1: One = _one("expm1", "exp(x) - 1, precise near 0.")
+floor: One = _one("floor", "The largest integer that is not above the element.")
+floor_divide: Two = _two("floor_divide", "The largest integer that is not above x1 / x2.")
+greater: Two = _two("greater", "True where x1 > x2.", "gt")
+greater_equal: Two = _two("greater_equal", "True where x1 >= x2.", "ge")
+hypot: Two = _two("hypot", "sqrt(x1 * x1 + x2 * x2), without overflow of intermediate results.")
+isfinite: One = _one("isfinite", "True where an element is neither infinite nor NaN.")
+isinf: One = _one("isinf", "True where an element is infinite.")
+isnan: One = _one("isnan", "True where an element is NaN.")
+less: Two = _two("less", "True where x1 < x2.", "lt")
+less_equal: Two = _two("less_equal", "True where x1 <= x2.", "le")
+log: One = _one("log", "The natural logarithm.")
+log10: One = _one("log10", "The logarithm of base 10.")
+log1p: One = _one("log1p", "log(1 + x), precise near 0.")
+log2: One = _one("log2", "The logarithm of base 2.")
+logaddexp: Two = _two(
+    "logaddexp", "log(exp(x1) + exp(x2)), without overflow of intermediate results."
+)
+logical_and: Two = _two("logical_and", "True where both operands are true.")
+logical_not: One = _one("logical_not", "True where an element is zero.")
+logical_or: Two = _two("logical_or", "True where at least one operand is true.")
+logical_xor: Two = _two("logical_xor", "True where exactly one operand is true.")
+maximum: Two = _two("maximum", "The larger of both; NaN if one is NaN.")
+minimum: Two = _two("minimum", "The smaller of both; NaN if one is NaN.")
+multiply: Two = _two("multiply", "x1 * x2.")
+negative: One = _one("negative", "The negated number.")
+nextafter: Two = _two("nextafter", "The next number of the dtype after x1 in the direction of x2.")
+not_equal: Two = _two("not_equal", "True where x1 != x2.", "ne")
+positive: One = _one("positive", "The number itself.")
+pow: Two = _two("pow", "x1 to the power of x2.")
+real: One = _one("real", "The real part.")
+reciprocal: One = _one("reciprocal", "1 / x.")
+remainder: Two = _two("remainder", "The remainder of floor_divide; it has the sign of x2.")
+signbit: One = _one("signbit", "True where the sign bit is set, including -0.")
+sin: One = _one("sin", "The sine.")
+sinh: One = _one("sinh", "The hyperbolic sine.")
+sqrt: One = _one("sqrt", "The square root.")
+square: One = _one("square", "x * x.")
+subtract: Two = _two("subtract", "x1 - x2.")
+tan: One = _one("tan", "The tangent.")
+tanh: One = _one("tanh", "The hyperbolic tangent.")
+trunc: One = _one("trunc", "Round towards zero.")
 
 
 def clip(
@@ -104,199 +130,9 @@ def clip(
     return gt.clamp(x, *bounds)
 
 
-def conj(x: Tensor, /) -> Tensor:
-    """The complex conjugate."""
-    return gt.conj_physical(x)
-
-
-def copysign(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 with the sign of x2."""
-    return gt.copysign(*together("copysign", x1, x2))
-
-
-def cos(x: Tensor, /) -> Tensor:
-    """The cosine."""
-    return gt.cos(x)
-
-
-def cosh(x: Tensor, /) -> Tensor:
-    """The hyperbolic cosine."""
-    return gt.cosh(x)
-
-
-def divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 / x2."""
-    return gt.divide(*together("divide", x1, x2))
-
-
-def equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where x1 == x2."""
-    return gt.eq(*together("equal", x1, x2))
-
-
-def exp(x: Tensor, /) -> Tensor:
-    """e to the power of x."""
-    return gt.exp(x)
-
-
-def expm1(x: Tensor, /) -> Tensor:
-    """exp(x) - 1, precise near 0."""
-    return gt.expm1(x)
-
-
-def floor(x: Tensor, /) -> Tensor:
-    """The largest integer that is not above the element."""
-    return gt.floor(x)
-
-
-def floor_divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The largest integer that is not above x1 / x2."""
-    return gt.floor_divide(*together("floor_divide", x1, x2))
-
-
-def greater(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where x1 > x2."""
-    return gt.gt(*together("greater", x1, x2))
-
-
-def greater_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where x1 >= x2."""
-    return gt.ge(*together("greater_equal", x1, x2))
-
-
-def hypot(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """sqrt(x1 * x1 + x2 * x2), without overflow of intermediate results."""
-    return gt.hypot(*together("hypot", x1, x2))
-
-
 def imag(x: Tensor, /) -> Tensor:
     """The imaginary part; of real numbers, zeros."""
     return gt.imag(x) if x.is_complex() else gt.zeros_like(x)
-
-
-def isfinite(x: Tensor, /) -> Tensor:
-    """True where an element is neither infinite nor NaN."""
-    return gt.isfinite(x)
-
-
-def isinf(x: Tensor, /) -> Tensor:
-    """True where an element is infinite."""
-    return gt.isinf(x)
-
-
-def isnan(x: Tensor, /) -> Tensor:
-    """True where an element is NaN."""
-    return gt.isnan(x)
-
-
-def less(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where x1 < x2."""
-    return gt.lt(*together("less", x1, x2))
-
-
-def less_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where x1 <= x2."""
-    return gt.le(*together("less_equal", x1, x2))
-
-
-def log(x: Tensor, /) -> Tensor:
-    """The natural logarithm."""
-    return gt.log(x)
-
-
-def log10(x: Tensor, /) -> Tensor:
-    """The logarithm of base 10."""
-    return gt.log10(x)
-
-
-def log1p(x: Tensor, /) -> Tensor:
-    """log(1 + x), precise near 0."""
-    return gt.log1p(x)
-
-
-def log2(x: Tensor, /) -> Tensor:
-    """The logarithm of base 2."""
-    return gt.log2(x)
-
-
-def logaddexp(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """log(exp(x1) + exp(x2)), without overflow of intermediate results."""
-    return gt.logaddexp(*together("logaddexp", x1, x2))
-
-
-def logical_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where both operands are true."""
-    return gt.logical_and(*together("logical_and", x1, x2))
-
-
-def logical_not(x: Tensor, /) -> Tensor:
-    """True where an element is zero."""
-    return gt.logical_not(x)
-
-
-def logical_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where at least one operand is true."""
-    return gt.logical_or(*together("logical_or", x1, x2))
-
-
-def logical_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where exactly one operand is true."""
-    return gt.logical_xor(*together("logical_xor", x1, x2))
-
-
-def maximum(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The larger of both; NaN if one is NaN."""
-    return gt.maximum(*together("maximum", x1, x2))
-
-
-def minimum(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The smaller of both; NaN if one is NaN."""
-    return gt.minimum(*together("minimum", x1, x2))
-
-
-def multiply(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 * x2."""
-    return gt.multiply(*together("multiply", x1, x2))
-
-
-def negative(x: Tensor, /) -> Tensor:
-    """The negated number."""
-    return gt.negative(x)
-
-
-def nextafter(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The next number of the dtype after x1 in the direction of x2."""
-    return gt.nextafter(*together("nextafter", x1, x2))
-
-
-def not_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """True where x1 != x2."""
-    return gt.ne(*together("not_equal", x1, x2))
-
-
-def positive(x: Tensor, /) -> Tensor:
-    """The number itself."""
-    return gt.positive(x)
-
-
-def pow(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 to the power of x2."""
-    return gt.pow(*together("pow", x1, x2))
-
-
-def real(x: Tensor, /) -> Tensor:
-    """The real part."""
-    return gt.real(x)
-
-
-def reciprocal(x: Tensor, /) -> Tensor:
-    """1 / x."""
-    return gt.reciprocal(x)
-
-
-def remainder(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The remainder of floor_divide; it has the sign of x2."""
-    return gt.remainder(*together("remainder", x1, x2))
 
 
 def round(x: Tensor, /) -> Tensor:
@@ -310,48 +146,3 @@ def sign(x: Tensor, /) -> Tensor:
     """-1, 0 or 1; of complex numbers, x / abs(x)."""
     # PyTorch's sign of NaN is 0
     return gt.where(gt.isnan(x), x, gt.sgn(x)) if x.is_floating_point() else gt.sgn(x)
-
-
-def signbit(x: Tensor, /) -> Tensor:
-    """True where the sign bit is set, including -0."""
-    return gt.signbit(x)
-
-
-def sin(x: Tensor, /) -> Tensor:
-    """The sine."""
-    return gt.sin(x)
-
-
-def sinh(x: Tensor, /) -> Tensor:
-    """The hyperbolic sine."""
-    return gt.sinh(x)
-
-
-def sqrt(x: Tensor, /) -> Tensor:
-    """The square root."""
-    return gt.sqrt(x)
-
-
-def square(x: Tensor, /) -> Tensor:
-    """x * x."""
-    return gt.square(x)
-
-
-def subtract(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 - x2."""
-    return gt.subtract(*together("subtract", x1, x2))
-
-
-def tan(x: Tensor, /) -> Tensor:
-    """The tangent."""
-    return gt.tan(x)
-
-
-def tanh(x: Tensor, /) -> Tensor:
-    """The hyperbolic tangent."""
-    return gt.tanh(x)
-
-
-def trunc(x: Tensor, /) -> Tensor:
-    """Round towards zero."""
-    return gt.trunc(x)

@@ -19,9 +19,8 @@ def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
 
 
 def fftfreq(
-    n: int, /, *, d: float = 1.0, dtype: dtype | None = None,
-    device: device | str | None = None,
-) -> Tensor:  # fmt: skip
+    n: int, /, *, d: float = 1.0, dtype: dtype | None = None, device: device | str | None = None
+) -> Tensor:
     """The frequencies of fft for samples with distance `d`."""
     return gt.fft.fftfreq(n, d, dtype=dtype, device=device)
 
@@ -86,9 +85,8 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 
 def rfftfreq(
-    n: int, /, *, d: float = 1.0, dtype: dtype | None = None,
-    device: device | str | None = None,
-) -> Tensor:  # fmt: skip
+    n: int, /, *, d: float = 1.0, dtype: dtype | None = None, device: device | str | None = None
+) -> Tensor:
     """The frequencies of rfft for samples with distance `d`."""
     return gt.fft.rfftfreq(n, d, dtype=dtype, device=device)
 
@@ -97,8 +95,7 @@ def rfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:  # fmt: skip
-    """Fourier transform of a real signal over several axes; returns the non-negative frequencies of
-    the last."""
+    """rfft along the last of several axes, then fft along the others."""
     return gt.fft.rfftn(x, s, axes, norm)
 
 

@@ -64,9 +64,8 @@ def inv(x: Tensor, /) -> Tensor:
 
 
 def matrix_norm(
-    x: Tensor, /, *, keepdims: bool = False,
-    ord: int | float | Literal["fro", "nuc"] | None = "fro",
-) -> Tensor:  # fmt: skip
+    x: Tensor, /, *, keepdims: bool = False, ord: int | float | Literal["fro", "nuc"] | None = "fro"
+) -> Tensor:
     """A norm of matrices."""
     return gt.linalg.matrix_norm(x, "fro" if ord is None else ord, (-2, -1), keepdims)
 

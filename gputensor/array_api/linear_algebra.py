@@ -25,8 +25,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 def tensordot(
     x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
-    """Sums of products over the last `axes` axes of x1 and the first ones of x2, or over two lists
-    of axes."""
+    """Sums of products over the last `axes` axes of x1 and the first of x2, or over two lists."""
     first, second = promoted("tensordot", (x1, x2))
     return gt.tensordot(first, second, axes)
 

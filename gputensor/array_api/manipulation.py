@@ -8,13 +8,9 @@ import gputensor as gt
 from gputensor import Tensor
 
 from ..core import errors
-from .dtypes import promoted
+from .dtypes import as_tuple, promoted
 
 Axes: TypeAlias = int | tuple[int, ...]
-
-
-def _tuple(axis: Axes) -> tuple[int, ...]:
-    return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
@@ -42,7 +38,7 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
 
 def expand_dims(x: Tensor, /, axis: Axes) -> Tensor:
     """A view with new axes of size 1 at these positions of the result."""
-    axes = _tuple(axis)
+    axes = as_tuple(axis)
     ndim = x.ndim + len(axes)
     places = {a + ndim if a < 0 else a for a in axes}
     if len(places) < len(axes) or not places <= set(range(ndim)):
@@ -55,12 +51,12 @@ def expand_dims(x: Tensor, /, axis: Axes) -> Tensor:
 
 def flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
     """Reverse the order of elements along axes; along all for None."""
-    return gt.flip(x, tuple(range(x.ndim)) if axis is None else _tuple(axis))
+    return gt.flip(x, tuple(range(x.ndim)) if axis is None else as_tuple(axis))
 
 
 def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
     """A view with axes moved to other positions; the other axes keep their order."""
-    return gt.moveaxis(x, _tuple(source), _tuple(destination))
+    return gt.moveaxis(x, as_tuple(source), as_tuple(destination))
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
@@ -91,7 +87,7 @@ def roll(x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
 
 def squeeze(x: Tensor, /, axis: Axes) -> Tensor:
     """A view without these axes, which must have size 1."""
-    axes = _tuple(axis)
+    axes = as_tuple(axis)
     for each in axes:
         if x.shape[each] != 1:
             raise errors.wrong_value("squeeze", "axis", "name axes of one element", x)

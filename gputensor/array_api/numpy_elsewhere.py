@@ -35,8 +35,7 @@ def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
-    """Raise an error with NumPy's wording, because libraries search for it: Dask infers a result's
-    kind from it."""
+    """Raise with NumPy's wording, which libraries search for: Dask infers kinds from it."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -144,9 +143,8 @@ def dot(a: Any, b: Any) -> Tensor:
 
 
 def linspace(
-    start: Any, stop: Any, *, num: int = 50, endpoint: bool = True, dtype: Any = None,
-    axis: int = 0,
-) -> Tensor:  # fmt: skip
+    start: Any, stop: Any, *, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Tensor:
     """`np.linspace` with bounds that may be tensors; integers are rounded down."""
     like = start if isinstance(start, Tensor) else stop
     made = gt.float64 if not like.is_floating_point() else like.dtype

@@ -17,8 +17,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     if axis is None and x.ndim != 1:
         raise errors.must("take", "axis", "be given unless x has one dimension", x)
     axis = 0 if axis is None else axis + x.ndim if axis < 0 else axis
-    found: Tensor = x[(*[slice(None)] * axis, indices.to(gt.int64))]
-    return found
+    return x[(*[slice(None)] * axis, indices.to(gt.int64))]
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:

@@ -6,6 +6,7 @@ small integers are int64 or uint64, in PyTorch only int64.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import gputensor as gt
@@ -22,8 +23,8 @@ def over(
     """Apply an operator over axes: None means all, () means none."""
     if axis == ():
         # each element is its own slice
-        return op(x.unsqueeze(-1), (-1,), False, **more)
-    return op(x, tuple(range(x.ndim)) if axis is None else axis, keepdims, **more)
+        return op(x.unsqueeze(-1), (-1,), keepdim=False, **more)
+    return op(x, tuple(range(x.ndim)) if axis is None else axis, keepdim=keepdims, **more)
 
 
 def _sum_dtype(x: Tensor, given: dtype | None) -> dtype | None:
@@ -88,27 +89,17 @@ def prod(
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in axis]
     kept = [a for a in range(x.ndim) if a not in axes]
     sizes = [1 if a in axes else n for a, n in enumerate(x.shape)]
-    flat = x.permute((*kept, *axes)).reshape((*[x.shape[a] for a in kept], _count(x, axes)))
+    count = math.prod([x.shape[a] for a in axes])
+    flat = x.permute((*kept, *axes)).reshape((*[x.shape[a] for a in kept], count))
     found = gt.prod(flat, -1, dtype=element)
     return found.reshape(sizes) if keepdims else found
-
-
-def _count(x: Tensor, axes: range | list[int]) -> int:
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
-    return count
 
 
 def std(
     x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False
 ) -> Tensor:
     """The standard deviation; the divisor is the count minus the correction."""
-    return over(_std, x, axis, keepdims, correction=correction)
-
-
-def _std(x: Tensor, dims: Axes, keepdim: bool, correction: float) -> Tensor:
-    return gt.std(x, dims, keepdim=keepdim, correction=correction)
+    return over(gt.std, x, axis, keepdims, correction=correction)
 
 
 def sum(
@@ -125,11 +116,7 @@ def var(
     x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False
 ) -> Tensor:
     """The variance; the divisor is the count minus the correction."""
-    return over(_var, x, axis, keepdims, correction=correction)
-
-
-def _var(x: Tensor, dims: Axes, keepdim: bool, correction: float) -> Tensor:
-    return gt.var(x, dims, keepdim=keepdim, correction=correction)
+    return over(gt.var, x, axis, keepdims, correction=correction)
 
 
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:

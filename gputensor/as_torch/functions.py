@@ -123,11 +123,6 @@ def while_loop(
     return carried
 
 
-def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """Return t if b is true, f otherwise."""
-    return t if b else f
-
-
 def save(
     obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2, *args: Any,
     **kwargs: Any,
@@ -156,7 +151,8 @@ OF_TORCH: dict[str, Any] = {
     "set_anomaly_enabled": set_anomaly_enabled, "is_anomaly_enabled": anomaly.is_anomaly_enabled,
     "is_anomaly_check_nan_enabled": is_anomaly_check_nan_enabled, "cond": cond,
     "while_loop": while_loop, "sym_float": float, "sym_int": int, "sym_max": max, "sym_min": min,
-    "sym_not": lambda x: not x, "sym_sqrt": math.sqrt, "sym_sum": sum, "sym_ite": sym_ite,
+    "sym_not": lambda x: not x, "sym_sqrt": math.sqrt, "sym_sum": sum,
+    "sym_ite": lambda b, t, f: t if b else f,
 }  # fmt: skip
 OF_SPECIAL: dict[str, Any] = {
     "softmax": gt.softmax, "log_softmax": gt.log_softmax, "logsumexp": gt.logsumexp,

@@ -198,7 +198,7 @@ OF_UTILS: dict[str, Any] = {
     "_unflatten_dense_tensors": unflatten_dense_tensors,
     "_get_device_index": get_device_index,
     "_element_size": lambda dtype: dtype.itemsize,
-}  # fmt: skip
+}
 OF_DISPATCH: dict[str, Any] = {
     "TorchDispatchMode": TorchDispatchMode, "_disable_current_modes": gt.no_dispatch,
     "is_traceable_wrapper_subclass": lambda tensor: False,

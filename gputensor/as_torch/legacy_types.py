@@ -79,8 +79,7 @@ def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
     if len(args) == 1 and not isinstance(args[0], (int, gt.Size)):
         return gt.tensor(args[0], dtype=dtype, device=place)
     sizes = args[0] if len(args) == 1 and isinstance(args[0], gt.Size) else args or (0,)
-    made: gt.Tensor = gt.empty(sizes, dtype=dtype, device=place)
-    return made
+    return gt.empty(sizes, dtype=dtype, device=place)
 
 
 def set_default_tensor_type(kind: Any) -> None:

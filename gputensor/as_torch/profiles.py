@@ -249,13 +249,9 @@ class autograd_profile(profile):
     """`torch.autograd.profiler.profile`: without a schedule; disabled by enabled=False."""
 
     def __init__(
-        self,
-        enabled: bool = True,
-        *,
-        use_cuda: bool = False,
-        use_device: Any = None,
+        self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None,
         **options: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self._is_enabled, self._device_time = enabled, use_cuda or use_device is not None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import gputensor as gt
@@ -66,26 +65,14 @@ def check_backward_validity(inputs: Any) -> None:
         warnings.warn("none of the inputs requires grad, so gradients will be None", stacklevel=2)
 
 
-@contextlib.contextmanager
-def same(*args: Any, **kwargs: Any) -> Iterator[None]:
-    """A context manager that does nothing."""
-    yield
-
-
 def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
-    """Remove a prefix, such as `module.` of data parallel training, from the names of a state, in
-    place."""
+    """Remove a prefix, such as `module.`, from the names of a state, in place."""
     for name in [*state_dict]:
         if name.startswith(prefix):
             state_dict[name[len(prefix) :]] = state_dict.pop(name)
 
 
 # --- torch.func -----------------------------------------------------------------------------------
-
-
-def functionalize(func: Any, *, remove: str = "mutations") -> Any:
-    """The function itself: transforms of gt.func take functions that write in place."""
-    return func
 
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:
@@ -108,12 +95,8 @@ OF_HOOKS: dict[str, Any] = {
 OF_CHECKPOINT: dict[str, Any] = {
     "noop_context_fn": noop_context_fn, "detach_variable": detach_variable,
     "check_backward_validity": check_backward_validity,
-    "set_checkpoint_early_stop": same, "set_checkpoint_debug_enabled": same,
 }  # fmt: skip
 OF_FUNC: dict[str, Any] = {
-    "functionalize": functionalize,
     "replace_all_batch_norm_modules_": replace_all_batch_norm_modules_,
-}  # fmt: skip
-OF_TYPES: dict[str, Any] = {
-    "FileLike": str | os.PathLike[str] | Any, "Storage": gt.Storage,
-}  # fmt: skip
+}
+OF_TYPES: dict[str, Any] = {"FileLike": str | os.PathLike[str] | Any, "Storage": gt.Storage}

@@ -261,9 +261,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.utils.checkpoint": {
         "get_device_states": legacy_types.get_device_states,
         "set_device_states": legacy_types.set_device_states, **small.OF_CHECKPOINT,
+        "set_checkpoint_early_stop": block, "set_checkpoint_debug_enabled": block,
     },
     "torch.library": small.OF_LIBRARY, "torch.utils.hooks": small.OF_HOOKS,
-    "torch.func": small.OF_FUNC,
+    # Transforms of gt.func take functions that write in place.
+    "torch.func": {**small.OF_FUNC, "functionalize": as_it_is},
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
     "torch.profiler.profiler": profiles.OF_PROFILER,
     "torch.profiler": profiles.OF_PROFILER, "torch.autograd.profiler": profiles.OF_AUTOGRAD,
@@ -281,9 +283,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.utils.data": {"functional_datapipe": lambda name, **options: as_it_is},
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},
-    "torch.utils.cpp_extension": {
-        "CUDA_HOME": None,
-    },
+    "torch.utils.cpp_extension": {"CUDA_HOME": None},
     "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage},
     "torch.types": {**small.OF_TYPES, "Number": int | float | bool, "Device": Any, "_dtype": Any,
                     "_size": Any, "_device": Any, "_int": int, "_float": float, "_bool": bool},
@@ -336,10 +336,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
     "torch.distributed.rpc": {"is_available": never},
     "torch.distributed.rpc.api": {"_require_initialized": as_it_is},
-    "torch.distributed.tensor": {
-        "Replicate": Placement, "Shard": Placement,
-        "Partial": Placement,
-    },
+    "torch.distributed.tensor": dict.fromkeys(("Replicate", "Shard", "Partial"), Placement),
     "torch.utils._python_dispatch": insides.OF_DISPATCH,
     "torch.utils.data._utils.collate": {"np_str_obj_array_pattern": re.compile(r"[SaUO]")},
     "torch.utils._device": {}, "torch.utils._triton": {"has_triton": never},

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any
+
+import numpy as np
 
 from ..core import errors
 from .groups import ProcessGroup, world
-from .records import unusual
+from .records import splits_differ, unusual
 from .work import wait_until
 
 VARIABLE = "GPUTENSOR_DISTRIBUTED_DEBUG"
@@ -53,23 +54,11 @@ def check(op: str, group: ProcessGroup, what: str) -> None:
         wait_until(request.Test, op, group)
     said = {rank: said[rank] for rank in group.ranks}
     differing = unusual({rank: words.partition("|")[0] for rank, words in said.items()})
-    if not differing:
-        differing = _splits_differ(group, {r: w.partition("|")[2] for r, w in said.items()})
+    splits = [words.partition("|")[2] for words in said.values()]
+    if not differing and any(splits):
+        counts = np.array([[half.split(",") for half in text.split(">")] for text in splits], int)
+        odd = splits_differ(counts[:, 0], counts[:, 1])
+        differing = [] if odd is None else [group.ranks[odd]]
     if differing:
         shown = {rank: words.partition(": ")[2] for rank, words in said.items()}
         raise errors.ranks_differ(op, shown, differing)
-
-
-def _splits_differ(group: ProcessGroup, said: dict[int, str]) -> list[int]:
-    """Return the rank of the first mismatch between rows sent and rows expected, or nothing."""
-    if not any(said.values()):
-        return []
-    splits: list[Any] = [
-        [[int(n) for n in half.split(",")] for half in said[rank].split(">")]
-        for rank in group.ranks
-    ]
-    for giver, (given, _) in enumerate(splits):
-        for taker, (_, wanted) in enumerate(splits):
-            if given[taker] != wanted[giver]:
-                return [group.ranks[taker if giver == 0 else giver]]
-    return []

@@ -90,13 +90,13 @@ def _end(work: Work, async_op: bool) -> Work | None:
     return None
 
 
-def _copy_all(to: Sequence[Tensor], source: Tensor) -> Any:
+def copying(to: Sequence[Tensor], source: Sequence[Tensor] | Tensor) -> Any:
     """Return a function that copies source[n] to to[n]."""
 
     def copy() -> None:
         with no_grad():
-            for n, x in enumerate(to):
-                x.copy_(source[n])
+            for x, made in zip(to, source):
+                x.copy_(made)
 
     return copy
 
@@ -179,13 +179,12 @@ def all_gather(
         made = operator("all_gather_into_tensor")(x.detach(), where.size(), where.name)
     work = taken(made)
     stacked = made.view(where.size(), *x.shape)
-    return _end(work._then(_copy_all(outs, stacked)), async_op)
+    return _end(work._then(copying(outs, stacked)), async_op)
 
 
 def reduce_scatter_tensor(
-    output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Any = None,
-    async_op: bool = False,
-) -> Work | None:  # fmt: skip
+    output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
     """Reduce over all ranks; each rank gets its part of the result.
 
     Args:
@@ -237,12 +236,7 @@ def all_to_all_single(
     given = _splits("input_split_sizes", input_split_sizes, x.shape[0] if x.ndim else 0, where)
     with no_grad():
         made = operator(op)(x.detach(), [*wanted], [*given], where.name)
-
-    def copy() -> None:
-        with no_grad():
-            out.copy_(made)
-
-    return _end(taken(made)._then(copy), async_op)
+    return _end(taken(made)._then(copying([out], [made])), async_op)
 
 
 def _splits(arg: str, given: Any, rows: int, group: ProcessGroup) -> Sequence[int]:
@@ -271,12 +265,7 @@ def reduce(
     what = agree("reduce", where, x, f"{how} dst={root}")
     into, kept = given[1] if is_root else None, (source, made)
     work = start_agreed("reduce", where, what, kept, via, "reduce", given[0], into, how, root)
-
-    def copy() -> None:
-        with no_grad():
-            x.copy_(made)
-
-    return _end(work._then(copy) if is_root else work, async_op)
+    return _end(work._then(copying([x], [made])) if is_root else work, async_op)
 
 
 def gather(
@@ -299,7 +288,7 @@ def gather(
     what = agree("gather", where, x, f"dst={root}")
     into, kept = given[1] if is_root else None, (source, made)
     work = start_agreed("gather", where, what, kept, via, "gather", given[0], into, root)
-    return _end(work._then(_copy_all(outs, made)), async_op)
+    return _end(work._then(copying(outs, made)), async_op)
 
 
 def scatter(
@@ -321,12 +310,7 @@ def scatter(
     what = agree("scatter", where, x, f"src={root}")
     from_here, kept = given[1] if is_root else None, (made, source)
     work = start_agreed("scatter", where, what, kept, via, "scatter", from_here, given[0], root)
-
-    def copy() -> None:
-        with no_grad():
-            x.copy_(made)
-
-    return _end(work._then(copy), async_op)
+    return _end(work._then(copying([x], [made])), async_op)
 
 
 def _list_of_root(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .collectives import _group, _tensor
+from .collectives import _group, _tensor, copying
 from .groups import ProcessGroup, get_global_rank, rank_in
 from .operators import carried, in_place, start, together
 from .work import Work
 from .._generated import calls
-from ..autograd.modes import no_grad
 from ..core import errors
 from ..tensor.base import materialised
 from ..tensor.tensor import Tensor
@@ -46,8 +45,7 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     """
     came_from: list[int] = []
     _receive(tensor, src, group, tag, came_from).wait()
-    where = _group("recv", group, tensor)
-    return where.ranks[came_from[0]]
+    return _group("recv", group, tensor).ranks[came_from[0]]
 
 
 class P2POp:
@@ -115,13 +113,7 @@ def _receive(tensor: Any, src: Any, group: Any, tag: Any, came_from: list[int]) 
     made = calls.empty_like(x.detach(), memory_format=None)
     via, (array,) = carried("recv", made)
     given = array, source, _tag("recv", tag), came_from
-    work = start("recv", where, (x, made), via.receive, *given)
-
-    def copy() -> None:
-        with no_grad():
-            x.copy_(made)
-
-    return work._then(copy)
+    return start("recv", where, (x, made), via.receive, *given)._then(copying([x], [made]))
 
 
 def _other(op: str, arg: str, group: Any, rank: Any) -> int:

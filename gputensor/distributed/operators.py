@@ -69,9 +69,7 @@ def together(op: str, inputs: Sequence[Tensor], group_name: str) -> Any:
     return nullcontext()
 
 
-def start(
-    op: str, group: ProcessGroup, kept: Any, make: Callable[..., Work], *args: Any
-) -> Work:  # fmt: skip
+def start(op: str, group: ProcessGroup, kept: Any, make: Callable[..., Work], *args: Any) -> Work:
     """Return the Work of `make(op, group, *args)`, which keeps `kept` alive until it has ended."""
     if world.broken:
         check_usable(op)

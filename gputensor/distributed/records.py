@@ -93,10 +93,12 @@ def unusual(said: dict[int, Any]) -> list[int]:
     return [rank for rank, text in said.items() if text != usual]
 
 
-def splits_differ(given: Array, wanted: Array) -> tuple[int, int] | None:
-    """Return the first (sender, receiver) whose element counts differ. given, wanted: (n, n)."""
-    wrong = np.argwhere(given != wanted.T)
-    return (int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
+def splits_differ(given: Array, wanted: Array) -> int | None:
+    """Return the member of the first pair that sends and expects different numbers of elements, the
+    receiver if the first member sends; None if all pairs agree. given, wanted: (n, n)."""
+    for sender, receiver in np.argwhere(given != wanted.T)[:1]:
+        return int(sender or receiver)
+    return None
 
 
 class Agreement:
@@ -167,13 +169,12 @@ class Agreement:
             is_here, every = self.counts
             if not is_here():
                 return False
-        pair = splits_differ(every[:, :n], every[:, n:])
-        if pair is not None:
+        odd = splits_differ(every[:, :n], every[:, n:])
+        if odd is not None:
             said = {
                 rank: f"{self.what} gives {row[:n].tolist()}, wants {row[n:].tolist()}"
                 for rank, row in zip(self.group.ranks, every)
             }
-            odd = pair[1] if pair[0] == 0 else pair[0]
             self.error = errors.ranks_differ(self.op, said, [self.group.ranks[odd]])
         return True
 

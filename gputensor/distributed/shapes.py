@@ -14,8 +14,7 @@ from ..tensor.tensor import Tensor
 
 
 def empty(like: Tensor, sizes: Sequence[int]) -> Tensor:
-    made: Tensor = calls.empty_memory_format(sizes, dtype=like._geometry.dtype, device=like._device)
-    return made
+    return calls.empty_memory_format(sizes, dtype=like._geometry.dtype, device=like._device)
 
 
 def check_size(op: str, group_size: int, size: int | None = None) -> None:

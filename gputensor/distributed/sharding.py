@@ -5,6 +5,7 @@ It is a layout copy across ranks: layout kernels pack and unpack, one all-to-all
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .groups import group_of
@@ -58,16 +59,8 @@ def redistribute(x: Tensor, from_dim: int, to_dim: int, group: Any = None) -> Te
         shape = [*x.shape]
         shape[source], shape[to] = length, widths[rank]
         shapes.append(shape)
-    wanted = [_numel(shape) for shape in shapes]
+    wanted = [math.prod(shape) for shape in shapes]
     moved = operator("all_to_all_single")(flat, wanted, given, where.name)
     wait_for(moved)
     parts = calls.split_with_sizes(moved, wanted)
-    made: Tensor = calls.cat([part.view(shape) for part, shape in zip(parts, shapes)], source)
-    return made
-
-
-def _numel(shape: list[int]) -> int:
-    numel = 1
-    for size in shape:
-        numel *= size
-    return numel
+    return calls.cat([part.view(shape) for part, shape in zip(parts, shapes)], source)

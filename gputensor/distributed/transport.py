@@ -55,8 +55,7 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
     Raises: DtypeError if the dtype has no such reduction, ArgumentValueError for an unknown one.
     """
     if how not in REDUCTIONS:
-        rule = f"be one of {', '.join(REDUCTIONS)}"
-        raise errors.wrong_value(op, "reduce_op", rule, how)
+        raise errors.wrong_value(op, "reduce_op", f"be one of {', '.join(REDUCTIONS)}", how)
     mpi, kind = world.mpi, dtype.kind
     is_float = kind == "f" or dtype.name == "bfloat16"
     got = errors.Got(f"{how} of {dtype.name}")

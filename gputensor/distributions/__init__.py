@@ -16,13 +16,9 @@ from .discrete import (
 )  # fmt: skip
 from .distribution import Distribution, ExponentialFamily
 from .kl import kl_divergence, register_kl
-from .location_scale import (
-    Cauchy, GeneralizedPareto, Laplace, Normal, StudentT, Uniform, VonMises,
-)  # fmt: skip
+from .location_scale import Cauchy, GeneralizedPareto, Laplace, Normal, StudentT, Uniform, VonMises
 from .multivariate import LKJCholesky, LowRankMultivariateNormal, MultivariateNormal, Wishart
-from .positive import (
-    Beta, Chi2, ContinuousBernoulli, Dirichlet, Exponential, FisherSnedecor, Gamma,
-)  # fmt: skip
+from .positive import Beta, Chi2, ContinuousBernoulli, Dirichlet, Exponential, FisherSnedecor, Gamma
 from .transformed import Independent, MixtureSameFamily, TransformedDistribution
 from .transformed_families import (
     ExpRelaxedCategorical as ExpRelaxedCategorical, LogitRelaxedBernoulli as LogitRelaxedBernoulli,

@@ -41,9 +41,7 @@ def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
 class ByOdds(Distribution):
     """A distribution given by `probs` or `logits`; it computes the other when read."""
 
-    arg_constraints: Regions = {
-        "probs": constraints.unit_interval, "logits": constraints.real,
-    }  # fmt: skip
+    arg_constraints: Regions = {"probs": constraints.unit_interval, "logits": constraints.real}
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Check = None) -> None:
         self._set_odds(probs, logits, validate_args)

@@ -15,14 +15,10 @@ from .._generated.functions import full_like, where, xlogy
 from ..core import errors, lazy
 from ..nn import functional as F
 from ..tensor.tensor import Tensor
-from .discrete import (
-    Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson,
-)  # fmt: skip
+from .discrete import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from .distribution import Distribution, ExponentialFamily
 from .location_scale import Cauchy, Laplace, Normal, Uniform
-from .multivariate import (
-    LowRankMultivariateNormal, MultivariateNormal, half_log_det, mahalanobis,
-)  # fmt: skip
+from .multivariate import LowRankMultivariateNormal, MultivariateNormal, half_log_det, mahalanobis
 from .positive import Beta, ContinuousBernoulli, Dirichlet, Exponential, Gamma
 from .transformed import Independent, TransformedDistribution
 from .transformed_families import Gumbel, HalfNormal, Pareto

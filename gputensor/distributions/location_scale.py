@@ -21,9 +21,7 @@ from .positive import Gamma
 from .sampling import by_rejection
 from .utils import quantity
 
-LOCATION_SCALE: Regions = {
-    "loc": constraints.real, "scale": constraints.positive,
-}  # fmt: skip
+LOCATION_SCALE: Regions = {"loc": constraints.real, "scale": constraints.positive}
 
 
 class LocationScale(Distribution):

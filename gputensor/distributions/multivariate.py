@@ -11,14 +11,8 @@ from typing import Any
 
 from .. import linalg
 from .._generated.functions import (
-    arange,
-    cat,
-    cholesky_inverse,
-    cholesky_solve,
-    eye,
-    mvlgamma,
-    where,
-)
+    arange, cat, cholesky_inverse, cholesky_solve, eye, mvlgamma, where,
+)  # fmt: skip
 from ..autograd import no_grad
 from ..core import errors
 from ..core.geometry import Size
@@ -284,10 +278,7 @@ class Wishart(ByCovariance, ExponentialFamily):
         least = constraints.greater_than(self._event_shape[-1] - 1)
         return {**ByCovariance._of_matrices, "df": least}
 
-    @property
-    def _df(self) -> Tensor:
-        return self.df.unsqueeze(-1).unsqueeze(-1)
-
+    _df: Tensor = quantity(lambda self: self.df.unsqueeze(-1).unsqueeze(-1))
     mean: Tensor = quantity(lambda self: self._df * self.covariance_matrix)
 
     @property

@@ -12,9 +12,7 @@ from .._generated.functions import gather
 from ..autograd import no_grad
 from ..tensor.tensor import Tensor
 from .discrete import Categorical
-from .constraints import (
-    Constraint, MixtureSameFamilyConstraint, dependent_property, independent,
-)  # fmt: skip
+from .constraints import Constraint, MixtureSameFamilyConstraint, dependent_property, independent
 from .distribution import Distribution, Regions, need_distribution
 from .transforms import ComposeTransform, Transform
 from .utils import absent, all_instances, quantity, refused, sum_rightmost
@@ -193,13 +191,8 @@ class MixtureSameFamily(Distribution):
         self._event_ndims = len(component_distribution.event_shape)
         super().__init__(batch[:-1], component_distribution.event_shape, validate_args)
 
-    @property
-    def mixture_distribution(self) -> Categorical:
-        return self._mixture_distribution
-
-    @property
-    def component_distribution(self) -> Distribution:
-        return self._component_distribution
+    mixture_distribution: Categorical = quantity(lambda self: self._mixture_distribution)
+    component_distribution: Distribution = quantity(lambda self: self._component_distribution)
 
     @dependent_property
     def support(self) -> Constraint:

@@ -51,8 +51,7 @@ def sum_rightmost(value: Tensor, dim: int) -> Tensor:
 
 def standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
     """Standard normal numbers."""
-    made: Tensor = empty(shape, dtype=dtype, device=device).normal_()
-    return made
+    return empty(shape, dtype=dtype, device=device).normal_()
 
 
 # PyTorch's programs import these from torch.distributions.utils.

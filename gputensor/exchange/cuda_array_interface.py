@@ -57,8 +57,7 @@ def read(op: str, arg: str, x: Any) -> Described:
 
 
 def _incomplete(op: str, arg: str, part: str, got: Any) -> errors.GpuTensorError:
-    rule = f"have a CUDA array interface with {part}"
-    return errors.wrong_type(op, arg, rule, got)
+    return errors.wrong_type(op, arg, f"have a CUDA array interface with {part}", got)
 
 
 def _ints(op: str, arg: str, given: dict[str, Any], name: str) -> Sizes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+from functools import lru_cache
 from typing import Any
 
 from .. import runtime
@@ -47,11 +48,9 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
     if target is not found._device:
         if copy is False:
             raise errors.not_exchangeable(
-                "from_dlpack",
-                "copy",
-                "not be False where the device changes",
+                "from_dlpack", "copy", "not be False where the device changes",
                 errors.Got(f"device={target}"),
-            )
+            )  # fmt: skip
         return calls.to_device(found, target, found._geometry.dtype)
     return calls.clone(found) if flag("from_dlpack", "copy", copy) else found
 
@@ -122,8 +121,7 @@ class _Owner:
 
 
 def _take(capsule: Any) -> Tensor:
-    """Consume a capsule. It is marked as consumed only after success; after an error it still
-    belongs to its producer."""
+    """Consume a capsule. It is marked as consumed on success; otherwise its producer keeps it."""
     name = get_name(capsule)
     if name not in STRUCTS:
         got = errors.Got(f"a capsule named {(name or b'').decode(errors='replace')!r}")
@@ -132,15 +130,13 @@ def _take(capsule: Any) -> Tensor:
     managed = STRUCTS[name].from_address(address)
     is_versioned = name == b"dltensor_versioned"
     if is_versioned and managed.major != VERSION[0]:
-        got = errors.Got(f"version {managed.major}.{managed.minor}")
-        raise _refused("speak DLPack 1", got)
+        raise _refused("speak DLPack 1", errors.Got(f"version {managed.major}.{managed.minor}"))
     described = managed.tensor
     kind, index = described.device_type, described.device_id
     if kind == CUDA_DEVICE:
         _real_cuda(index)
     elif kind not in (CPU_DEVICE, CUDA_HOST_DEVICE):
-        got = errors.Got(f"DLPack device type {kind}")
-        raise _refused("be on the CPU or a CUDA device", got)
+        raise _refused("be on the CPU or a CUDA device", errors.Got(f"DLPack device type {kind}"))
     shape = _geometry_of(described)
     nbytes = shape.extent * shape.dtype.itemsize
     pointer = _pointer_of(described, nbytes)
@@ -190,20 +186,10 @@ def _geometry_of(described: Any) -> Any:
         raise _refused("say its sizes", errors.Got(f"{ndim} dimensions and a null pointer"))
     sizes = tuple(described.shape[:ndim]) if ndim else ()
     strides = tuple(described.strides[:ndim]) if ndim and described.strides else None
-    key = (sizes, strides, element)
-    known = _layouts.get(key)
-    if known is None:
-        if len(_layouts) >= _MOST_LAYOUTS:
-            _layouts.clear()
-        known = _layouts[key] = _checked(sizes, strides, element)
-    return known
+    return _checked(sizes, strides, element)
 
 
-# Layouts already checked: programs use few layouts repeatedly.
-_layouts: dict[Any, Any] = {}
-_MOST_LAYOUTS = 1024
-
-
+@lru_cache(maxsize=1024)  # programs use few layouts repeatedly
 def _checked(sizes: tuple[int, ...], strides: tuple[int, ...] | None, element: dtypes.dtype) -> Any:
     if strides is None:
         strides = (0,) * len(sizes) if any(s < 0 for s in sizes) else contiguous_strides(sizes)

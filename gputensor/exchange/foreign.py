@@ -8,6 +8,7 @@ imported here.
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Iterator
@@ -84,18 +85,14 @@ class ForeignArray:
 
     @property
     def address(self) -> int:
-        """Address of the first element; read from a tensor only when needed, as it takes half of a
-        small copy's time."""
+        """Address of the first element; read when needed: it takes half of a small copy's time."""
         if self._address is None:
             self._address = self.keeper.data_ptr()
         return self._address
 
     @property
     def numel(self) -> int:
-        numel = 1
-        for size in self.sizes:
-            numel *= size
-        return numel
+        return math.prod(self.sizes)
 
     @property
     def is_contiguous(self) -> bool:
@@ -337,8 +334,7 @@ def _index_of(op: str, arg: str, x: Any, address: int) -> int:
     try:
         return operator.index(index)
     except TypeError:
-        rule = "have a device with an int for its id"
-        raise errors.wrong_type(op, arg, rule, index) from None
+        raise errors.wrong_type(op, arg, "have a device with an int for its id", index) from None
 
 
 def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:

@@ -54,8 +54,7 @@ def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
 
 
 def _each(output: Any, change: Any) -> Any:
-    """Apply `change(index, result)` to each result of a Function, which returns one result or a
-    tuple."""
+    """Apply `change(index, result)` to each result of a Function: one result or a tuple."""
     if isinstance(output, tuple):
         return tuple([change(n, y) for n, y in enumerate(output)])
     return change(0, output)
@@ -250,8 +249,7 @@ def _with_tangents(level: Any, cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _tangent(context: Any, primal: Any, tangent: Any) -> Any:
-    """The tangent that `jvp` gets for an argument: zeros for None, if the context materializes
-    gradients."""
+    """The tangent that `jvp` gets for an argument: zeros for None if ctx materializes them."""
     if tangent is not None or not context._materializes or not isinstance(primal, Tensor):
         return tangent
     return functions.zeros_like(primal) if primal._geometry.dtype.category >= FLOATING else None

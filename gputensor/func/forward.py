@@ -55,8 +55,7 @@ class DualLevel(Level):
         return bool(self.written) and self.tangent_of(x) is not None
 
     def tangent_of(self, x: Any) -> Any:
-        """The tangent of a tensor that is no wrapper of this level, if a value with a tangent was
-        written to it."""
+        """The tangent of a tensor without a wrapper, if a value with one was written to it."""
         if not self.written or not isinstance(x, Tensor) or self.owns(x):
             return None
         if isinstance(x, BatchedTensor):
@@ -147,8 +146,7 @@ class DualLevel(Level):
         return rebuilt(primal, parts)
 
     def _inplace(self, entry: Entry, args: Sequence[Any], target: Any) -> Any:
-        """Compute the functional form, and write its result to the primal and the tangent of
-        `target`."""
+        """Compute the functional form; write its primal and its tangent to `target`."""
         operator, x = entry.operator, args[0]
         if "inplace_view" in operator.tags and not self.owns(target):
             return call(operator, target, *args[1:])

@@ -10,13 +10,9 @@ from . import custom_function as _custom_function, forward as _forward, levels a
 
 
 __all__ = [
-    "UnpackedDualTensor",
-    "dual_level",
-    "enter_dual_level",
-    "exit_dual_level",
-    "make_dual",
+    "UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",
     "unpack_dual",
-]
+]  # fmt: skip
 
 
 class UnpackedDualTensor(NamedTuple):

@@ -15,7 +15,7 @@ from ..core import errors, lazy
 from ..tensor.tensor import Tensor
 from . import forward, reverse
 
-__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]  # fmt: skip
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 Function = Callable[..., Any]
 
@@ -30,8 +30,7 @@ def _tensors(op: str, arg: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
 
 
 def _leaves(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
-    """The tensors to differentiate with respect to. With create_graph they keep the inputs'
-    history."""
+    """The tensors to differentiate by. With create_graph they keep the inputs' history."""
     if create_graph:
         return tuple([x.view_as(x) if x.requires_grad else _fresh(x) for x in inputs])
     return tuple([_fresh(x) for x in inputs])

@@ -42,8 +42,7 @@ _TRACKED.own.requires_grad = True
 
 
 class Level(Guard):
-    """One running transform. number: increases with each new level, so an inner level has a larger
-    number."""
+    """One running transform. number: increases with each new level."""
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
@@ -167,8 +166,7 @@ def batched(level: Any, value: Any) -> Tensor:
 
 
 def physical(level: Any, x: Any) -> Tensor:
-    """The tensor with the level's batch as first dimension; expanded if x does not belong to the
-    level."""
+    """The tensor with the level's batch as first dimension; expanded if x is not of the level."""
     number = level_number(x)
     if number == level.number:
         held: Tensor = x.value
@@ -210,8 +208,7 @@ def held(level: Any, x: Any) -> Any:
 
 
 def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
-    """Insert dimensions of size 1 behind the batch dimension, so that entries with `ndim`
-    dimensions have `rank`."""
+    """Insert dimensions of size 1 behind the batch: entries with `ndim` dimensions get `rank`."""
     for _ in range(rank - ndim):
         value = value.unsqueeze(1)
     return value
@@ -254,8 +251,7 @@ def unfolded(level: Any, result: Any, outer: int) -> Any:
 
 
 def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
-    """A tensor of a forward level. It is the primal itself if the tangent is None, which means
-    zero."""
+    """A tensor of a forward level; the primal itself if the tangent is None, meaning zero."""
     if tangent is None:
         alone: Tensor = primal
         return alone
@@ -276,8 +272,7 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
 
 
 def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
-    """The primal and the tangent of x at a forward level; the tangent is None if x has none
-    there."""
+    """The primal of x at a forward level, and its tangent, None if x has none there."""
     number = level_number(x)
     if number == level.number:
         return x.value, x.tangent

@@ -94,9 +94,7 @@ def pull(
     pairs += [(p, g) for p, g in zip(y, dv) if g is not None]
     if not pairs:
         return primal
-    tangent = outside(
-        level, pull, below, [p for p, _ in pairs], x, [g for _, g in pairs], create
-    )  # fmt: skip
+    tangent = outside(level, pull, below, [p for p, _ in pairs], x, [g for _, g in pairs], create)
     return [
         None if p is None and t is None else
         dual(level, functions.zeros_like(a) if p is None else p, t)
@@ -321,8 +319,7 @@ def jacrev(
 
 
 def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """For each tensor, a stack of one-hot tensors; there is one for each element of all the
-    tensors."""
+    """For each tensor, a stack of one-hot tensors, one for each element of all tensors."""
     counts = [x._geometry.numel for x in tensors]
     total, start = sum(counts), 0
     found = []

@@ -153,8 +153,7 @@ class VmapLevel(Level):
         return outside(self, random.drawn_plainly, self, entry, args)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """Compute the functional form and copy its result to self; without one, run entry by
-        entry."""
+        """Compute the functional form and copy it to self; without one, run entry by entry."""
         operator = entry.operator
         functional = functional_of(operator)
         if functional is None:

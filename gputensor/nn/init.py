@@ -69,8 +69,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers of a normal distribution."""
-    made: Tensor = tensor.normal_(mean, std, generator=generator)
-    return made
+    return tensor.normal_(mean, std, generator=generator)
 
 
 @declares()
@@ -159,8 +158,7 @@ def kaiming_normal_(
 @declares()
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with a matrix of orthogonal rows or columns; further dimensions are treated as
-    columns."""
+    """Fill with orthogonal rows or columns; further dimensions are treated as columns."""
     from .. import linalg
     from .._generated import functions
 
@@ -173,8 +171,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
     algebra: Any = linalg
     q, r = algebra.qr(normal.t() if rows < columns else normal)
     q *= r.diagonal().sign()
-    made: Tensor = tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
-    return made
+    return tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
 
 
 @declares()

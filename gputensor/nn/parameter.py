@@ -43,8 +43,7 @@ def _parameter(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Param
 
 
 class Buffer(Tensor):
-    """A tensor that a Module registers as a buffer when it is assigned; persistent: whether
-    `state_dict()` has it."""
+    """A tensor that a Module registers as a buffer. persistent: `state_dict()` has it."""
 
     persistent: bool
 
@@ -58,8 +57,7 @@ def _memory(name: str, data: Any) -> Tensor:
     from .._generated.functions import empty
 
     if data is None:
-        made: Tensor = empty(0)
-        return made
+        return empty(0)
     if not isinstance(data, Tensor):
         raise errors.not_a_tensor(name, "data", "a Tensor", data)
     return data.detach()

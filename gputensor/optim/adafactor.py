@@ -28,7 +28,7 @@ class Adafactor(Optimizer):
             square); None means the dtype's epsilon for the first.
         d: a step with a larger root mean square is scaled down to d.
         weight_decay: the parameter shrinks by lr * weight_decay.
-        foreach, maximize: as in `Adam`.
+        Other options: as in `Optimizer`.
     """
 
     _not_negative = ("lr", "weight_decay")

@@ -11,7 +11,7 @@ from typing import Any
 from .._generated.functions import maximum, zeros_like
 from ..core import errors
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, descend, fresh, mix, mix_square, rate, scalar
+from .arithmetic import Group, State, averages, descend, fresh, mix, rate, scalar
 from .optimizer import Optimizer
 
 
@@ -21,12 +21,8 @@ class Adam(Optimizer):
     Args:
         betas: decay rates of the averages of gradients and of squares.
         eps: added to the root.
-        weight_decay: weight_decay * parameter is added to the gradient.
         amsgrad: divide by the root of the largest average square so far.
-        maximize: step along the gradient instead of against it.
-        capturable: count steps on the device, as CUDA graphs need it.
-        foreach, differentiable, fused: as in `Optimizer`.
-        decoupled_weight_decay: multiply the parameter by 1 - lr * weight_decay, as in AdamW.
+        Other options: as in `Optimizer`.
     """
 
     def __init__(
@@ -48,10 +44,7 @@ class Adam(Optimizer):
         return {**state, "max_exp_avg_sq": zeros_like(p)} if group["amsgrad"] else state
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        beta1, beta2 = map(scalar, group["betas"])
-        average, square = state["exp_avg"], state["exp_avg_sq"]
-        mix(average, grad, beta1)
-        mix_square(square, grad, beta2)
+        average, square, beta1, beta2 = averages(grad, state, group)
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
             square = largest.copy_(maximum(fresh(largest), fresh(square)))
@@ -84,8 +77,7 @@ class Adamax(Optimizer):
     Args:
         betas: decay rates of the average of gradients and of the maximum.
         eps: added to |grad|.
-        weight_decay: weight_decay * parameter is added to the gradient.
-        foreach, maximize, differentiable, capturable: as in `Adam`.
+        Other options: as in `Optimizer`.
     """
 
     def __init__(

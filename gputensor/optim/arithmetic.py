@@ -101,6 +101,17 @@ def mix_square(x: Tensor, y: Tensor, kept: Any) -> None:
         x.addcmul_(y, y, value=_rest(kept))
 
 
+def averages(grad: Tensor, state: State, group: Group) -> tuple[Tensor, Tensor, Any, Any]:
+    """Mix a gradient into the averages that Adam's variants keep, of gradients and of squares.
+
+    Returns: both averages, and their decay rates.
+    """
+    beta1, beta2 = map(scalar, group["betas"])
+    mix(state["exp_avg"], grad, beta1)
+    mix_square(state["exp_avg_sq"], grad, beta2)
+    return state["exp_avg"], state["exp_avg_sq"], beta1, beta2
+
+
 def descend(p: Tensor, direction: Tensor, lr: Any) -> None:
     """p -= lr * direction."""
     if isinstance(lr, Tensor):

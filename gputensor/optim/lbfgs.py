@@ -78,8 +78,7 @@ class LBFGS(Optimizer):
         if closure is None:
             raise self._must("closure", "be given", closure, errors.ArgumentTypeError)
         if capture.capturing and capture.here() is not None:
-            why = "the host reads the loss and decides by it"
-            raise errors.capture_refused("LBFGS.step", why)
+            raise errors.capture_refused("LBFGS.step", "the host reads the loss and decides by it")
         with no_grad():
             return _Descent(self.param_groups[0], self.state, closure).run()
 

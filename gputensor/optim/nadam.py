@@ -1,5 +1,4 @@
-"""NAdam and RAdam, variants of Adam. Source: torch/optim/nadam.py and radam.py, the loops over
-single tensors."""
+"""NAdam and RAdam, variants of Adam. Source: torch/optim/nadam.py and radam.py."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import Any
 
 from .._generated.functions import where, zeros_like
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, descend, fresh, keep, mix, mix_square, rate, rounded, scalar
+from .arithmetic import Group, State, averages, descend, fresh, keep, rate, rounded, scalar
 from .optimizer import Optimizer
 
 
@@ -18,10 +17,8 @@ class NAdam(Optimizer):
     Args:
         betas: decay rates of the averages of gradients and of squares.
         eps: added to the root.
-        weight_decay: weight_decay * parameter is added to the gradient.
         momentum_decay: how fast the momentum grows to its final value.
-        decoupled_weight_decay: multiply the parameter by 1 - lr * weight_decay, as in AdamW.
-        foreach, maximize, capturable, differentiable: as in `Adam`.
+        Other options: as in `Optimizer`.
     """
 
     _numbers = ("step", "mu_product")
@@ -45,16 +42,15 @@ class NAdam(Optimizer):
         return {"mu_product": 1.0, "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        beta1, beta2, decay = map(scalar, (*group["betas"], group["momentum_decay"]))
+        average, square, beta1, beta2 = averages(grad, state, group)
+        decay = scalar(group["momentum_decay"])
         lr, product = rate(group), state["mu_product"]
         mu = beta1 * (1 - 0.5 * 0.96 ** (step * decay))
         following = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
         is_tensor = isinstance(mu, Tensor) or isinstance(product, Tensor)
         part = mu if is_tensor else rounded(mu, product)  # rounded as in PyTorch
         keep(state, "mu_product", product * part)
-        average, square, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
-        mix(average, grad, beta1)
-        mix_square(square, grad, beta2)
+        product = state["mu_product"]
         root = fresh(square.div(1 - beta2**step).sqrt_()).add_(group["eps"])
         descend(p, grad / root, lr * (1 - mu) / (1 - product))
         descend(p, fresh(average) / root, lr * following / (1 - product * following))
@@ -68,9 +64,7 @@ class RAdam(Optimizer):
     Args:
         betas: decay rates of the averages of gradients and of squares.
         eps: added to the root.
-        weight_decay: weight_decay * parameter is added to the gradient.
-        decoupled_weight_decay: multiply the parameter by 1 - lr * weight_decay, as in AdamW.
-        foreach, maximize, capturable, differentiable: as in `Adam`.
+        Other options: as in `Optimizer`.
     """
 
     def __init__(
@@ -89,10 +83,7 @@ class RAdam(Optimizer):
         return {"exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        beta1, beta2 = map(scalar, group["betas"])
-        average, square = state["exp_avg"], state["exp_avg_sq"]
-        mix(average, grad, beta1)
-        mix_square(square, grad, beta2)
+        average, square, beta1, beta2 = averages(grad, state, group)
         bias1, bias2 = 1 - beta1**step, 1 - beta2**step
         direction = fresh(average) / bias1 * rate(group)
         # Effective number of squares in the average, now and after many steps.

@@ -21,15 +21,16 @@ from ..runtime import capture
 from ..tensor.tensor import Tensor
 from .arithmetic import Group, State, fresh, number_dtype, plus, rate, scalar
 from .hooks import (
-    Hooked,
-    hooked,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+    Hooked, hooked, register_optimizer_step_post_hook, register_optimizer_step_pre_hook,
+)  # fmt: skip
 
-__all__ = [
-    "Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook",
-]  # fmt: skip
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
+
+# Options that are True, False, None or missing.
+_FLAGS = (
+    "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable",
+    "foreach", "fused", "differentiable",
+)  # fmt: skip
 
 
 class Optimizer(Hooked):
@@ -40,6 +41,12 @@ class Optimizer(Hooked):
     instead.
 
     param_groups: dicts with `params` and the options. state: parameter -> its state.
+
+    Options of several optimizers:
+    weight_decay: weight_decay * parameter is added to the gradient; with decoupled_weight_decay
+        the parameter is multiplied by 1 - lr * weight_decay instead.
+    maximize: step along the gradient instead of against it.
+    capturable: count steps on the device, as CUDA graphs need it.
     foreach, fused: accepted; they choose a loop in PyTorch, and gputensor has one.
     differentiable: autograd records steps, so gradients flow to the rate, to options that are
         tensors, and to the gradients. The parameters must not be leaves that require grad then.
@@ -215,9 +222,9 @@ class Optimizer(Hooked):
             sizes = errors.Got(f"groups of {[len(g['params']) for g in given]} parameters")
             rule = f"have groups of {[len(g['params']) for g in groups]} parameters"
             raise self._must("state_dict", rule, sizes)
-        params = dict(zip(
-            [n for g in given for n in g["params"]], [p for g in groups for p in g["params"]]
-        ))  # fmt: skip
+        params = dict(
+            zip([n for g in given for n in g["params"]], [p for g in groups for p in g["params"]])
+        )
         state: defaultdict[Any, State] = defaultdict(dict)
         for n, kept in state_dict["state"].items():
             p = params.get(n)
@@ -270,20 +277,10 @@ class Optimizer(Hooked):
             for beta in self._pair("betas", group["betas"]):
                 if not 0 <= beta < 1:
                     raise self._must("betas", "be in [0, 1)", tuple(group["betas"]))
-        for name in (
-            "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable"
-        ):  # fmt: skip
-            flag(type(self).__name__, name, group.get(name))
-        hints = [self._hint(group, name) for name in ("foreach", "fused", "differentiable")]
-        if hints[0] and hints[1]:
-            raise self._must("fused", "not come with foreach=True", True)
-        if hints[1] and hints[2]:
-            raise self._must("fused", "not come with differentiable=True", True)
-
-    def _hint(self, group: Group, name: str) -> bool:
-        """Check an option that may be a bool, None or missing."""
-        value = group.get(name)
-        return value is not None and flag(type(self).__name__, name, value)
+        flags = {name: flag(type(self).__name__, name, group.get(name)) for name in _FLAGS}
+        for other in ("foreach", "differentiable"):
+            if flags["fused"] and flags[other]:
+                raise self._must("fused", f"not come with {other}=True", True)
 
     def _begin(self, p: Tensor, group: Group) -> State:
         """Return the state of a parameter before its first step; zeros may be left out."""
@@ -384,8 +381,7 @@ def _copy(value: Any) -> Any:
 
 
 def _like(value: Any, p: Tensor) -> Any:
-    """Convert a value of a loaded state: copy tensors to the parameter's device, and to its dtype
-    if that is floating."""
+    """Copy a loaded value to the parameter's device, and a floating one to its dtype."""
     if isinstance(value, Tensor):
         of = p.dtype if p.is_floating_point() else value.dtype
         return value.detach().to(device=p.device, dtype=of, copy=True)

@@ -22,10 +22,7 @@ class RMSprop(Optimizer):
         eps: added to the root.
         centered: divide by the root of the average variance instead.
         momentum: decay rate of an average of the steps, used if not 0.
-        weight_decay: weight_decay * parameter is added to the gradient.
-        capturable: count steps on the device, as CUDA graphs need it.
-        maximize: step along the gradient instead of against it.
-        foreach, differentiable: as in `Optimizer`.
+        Other options: as in `Optimizer`.
     """
 
     _not_negative = (*Optimizer._not_negative, "alpha")
@@ -70,7 +67,7 @@ class Adagrad(Optimizer):
     Args:
         lr_decay: lr is divided by 1 + (step - 1) * lr_decay.
         initial_accumulator_value: initial value of the sum.
-        foreach, differentiable, fused: as in `Optimizer`.
+        Other options: as in `Optimizer`.
     """
 
     _not_negative = (*Optimizer._not_negative, "lr_decay", "initial_accumulator_value")
@@ -107,10 +104,7 @@ class Adadelta(Optimizer):
     Args:
         rho: decay rate of both average squares.
         eps: added to the averages before their roots are taken.
-        weight_decay: weight_decay * parameter is added to the gradient.
-        foreach, differentiable: as in `Optimizer`.
-        capturable: count steps on the device, as CUDA graphs need it.
-        maximize: step along the gradient instead of against it.
+        Other options: as in `Optimizer`.
     """
 
     def __init__(

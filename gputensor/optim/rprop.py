@@ -19,9 +19,7 @@ class Rprop(Optimizer):
     Args:
         etas: factors of a shrinking size, in (0, 1), and of a growing one, above 1.
         step_sizes: the smallest and the largest size.
-        capturable: count steps on the device, as CUDA graphs need it.
-        foreach, differentiable: as in `Optimizer`.
-        maximize: step along the gradient instead of against it.
+        Other options: as in `Optimizer`.
     """
 
     def __init__(

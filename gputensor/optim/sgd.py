@@ -21,10 +21,8 @@ class SGD(Optimizer):
     Args:
         momentum: v becomes momentum * v + (1 - dampening) * grad; the first v is the gradient,
             detached, which differentiable=True does not change.
-        weight_decay: weight_decay * parameter is added to the gradient.
-            nesterov: step along grad + momentum * v.
-            maximize: step along the gradient instead of against it.
-            foreach, differentiable, fused: as in `Optimizer`.
+        nesterov: step along grad + momentum * v.
+        Other options: as in `Optimizer`.
     """
 
     _numbers = ()
@@ -71,10 +69,7 @@ class ASGD(Optimizer):
     Args:
         lambd, alpha: as in these formulas.
         t0: the step after which the average begins.
-        weight_decay: weight_decay * parameter is added to the gradient.
-        foreach, differentiable: as in `Optimizer`.
-        capturable: count steps on the device, as CUDA graphs need it.
-        maximize: step along the gradient instead of against it.
+        Other options: as in `Optimizer`.
     """
 
     _numbers = ("step", "eta", "mu")

@@ -47,8 +47,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
     def ema(average: Tensor, new: Tensor, count: Any) -> Tensor:
         with no_grad():
-            found: Tensor = decay * average + (1 - decay) * new
-            return found
+            return decay * average + (1 - decay) * new
 
     return ema
 
@@ -214,8 +213,7 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos", last_epoch: int = -1,
     ) -> None:  # fmt: skip
         if anneal_strategy not in ("cos", "linear"):
-            rule = "be 'cos' or 'linear'"
-            raise errors.must("SWALR", "anneal_strategy", rule, anneal_strategy)
+            raise errors.must("SWALR", "anneal_strategy", "be 'cos' or 'linear'", anneal_strategy)
         if anneal_epochs < 0:
             raise errors.must("SWALR", "anneal_epochs", "not be negative", anneal_epochs)
         rates = for_each_group("SWALR", "swa_lr", swa_lr, optimizer)

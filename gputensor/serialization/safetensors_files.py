@@ -21,8 +21,7 @@ def save(obj: Any, path: Any) -> None:
     """Write a dict from names to tensors; each is written as a contiguous copy."""
     package = _package("save")
     if not isinstance(obj, dict):
-        rule = "be a dict of tensors for a .safetensors file"
-        raise errors.wrong_type("save", "obj", rule, obj)
+        raise errors.wrong_type("save", "obj", "be a dict of tensors for a .safetensors file", obj)
     arrays = {}
     for name, value in obj.items():
         if type(name) is not str or not isinstance(value, Tensor):

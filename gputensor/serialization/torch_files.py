@@ -67,9 +67,9 @@ def _tensor(
 
 def _with_bits(x: Tensor, metadata: Any) -> Tensor:
     """Set a tensor's lazy conjugate and negative bits, which PyTorch stores separately."""
-    for name, turn in (("conj", "conj"), ("neg", "neg")):
+    for name in ("conj", "neg"):
         if type(metadata) is dict and metadata.get(name):
-            x = getattr(x, turn)()
+            x = getattr(x, name)()
     return x
 
 

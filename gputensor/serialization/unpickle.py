@@ -158,28 +158,12 @@ def _constant(value: Any) -> Callable[[_Machine, Any], None]:
     return lambda machine, _: machine.push(value)
 
 
-def _push(machine: _Machine, argument: Any) -> None:
-    machine.push(argument)
-
-
 def _put(machine: _Machine, number: Any) -> None:
     machine.memo[len(machine.memo) if number is None else int(number)] = machine.stack[-1]
 
 
 def _get(machine: _Machine, number: Any) -> None:
     machine.push(machine.memo[int(number)])
-
-
-def _global(machine: _Machine, names: tuple[str, str]) -> None:
-    machine.find(*names)
-
-
-def _stack_global(machine: _Machine, _: Any) -> None:
-    machine.find(*machine.last(2))
-
-
-def _pair(machine: _Machine) -> list[Any]:
-    return list(machine.last(2))
 
 
 _Step = Callable[[_Machine, Any], None]
@@ -196,17 +180,18 @@ _STEPS: dict[str, _Step] = {
     "TUPLE3": lambda machine, _: machine.push(machine.last(3)),
     "APPEND": lambda machine, _: machine.append([machine.pop()]),
     "APPENDS": lambda machine, _: machine.append(machine.since_mark()),
-    "SETITEM": lambda machine, _: machine.set_items(_pair(machine)),
+    "SETITEM": lambda machine, _: machine.set_items(list(machine.last(2))),
     "SETITEMS": lambda machine, _: machine.set_items(machine.since_mark()),
     "ADDITEMS": lambda machine, _: machine.add(machine.since_mark()),
     "FROZENSET": lambda machine, _: machine.push(frozenset(machine.since_mark())),
-    "GLOBAL": _global, "STACK_GLOBAL": _stack_global,
+    "GLOBAL": lambda machine, names: machine.find(*names),
+    "STACK_GLOBAL": lambda machine, _: machine.find(*machine.last(2)),
     "REDUCE": _Machine.reduce, "NEWOBJ": _Machine.new, "BUILD": _Machine.build,
     "BINPERSID": lambda machine, _: machine.push(machine.persistent(machine.pop())),
     "MEMOIZE": _put, "BINPUT": _put, "LONG_BINPUT": _put, "BINGET": _get, "LONG_BINGET": _get,
     **dict.fromkeys(
         ("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE",
          "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
-         "BINSTRING", "SHORT_BINSTRING"), _push,
+         "BINSTRING", "SHORT_BINSTRING"), _Machine.push,
     ),
 }  # fmt: skip

@@ -177,16 +177,14 @@ def coalesced(op: str, group: ProcessGroup) -> Iterator[None]:
 def _dense(x: Tensor) -> Tensor:
     if x._geometry.is_contiguous:
         return x
-    made: Tensor = calls.clone(x, memory_format=formats.contiguous_format)
-    return made
+    return calls.clone(x, memory_format=formats.contiguous_format)
 
 
 def _room(x: Tensor) -> Tensor:
     """Return contiguous memory for a result: x itself, or a new tensor that `_put` copies to x."""
     if x._geometry.is_contiguous:
         return x
-    made: Tensor = calls.empty_like(x, memory_format=formats.contiguous_format)
-    return made
+    return calls.empty_like(x, memory_format=formats.contiguous_format)
 
 
 def _put(out: Tensor, room: Tensor) -> Callable[[], None] | None:

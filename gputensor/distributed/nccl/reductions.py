@@ -104,8 +104,7 @@ def put(out: Tensor, made: Tensor) -> None:
 
 def _cast(to: Any) -> Recode:
     def cast(x: Tensor) -> Tensor:
-        made: Tensor = calls.to_dtype(x, to, False, True, formats.contiguous_format)
-        return made
+        return calls.to_dtype(x, to, False, True, formats.contiguous_format)
 
     return cast
 
@@ -145,8 +144,7 @@ def _from_ordered(is_wide: bool, how: str) -> Recode:
 
     def decode(x: Tensor) -> Tensor:
         with no_grad():
-            back: Tensor = (x ^ ((x >> (bits - 1)) & last)).view(floats)
-            return back
+            return (x ^ ((x >> (bits - 1)) & last)).view(floats)
 
     return decode
 

@@ -46,13 +46,9 @@ def over_copy(array: np.ndarray[Any, Any]) -> Tensor:
 
 @declares()
 def frombuffer(
-    buffer: Any,
-    *,
-    dtype: dtypes.dtype,
-    count: int = -1,
-    offset: int = 0,
+    buffer: Any, *, dtype: dtypes.dtype, count: int = -1, offset: int = 0,
     requires_grad: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A 1-d CPU tensor over the memory of an object with Python's buffer protocol.
 
     Args:
@@ -79,8 +75,7 @@ def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
         if isinstance(error, errors.GpuTensorError):
             raise
         got = errors.Got(f"{type(obj).__name__}: {str(error).partition(chr(10))[0]}")
-        rule = "be an array that NumPy can read"
-        raise errors.wrong_type(op, arg, rule, got) from error
+        raise errors.wrong_type(op, arg, "be an array that NumPy can read", got) from error
     if found.size and not found.__array_interface__["data"][0]:
         got = errors.Got(f"{type(obj).__name__} with a null pointer")
         raise errors.wrong_type(op, arg, "have memory", got)
@@ -110,19 +105,13 @@ def element_strides(op: str, arg: str, sizes: Sizes, stride_bytes: Sizes, itemsi
     for size, stride in zip(sizes, stride_bytes):
         if size > 1 and stride < 0:
             raise errors.wrong_value(
-                op,
-                arg,
-                "have no negative strides",
-                errors.Got(f"strides {tuple(stride_bytes)} in bytes"),
-                remedy="use .copy() first",
-            )
+                op, arg, "have no negative strides",
+                errors.Got(f"strides {tuple(stride_bytes)} in bytes"), remedy="use .copy() first",
+            )  # fmt: skip
         if size > 1 and stride % itemsize:
             raise errors.wrong_value(
-                op,
-                arg,
-                f"have strides that are multiples of {itemsize} bytes",
-                errors.Got(f"strides {tuple(stride_bytes)}"),
-                remedy="use .copy() first",
-            )
+                op, arg, f"have strides that are multiples of {itemsize} bytes",
+                errors.Got(f"strides {tuple(stride_bytes)}"), remedy="use .copy() first",
+            )  # fmt: skip
         strides.append(abs(stride) // itemsize)
     return tuple(strides)

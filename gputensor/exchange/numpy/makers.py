@@ -32,8 +32,7 @@ def beside(
     like: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """Put NumPy's result on the device of a tensor; an argument that is a tensor keeps its
-    device."""
+    """Put NumPy's result on the device of a tensor; a tensor argument keeps its device."""
     x = args[0] if args else None
     if isinstance(x, (list, tuple)) and x and all([isinstance(y, Tensor) for y in x]):
         x = calls.stack(x, 0)

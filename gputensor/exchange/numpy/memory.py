@@ -52,8 +52,7 @@ def by_numpy(
 
 
 def _tensor_of(x: Any) -> Any:
-    """A NumPy array as a tensor, over its memory if its strides allow; arrays of text are returned
-    unchanged."""
+    """A NumPy array as a tensor, over its memory if its strides allow; text stays an array."""
     array = np.asarray(x)
     element = dtypes.from_numpy(array.dtype)
     if element is None:

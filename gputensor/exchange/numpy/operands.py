@@ -31,8 +31,7 @@ def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
 
 
 def operands(inputs: Any) -> list[Any]:
-    """Convert operands to tensors and numbers. Raises: KeyError for objects other than tensors,
-    numbers and arrays of numbers."""
+    """Convert operands to tensors and numbers. Raises: KeyError for other objects."""
     return [operand(x) for x in inputs]
 
 
@@ -52,16 +51,15 @@ def as_tensors(given: list[Any]) -> list[Tensor]:
     like = next(x for x in given if isinstance(x, Tensor))
     result_type = import_module("gputensor").result_type
     return [
-        x if isinstance(x, Tensor) else calls.full_like(
-            calls.new_empty(like, ()), x, dtype=result_type(like, x)
-        )
+        x
+        if isinstance(x, Tensor)
+        else calls.full_like(calls.new_empty(like, ()), x, dtype=result_type(like, x))
         for x in given
-    ]  # fmt: skip
+    ]
 
 
 def taken(name: str, x: Any) -> Any:
-    """Check an argument and return it for our function. Raises: KeyError if our function would
-    ignore it."""
+    """Return a checked argument for our function. Raises: KeyError if it would be ignored."""
     anywhere = get_numpy_on_devices()
     if type(x) is tuple or type(x) is list:
         kinds = {*map(type, x)}

@@ -126,8 +126,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
-    """True for a NumPy number with a tensor; False for a date or a longdouble, which our operators
-    do not take."""
+    """True for a NumPy number with a tensor; False for dates and longdoubles."""
     of_numpy = [x for x in inputs if isinstance(x, np.generic)]
     return len(inputs) == 2 and len(of_numpy) == 1 and number(of_numpy[0]) is not None
 
@@ -141,8 +140,7 @@ def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _tried(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of our operator. _MISSING if there is no operator, or if it lacks an argument or
-    the dtype."""
+    """Our operator's result; _MISSING if there is none, or it lacks an argument or the dtype."""
     try:
         return function(*args)
     except (KeyError, errors.DtypeError):

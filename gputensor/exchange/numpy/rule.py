@@ -62,8 +62,7 @@ def is_foreign(x: Any) -> bool:
 
 
 def check(op: str, given: Iterable[Any], is_boolean: bool, any_device: bool = False) -> None:
-    """Raise for a tensor that must not be passed to NumPy. any_device: our operators compute, on
-    any device."""
+    """Raise for a tensor that NumPy must not get. any_device: our operators compute."""
     for x in given:
         if isinstance(x, Tensor):
             if any_device:

@@ -36,8 +36,7 @@ def check_written(level: Any, entry: Entry, args: Args) -> None:
 
 
 def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for operands that broadcast: entries with fewer dimensions get dimensions of size 1
-    behind the batch."""
+    """The rule for operands that broadcast: sizes of 1 are inserted behind the batch."""
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     rank = max(x._geometry.ndim for x in tensors)
     written = entry.kind == "inplace"
@@ -70,8 +69,7 @@ def _promoted(x: Any, tensors: list[Any]) -> Tensor:
 
 
 def _formats(entry: Entry, given: list[Any]) -> list[Any]:
-    """The arguments without a channels-last memory format, because it describes the entries, not
-    the batch."""
+    """The arguments without a channels-last format, which describes entries, not the batch."""
     n = entry.names.get("memory_format")
     if n is not None and given[n] is not None and "channels" in str(given[n]):
         given[n] = None
@@ -359,8 +357,7 @@ def check(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule that rejects operators that read elements, or whose results' sizes depend on
-    elements."""
+    """The rule that rejects operators that read elements, also to find a result's sizes."""
     raise errors.vmap_data_dependent(entry.operator.short_name)
 
 

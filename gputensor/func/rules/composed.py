@@ -22,7 +22,8 @@ def composed(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> An
     return _FORMS[entry.operator.short_name](*args)
 
 
-def _plus(self: Any, made: Any, beta: Any, alpha: Any) -> Any:
+def plus(self: Any, made: Any, beta: Any, alpha: Any) -> Any:
+    """beta * self + alpha * made."""
     made = made if alpha == 1 else made * alpha
     if beta == 0:  # also for NaN in self
         return made
@@ -30,11 +31,11 @@ def _plus(self: Any, made: Any, beta: Any, alpha: Any) -> Any:
 
 
 def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
-    return _plus(self, functions.bmm(batch1, batch2).sum(0), beta, alpha)
+    return plus(self, functions.bmm(batch1, batch2).sum(0), beta, alpha)
 
 
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
-    return _plus(self, functions.outer(vec1, vec2), beta, alpha)
+    return plus(self, functions.outer(vec1, vec2), beta, alpha)
 
 
 def trace(self: Any) -> Any:

@@ -10,8 +10,7 @@ from ..operators import Entry, call
 
 
 def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """If the input has a batch, it becomes more samples; if the weight has one, it becomes more
-    groups."""
+    """A batch of inputs becomes more samples; a batch of weights becomes more groups."""
     x, weight, bias, *rest, groups = args
     if level.owns(bias):
         plain = call(entry.operator, x, weight, None, *rest, groups)
@@ -29,8 +28,7 @@ def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
 
 
 def weight_gradient(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The gradient of weights: the filters of each entry are a group, as in the forward
-    convolution."""
+    """The gradient of weights: each entry's filters are a group, as in the convolution."""
     x, grad, *rest, groups = args
     given = _as_channels(level, x), _as_channels(level, grad)
     made = call(entry.operator, *given, *rest, groups * level.size)

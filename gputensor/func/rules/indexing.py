@@ -56,8 +56,7 @@ def _aligned(level: Any, i: Any, rank: int) -> Any:
 
 
 def _own(level: Any, like: Any, rank: int, dtype: Any = None) -> Any:
-    """The index of the batch dimension: each entry's number, followed by `rank` dimensions of size
-    1."""
+    """The index of the batch dimension: entries' numbers, then `rank` dimensions of size 1."""
     numbers = functions.arange(level.size, device=like.device, dtype=dtype)
     return numbers.reshape(level.size, *(1,) * rank)
 
@@ -88,8 +87,7 @@ def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[An
 
 
 def masked_select(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """masked_select by a mask without a batch: the same number of elements is selected in all
-    entries."""
+    """masked_select by a mask without a batch: all entries select as many elements."""
     x, mask = args
     if level.owns(mask):
         raise errors.vmap_data_dependent(entry.operator.short_name)
@@ -206,8 +204,7 @@ def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str
 
 
 def embedding(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of embedding: rows of one table, or, if tables have a batch, rows of the
-    concatenated tables."""
+    """The rule of embedding: rows of one table; tables with a batch are concatenated."""
     weight, indices, padding, *rest = args
     if not level.owns(weight):
         return batched(level, call(entry.operator, weight, indices.value, padding, *rest))

@@ -1,5 +1,4 @@
-"""Batch rules of norms: the batch is merged with a dimension over which the norm does not
-reduce."""
+"""Batch rules of norms: the batch is merged with a dimension that the norm does not reduce."""
 
 from __future__ import annotations
 

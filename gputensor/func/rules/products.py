@@ -8,6 +8,7 @@ from typing import Any
 from ..._generated import functions
 from ..levels import batched, held
 from ..operators import Entry
+from .composed import plus
 
 
 def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
@@ -29,8 +30,4 @@ def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any
     result = batched(level, made) if level.owns(left) or level.owns(right) else made
     if not added:
         return result
-    beta, alpha = (args[entry.names[name]] for name in ("beta", "alpha"))
-    result = result if alpha == 1 else result * alpha
-    if beta == 0:
-        return result
-    return result + (args[0] if beta == 1 else args[0] * beta)
+    return plus(args[0], result, *[args[entry.names[name]] for name in ("beta", "alpha")])

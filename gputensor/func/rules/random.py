@@ -42,8 +42,7 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def drawn_plainly(level: Any, entry: Entry, args: Sequence[Any]) -> Any:
-    """Call an operator that draws random numbers within a vmap, if no operand belongs to the
-    level."""
+    """Call an operator that draws random numbers in a vmap, without operands of the level."""
     _check(level, entry.operator)
     if level.randomness == "same":
         return call(entry.operator, *args)

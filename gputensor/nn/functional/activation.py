@@ -11,39 +11,11 @@ from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = [
-    "celu",
-    "celu_",
-    "elu",
-    "elu_",
-    "gelu",
-    "glu",
-    "gumbel_softmax",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "hardtanh_",
-    "leaky_relu",
-    "leaky_relu_",
-    "logsigmoid",
-    "mish",
-    "prelu",
-    "relu6",
-    "relu_",
-    "rrelu",
-    "rrelu_",
-    "selu",
-    "selu_",
-    "sigmoid",
-    "silu",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "tanh",
-    "tanhshrink",
-    "threshold",
-    "threshold_",
-]
+    "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "logsigmoid", "mish",
+    "prelu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid", "silu", "softplus",
+    "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
+]  # fmt: skip
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -65,14 +37,12 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 @declares()
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x times the normal distribution function of x."""
-    _tensor("gelu", input)
     return calls.gelu(input, approximate)
 
 
 @declares()
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along dim times the sigmoid of the second."""
-    _tensor("glu", input)
     return calls.glu(input, dim)
 
 
@@ -84,7 +54,6 @@ def gumbel_softmax(
 
     hard: one-hot at the largest element, with the gradient of the softmax.
     """
-    _tensor("gumbel_softmax", logits)
     noise = calls.log(calls.exponential_(calls.empty_like(logits)))
     drawn = calls.div_Tensor(calls.sub_Tensor(logits, noise), tau)
     soft = calls.softmax_int(drawn, dim)
@@ -165,14 +134,10 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 @declares()
 def rrelu(
-    input: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
     inplace: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Each element, multiplied by a slope between lower and upper where it is negative."""
-    _tensor("rrelu", input)
     if flag("rrelu", "inplace", inplace):
         made = calls.rrelu(calls.clone(input), lower, upper, training, None)
         return calls.copy_(input, made, False)  # its derivative reads input's old elements

@@ -69,8 +69,7 @@ def multi_head_attention_forward(
         if x.ndim != query.ndim:
             raise errors.wrong_shape(op, arg, f"have {query.ndim} dimensions, as query has", x)
     if embed_dim_to_check % num_heads:
-        rule = f"divide the {embed_dim_to_check} columns"
-        raise errors.must(op, "num_heads", rule, num_heads)
+        raise errors.must(op, "num_heads", f"divide the {embed_dim_to_check} columns", num_heads)
     if is_causal and attn_mask is None:
         raise errors.must(op, "attn_mask", "be given with is_causal, which describes it", None)
     weights, is_one = [q_proj_weight, k_proj_weight, v_proj_weight], False
@@ -149,8 +148,7 @@ def _projected(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
 
 def _by_heads(x: Tensor, heads: int) -> Tensor:
     """(L, N, E) as (N, heads, L, E / heads)."""
-    made: Tensor = x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-    return made
+    return x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
 
 
 def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:

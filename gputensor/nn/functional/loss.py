@@ -50,7 +50,6 @@ def nll_loss(
     Raises: IndexRangeError on the CPU for a target that is no class. On CUDA an assertion fails in
         the kernel; the next synchronisation reports it.
     """
-    _tensors("nll_loss", weight, input=input, target=target)
     number = _reduction("nll_loss", reduction, size_average, reduce)
     return calls.nll_loss_nd(input, target, weight, number, ignore_index)
 
@@ -69,7 +68,6 @@ def cross_entropy(
         label_smoothing: in [0, 1], the share of the loss spread evenly over all classes.
     Raises: as `nll_loss`.
     """
-    _tensors("cross_entropy", weight, input=input, target=target)
     number = _reduction("cross_entropy", reduction, size_average, reduce)
     smoothing = real("cross_entropy", "label_smoothing", label_smoothing)
     return calls.cross_entropy_loss(input, target, weight, number, ignore_index, smoothing)
@@ -89,7 +87,6 @@ def ctc_loss(
         reduction: "mean" divides each loss by its target's length, then averages.
         zero_infinity: loss and gradient are 0 for sequences without an alignment.
     """
-    _tensors("ctc_loss", log_probs=log_probs, targets=targets)
     number = _reduction("ctc_loss", reduction)
     steps, texts = input_lengths, target_lengths
     if isinstance(steps, Tensor) and isinstance(texts, Tensor):
@@ -229,7 +226,6 @@ def kl_div(
     """
     is_by_batch = reduction == "batchmean"
     number = _reduction("kl_div", "sum" if is_by_batch else reduction, size_average, reduce)
-    _tensors("kl_div", input=input, target=target)
     found = calls.kl_div(input, target, number, log_target)
     return found / input.shape[0] if is_by_batch and input.ndim else found
 
@@ -245,7 +241,6 @@ def poisson_nll_loss(
     full: add Stirling's approximation of log(target!).
     """
     number = _reduction("poisson_nll_loss", reduction, size_average, reduce)
-    _tensors("poisson_nll_loss", input=input, target=target)
     return calls.poisson_nll_loss(input, target, log_input, full, eps, number)
 
 
@@ -265,8 +260,7 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         var = calls.full_like(input, real(op, "var", var))
     if not var._keys & BATCHED and bool(calls.any(var < 0)):  # vmap looks at no elements
-        rule = "hold no negative number"
-        raise errors.must(op, "var", rule, var, kind=errors.ArgumentValueError)
+        raise errors.must(op, "var", "hold no negative number", var, kind=errors.ArgumentValueError)
     if var.shape != input.shape:
         x, v = tuple(input.shape), tuple(var.shape)
         if x[:-1] == v:
@@ -356,7 +350,6 @@ def hinge_embedding_loss(
 ) -> Tensor:  # fmt: skip
     """input where target is 1, max(0, margin - input) where it is -1."""
     number = _reduction("hinge_embedding_loss", reduction, size_average, reduce)
-    _tensors("hinge_embedding_loss", input=input, target=target)
     return calls.hinge_embedding_loss(input, target, margin, number)
 
 
@@ -385,7 +378,6 @@ def cosine_embedding_loss(
     input1, input2: (N, D), or (D) for a 0-d target.
     """
     number = _reduction("cosine_embedding_loss", reduction, size_average, reduce)
-    _tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     return calls.cosine_embedding_loss(input1, input2, target, margin, number)
 
 

@@ -102,8 +102,7 @@ def normalize(
         raise errors.not_a_tensor("normalize", "input", "a Tensor", input)
     dims = arguments.dims("normalize", dim, input.ndim)
     size = calls.clamp_min(calls.linalg_vector_norm(input, p, dims, True), eps)
-    made: Tensor = functions.div(input, size, out=out)
-    return made
+    return functions.div(input, size, out=out)
 
 
 @declares()

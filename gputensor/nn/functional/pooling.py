@@ -287,8 +287,7 @@ def fractional_max_pool3d_with_indices(
 
 
 def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, ceil: bool) -> Tensor:
-    op = f"lp_pool{count}d"
-    kernel = _numbers(op, "kernel_size", kernel_size, count)
+    kernel = _numbers(f"lp_pool{count}d", "kernel_size", kernel_size, count)
     if math.isinf(p):
         pool = (max_pool1d, max_pool2d, max_pool3d)[count - 1]
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
@@ -345,9 +344,7 @@ def _unpooled(
         return least, steps, pads
     sizes = [output_size] if isinstance(output_size, int) else list(output_size)
     sizes = sizes[2:] if len(sizes) == count + 2 else sizes
-    if len(sizes) != count or not all(
-        m - s < n < m + s for n, m, s in zip(sizes, least, steps)
-    ):  # fmt: skip
+    if len(sizes) != count or not all(m - s < n < m + s for n, m, s in zip(sizes, least, steps)):
         rule = f"be {count} sizes nearer to {least} than the stride {steps}"
         raise errors.wrong_value(op, "output_size", rule, output_size)
     return sizes, steps, pads

@@ -170,14 +170,10 @@ def grid_sample(
         align_corners: the ends are the centers of the outermost elements, otherwise their edges.
     Returns: (N, C, H', W') or (N, C, D', H', W').
     """
-    for arg, x in (("input", input), ("grid", grid)):
-        if not isinstance(x, Tensor):
-            raise errors.not_a_tensor("grid_sample", arg, "a Tensor", x)
     numbers = []
     for arg, table, word in (("mode", _SAMPLING, mode), ("padding_mode", _PADDING, padding_mode)):
         if word not in table:
-            rule = f"be one of {', '.join(table)}"
-            raise errors.wrong_value("grid_sample", arg, rule, word)
+            raise errors.wrong_value("grid_sample", arg, f"be one of {', '.join(table)}", word)
         numbers.append(table[word])
     return calls.grid_sampler(input, grid, numbers[0], numbers[1], bool(align_corners))
 
@@ -190,6 +186,4 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         theta: (N, 2, 3) or (N, 3, 4), floating. size: (N, C, H, W) or (N, C, D, H, W) wanted.
     Returns: (N, H, W, 2) or (N, D, H, W, 3).
     """
-    if not isinstance(theta, Tensor):
-        raise errors.not_a_tensor("affine_grid", "theta", "a Tensor", theta)
     return calls.affine_grid_generator(theta, tuple(size), bool(align_corners))

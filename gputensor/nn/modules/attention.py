@@ -13,10 +13,9 @@ from ...core.arguments import flag
 from ...tensor.tensor import Tensor
 from .. import functional as F, init
 from ..parameter import Parameter
-from .container import ModuleList
+from .container import ModuleList, check_layers
 from .functional import Dropout
 from .linear import Linear
-from .container import check_layers
 from .module import Module
 from .norm import LayerNorm
 
@@ -43,10 +42,8 @@ class MultiheadAttention(Module):
             rule = f"be positive and divide embed_dim, {embed_dim}"
             raise errors.must("MultiheadAttention", "num_heads", rule, num_heads)
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
-        self.kdim, self.vdim = (
-            embed_dim if kdim is None else kdim,
-            embed_dim if vdim is None else vdim,
-        )
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
         self.batch_first: bool = flag("MultiheadAttention", "batch_first", batch_first)
         self.add_zero_attn = add_zero_attn
         self.head_dim: int = embed_dim // num_heads
@@ -231,8 +228,7 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """A stack of `num_layers` copies of one encoder layer. enable_nested_tensor, mask_check:
-    ignored."""
+    """A stack of copies of one encoder layer. enable_nested_tensor, mask_check: ignored."""
 
     def __init__(
         self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
@@ -323,8 +319,7 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """A causal mask: -inf above the diagonal, 0 elsewhere."""
-        made: Tensor = triu(full((sz, sz), -math.inf, device=device, dtype=dtype), 1)
-        return made
+        return triu(full((sz, sz), -math.inf, device=device, dtype=dtype), 1)
 
 
 __all__ = [

@@ -206,6 +206,4 @@ def _index(of: Any, index: Any) -> int:
     return at
 
 
-__all__ = [
-    "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
-]  # fmt: skip
+__all__ = ["Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"]

@@ -193,6 +193,4 @@ class ConvTranspose3d(_ConvTranspose):
     ndim = 3
 
 
-__all__ = [
-    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
-]  # fmt: skip
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]

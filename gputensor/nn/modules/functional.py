@@ -304,40 +304,24 @@ class LocalResponseNorm(Fixed, function="local_response_norm"):
     k: float = 1.0
 
 
-class Flatten(Module):
+class Flatten(Fixed):
     """Merge the dimensions from start_dim to end_dim."""
 
-    start_dim: int
-    end_dim: int
-
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim, self.end_dim = start_dim, end_dim
+    start_dim: int = 1
+    end_dim: int = -1
 
     def forward(self, input: Tensor) -> Tensor:
-        made: Tensor = input.flatten(self.start_dim, self.end_dim)
-        return made
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+        return input.flatten(self.start_dim, self.end_dim)
 
 
-class Unflatten(Module):
+class Unflatten(Fixed):
     """Split one dimension into several."""
 
     dim: int
     unflattened_size: Sequence[int]
 
-    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
-        super().__init__()
-        self.dim, self.unflattened_size = dim, unflattened_size
-
     def forward(self, input: Tensor) -> Tensor:
-        made: Tensor = input.unflatten(self.dim, self.unflattened_size)
-        return made
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+        return input.unflatten(self.dim, self.unflattened_size)
 
 
 # --- dropout --------------------------------------------------------------------------------------

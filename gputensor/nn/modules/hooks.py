@@ -266,11 +266,9 @@ class BackwardHooks:
         if isinstance(result, dict):
             return type(result)(zip(result, self._through(tuple(result.values()), self._given)[0]))
         raise errors.wrong_type(
-            type(self.module).__name__,
-            "forward",
-            "return tensors, as a backward hook needs",
+            type(self.module).__name__, "forward", "return tensors, as a backward hook needs",
             result,
-        )
+        )  # fmt: skip
 
     def _through(
         self, values: tuple[Any, ...], take: Callable[[tuple[Any, ...]], tuple[Any, ...]]

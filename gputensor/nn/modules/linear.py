@@ -81,8 +81,7 @@ class Bilinear(Module):
                 init.uniform_(of, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        made: Tensor = F.bilinear(input1, input2, self.weight, self.bias)
-        return made
+        return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         sizes = f"in1_features={self.in1_features}, in2_features={self.in2_features}"
@@ -148,11 +147,10 @@ class Embedding(Module):
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
-        made: Tensor = F.embedding(
+        return F.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type,
             self.scale_grad_by_freq, self.sparse,
         )  # fmt: skip
-        return made
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
@@ -194,14 +192,12 @@ class EmbeddingBag(Embedding):
         return made
 
     def forward(
-        self, input: Tensor, offsets: Tensor | None = None,
-        per_sample_weights: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
-        made: Tensor = F.embedding_bag(
+        self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
+        return F.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
             self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
         )  # fmt: skip
-        return made
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, mode={self.mode!r}"
@@ -222,13 +218,10 @@ class PReLU(Module):
         self.weight: Parameter = Parameter(made)
 
     def forward(self, input: Tensor) -> Tensor:
-        made: Tensor = F.prelu(input, self.weight)
-        return made
+        return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
 
 
-__all__ = [
-    "Identity", "Linear", "Bilinear", "Embedding", "EmbeddingBag", "PReLU",
-]  # fmt: skip
+__all__ = ["Identity", "Linear", "Bilinear", "Embedding", "EmbeddingBag", "PReLU"]

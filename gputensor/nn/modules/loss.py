@@ -46,6 +46,15 @@ class _WeightedLoss(_WithOptions):
     reduction: str = "mean"
 
 
+class _MarginLoss(_WithOptions):
+    """A loss with a margin between the scores of two targets."""
+
+    margin: float = 0.0
+    size_average: bool | None = None
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
 class MSELoss(_Loss, function="mse_loss"):
     """Mean of the squared differences."""
 
@@ -54,43 +63,33 @@ class L1Loss(_Loss, function="l1_loss"):
     """Mean of the absolute differences."""
 
 
-class NLLLoss(_WithOptions, function="nll_loss"):
+class _ClassLoss(_WithOptions):
+    """A loss of target classes, of which one may be ignored."""
+
+    weight: Tensor | None = None
+    size_average: bool | None = None
+    ignore_index: int = -100
+    reduce: bool | None = None
+    reduction: str = "mean"
+
+
+class NLLLoss(_ClassLoss, function="nll_loss"):
     """Negative log-likelihood of the target classes."""
 
-    weight: Tensor | None = None
-    size_average: bool | None = None
-    ignore_index: int = -100
-    reduce: bool | None = None
-    reduction: str = "mean"
 
-
-class CrossEntropyLoss(_WithOptions, function="cross_entropy"):
+class CrossEntropyLoss(_ClassLoss, function="cross_entropy"):
     """NLLLoss of log-softmax."""
 
-    weight: Tensor | None = None
-    size_average: bool | None = None
-    ignore_index: int = -100
-    reduce: bool | None = None
-    reduction: str = "mean"
     label_smoothing: float = 0.0
 
 
 class BCELoss(_WeightedLoss, function="binary_cross_entropy"):
     """Binary cross entropy of probabilities."""
 
-    weight: Tensor | None = None
-    size_average: bool | None = None
-    reduce: bool | None = None
-    reduction: str = "mean"
 
-
-class BCEWithLogitsLoss(_WithOptions, function="binary_cross_entropy_with_logits"):
+class BCEWithLogitsLoss(_WeightedLoss, function="binary_cross_entropy_with_logits"):
     """Binary cross entropy of the sigmoid of the input."""
 
-    weight: Tensor | None = None
-    size_average: bool | None = None
-    reduce: bool | None = None
-    reduction: str = "mean"
     pos_weight: Tensor | None = None
 
 
@@ -128,22 +127,12 @@ class PoissonNLLLoss(_WithOptions, function="poisson_nll_loss"):
     reduction: str = "mean"
 
 
-class MarginRankingLoss(_WithOptions, function="margin_ranking_loss"):
+class MarginRankingLoss(_MarginLoss, function="margin_ranking_loss"):
     """max(0, -y (x1 - x2) + margin): x1 should rank above x2 where y is 1, below where y is -1."""
 
-    margin: float = 0.0
-    size_average: bool | None = None
-    reduce: bool | None = None
-    reduction: str = "mean"
 
-
-class CosineEmbeddingLoss(_WithOptions, function="cosine_embedding_loss"):
+class CosineEmbeddingLoss(_MarginLoss, function="cosine_embedding_loss"):
     """1 - cos of the angle between two inputs, or max(0, cos - margin) for target -1."""
-
-    margin: float = 0.0
-    size_average: bool | None = None
-    reduce: bool | None = None
-    reduction: str = "mean"
 
 
 class TripletMarginLoss(_WithOptions, function="triplet_margin_loss"):
@@ -173,22 +162,14 @@ class MultiLabelMarginLoss(_Loss, function="multilabel_margin_loss"):
     """Multi-label hinge loss: the scores of the targets should exceed the others by 1."""
 
 
-class MultiLabelSoftMarginLoss(_WithOptions, function="multilabel_soft_margin_loss"):
+class MultiLabelSoftMarginLoss(_WeightedLoss, function="multilabel_soft_margin_loss"):
     """Binary cross entropy of the sigmoid of each class, averaged over the classes."""
 
-    weight: Tensor | None = None
-    size_average: bool | None = None
-    reduce: bool | None = None
-    reduction: str = "mean"
 
-
-class HingeEmbeddingLoss(_WithOptions, function="hinge_embedding_loss"):
+class HingeEmbeddingLoss(_MarginLoss, function="hinge_embedding_loss"):
     """x for target 1, max(0, margin - x) for target -1; x is a distance."""
 
     margin: float = 1.0
-    size_average: bool | None = None
-    reduce: bool | None = None
-    reduction: str = "mean"
 
 
 class GaussianNLLLoss(_WithOptions, function="gaussian_nll_loss"):
@@ -300,8 +281,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if not div_value >= 1:
-            rule = "be at least 1"
-            raise errors.must(type(self).__name__, "div_value", rule, div_value)
+            raise errors.must(type(self).__name__, "div_value", "be at least 1", div_value)
         bounds = list(cutoffs)
         if not bounds or bounds != sorted({int(c) for c in bounds if 0 < c < n_classes}):
             rule = f"be ascending integers in [1, {n_classes - 1}], at least one"

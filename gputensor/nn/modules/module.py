@@ -136,8 +136,7 @@ class Module(Hooks):
         return sorted({*super().__dir__(), *(name for kind in _KINDS for name in vars(self)[kind])})
 
     def _claim(self, what: str, name: str, kind: str) -> None:
-        """Reserve a name for one kind of attribute. Raises: ArgumentValueError for an invalid
-        name."""
+        """Reserve a name for one kind of attribute. Raises: ArgumentValueError for a bad name."""
         if not isinstance(name, str):
             raise errors.wrong_type(what, "name", "be a str", name)
         if not name or "." in name:
@@ -223,8 +222,7 @@ class Module(Hooks):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters of this module and its submodules, each once, with their names relative to
-        it."""
+        """Parameters of this module and its submodules, each once, with names relative to it."""
         return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -338,8 +336,7 @@ class Module(Hooks):
 
     def _cast(self, name: str) -> Self:
         def cast(x: Tensor) -> Tensor:
-            made: Tensor = getattr(x, name)() if x.is_floating_point() else x
-            return made
+            return getattr(x, name)() if x.is_floating_point() else x
 
         return self._apply(cast)
 
@@ -360,8 +357,7 @@ class Module(Hooks):
         return self._apply(lambda x: x.type(dst_type))
 
     def share_memory(self) -> Self:
-        """Move parameters and buffers into memory that processes share. See
-        Tensor.share_memory_."""
+        """Move parameters and buffers into shared memory. See Tensor.share_memory_."""
         return self._apply(lambda x: x.share_memory_())
 
     def compile(self, *args: Any, **kwargs: Any) -> None:

@@ -102,11 +102,10 @@ class _BatchNorm(_Affine):
         average = self._average()
         of_batch = self.training or self.running_mean is None
         looks = not self.training or self.track_running_stats
-        made: Tensor = F.batch_norm(
+        return F.batch_norm(
             input, self.running_mean if looks else None, self.running_var if looks else None,
             self.weight, self.bias, of_batch, average, self.eps,
         )  # fmt: skip
-        return made
 
     def extra_repr(self) -> str:
         return (
@@ -197,8 +196,7 @@ class GroupNorm(_Affine):
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
-        made: Tensor = F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
-        return made
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         text = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
@@ -222,8 +220,7 @@ class LayerNorm(_Affine):
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
-        made: Tensor = F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
-        return made
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         text = f"{self.normalized_shape}, eps={self.eps}"
@@ -248,8 +245,7 @@ class RMSNorm(_Affine):
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
-        made: Tensor = F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
-        return made
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         text = f"{self.normalized_shape}, eps={self.eps}"

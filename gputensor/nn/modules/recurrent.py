@@ -351,6 +351,4 @@ class GRUCell(RNNCellBase):
         return "gru"
 
 
-__all__ = [
-    "RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell",
-]  # fmt: skip
+__all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]

@@ -102,8 +102,7 @@ class Fold(_Plain, function="fold"):
 
 
 class _Pad(Fixed, function="pad"):
-    """padding: numbers of elements before and after, the last dimension first; or one number for
-    all."""
+    """padding: elements before and after, the last dimension first; or one number for all."""
 
     padding: Ints
     mode: ClassVar[str]

@@ -197,5 +197,4 @@ def _tensor(name: str, value: Any) -> Tensor:
 
     if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
         raise errors.wrong_type("load_state_dict", name, "be a Tensor", value)
-    made: Tensor = asarray(value)
-    return made
+    return asarray(value)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         convert_conv2d_weight_memory_format as convert_conv2d_weight_memory_format,
         convert_conv3d_weight_memory_format as convert_conv3d_weight_memory_format,
         skip_init as skip_init,
-    )  # fmt: skip
+    )
 
 __all__ = [*_gradients]
 if not TYPE_CHECKING:

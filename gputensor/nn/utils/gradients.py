@@ -36,8 +36,7 @@ def get_total_norm(
     """The norm of all tensors as if they were one vector."""
     listed = list(tensors)
     if not listed:
-        made: Tensor = functions.zeros(())
-        return made
+        return functions.zeros(())
     norms = [linalg.vector_norm(x, float(norm_type)) for x in listed]
     total: Tensor = linalg.vector_norm(
         functions.stack([x.to(device=norms[0].device) for x in norms]), float(norm_type)
@@ -84,8 +83,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 @declares(parameters="Parameters")
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All elements in one vector."""
-    made: Tensor = functions.cat([p.reshape(-1) for p in parameters])
-    return made
+    return functions.cat([p.reshape(-1) for p in parameters])
 
 
 @declares(vec="Tensor", parameters="Parameters")

@@ -24,8 +24,7 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 def norm_except(v: Tensor, dim: int) -> Tensor:
     """The 2-norm over all dimensions except one, with kept dimensions; over all for -1."""
     if dim == -1:
-        whole: Tensor = v.norm()
-        return whole
+        return v.norm()
     sizes = [1] * v.ndim
     sizes[dim] = -1
     made: Tensor = v.transpose(0, dim).flatten(1).norm(dim=1) if v.ndim > 1 else v.abs()
@@ -40,8 +39,7 @@ class _WeightNorm(Module):
         self.dim: int = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        made: Tensor = weight_v * (weight_g / norm_except(weight_v, self.dim))
-        return made
+        return weight_v * (weight_g / norm_except(weight_v, self.dim))
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         return norm_except(weight, self.dim), weight
@@ -56,8 +54,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
     """The weight with `dim` as rows and all other dimensions as columns."""
     moved = weight if dim == 0 else weight.movedim(dim, 0)
-    made: Tensor = moved.flatten(1)
-    return made
+    return moved.flatten(1)
 
 
 def iterate_power(matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float) -> None:
@@ -103,8 +100,7 @@ class _SpectralNorm(Module):
             iterate_power(matrix.detach(), self._u, self._v, self.n_power_iterations, self.eps)
         # Copies, as the next forward changes the buffers that this one's gradient needs.
         u, v = self._u.clone(), self._v.clone()
-        made: Tensor = weight / vdot(u, mv(matrix, v))
-        return made
+        return weight / vdot(u, mv(matrix, v))
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value
@@ -133,8 +129,7 @@ def _is_orthogonal(q: Tensor) -> bool:
 def _made_orthogonal(a: Tensor) -> Tensor:
     x, tau = geqrf(a)
     q = linalg.householder_product(x, tau)
-    made: Tensor = q * x.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
-    return made
+    return q * x.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 class _Orthogonal(Module):
@@ -170,15 +165,13 @@ class _Orthogonal(Module):
         else:
             unit = eye(n, dtype=skew.dtype, device=skew.device)
             q = linalg.solve(unit + skew * -0.5, unit + skew * 0.5)
-        made: Tensor = q[..., :k]
-        return made
+        return q[..., :k]
 
     def _reflected(self, x: Tensor) -> Tensor:
         a = x.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (a * a).sum(dim=-2))
         q = linalg.householder_product(a, tau)
-        made: Tensor = q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
-        return made
+        return q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
 
     @no_grad()
     def right_inverse(self, Q: Tensor) -> Tensor:
@@ -194,8 +187,7 @@ class _Orthogonal(Module):
         diagonal = a.diagonal(dim1=-2, dim2=-1)
         diagonal.sign_()
         diagonal.copy_(diagonal.where(tau != 0, -diagonal))
-        made: Tensor = a.mT if is_wide else a
-        return made
+        return a.mT if is_wide else a
 
     def _rebased(self, q: Tensor, like: Tensor) -> Tensor:
         """Use q as the base; minus the identity maps to it."""
@@ -226,9 +218,7 @@ def orthogonal(
         rule = f"be a tensor of {type(module).__name__} with at least two dimensions"
         raise errors.wrong_value("orthogonal", "name", rule, name)
     is_square = weight.shape[-2] == weight.shape[-1]
-    chosen = orthogonal_map or (
-        "matrix_exp" if is_square or weight.is_complex() else "householder"
-    )  # fmt: skip
+    chosen = orthogonal_map or ("matrix_exp" if is_square or weight.is_complex() else "householder")
     if chosen not in _MAPS:
         raise errors.wrong_value(
             "orthogonal", "orthogonal_map", f"be one of {', '.join(_MAPS)}", chosen

@@ -192,8 +192,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:
-    """Make a tensor a plain parameter or buffer again: as it is now, or with
-    leave_parametrized=False its original."""
+    """Make a tensor a plain parameter or buffer again: as it is now, or else its original."""
     if not is_parametrized(module, tensor_name):
         rule = f"have a parametrization in {type(module).__name__}"
         raise errors.wrong_value("remove_parametrizations", "tensor_name", rule, tensor_name)
@@ -225,8 +224,7 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Give `to_module` the parametrizations of `from_module` and their values, of one tensor or of
-    all."""
+    """Give `to_module` the parametrizations of `from_module`, and values, of one tensor or all."""
     if tensor_name is not None and not is_parametrized(from_module, tensor_name):
         rule = f"have a parametrization in {type(from_module).__name__}"
         raise errors.wrong_value(

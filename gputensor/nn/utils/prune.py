@@ -98,9 +98,8 @@ class BasePruningMethod(ABC):
         return method
 
     def prune(
-        self, t: Tensor, default_mask: Tensor | None = None,
-        importance_scores: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None
+    ) -> Tensor:
         """Return a pruned copy of a tensor.
 
         Args:
@@ -134,8 +133,7 @@ class PruningContainer(BasePruningMethod):
     def add_pruning_method(self, method: BasePruningMethod) -> None:
         """Append a pruning of the container's parameter."""
         if not isinstance(method, BasePruningMethod):
-            rule = "be a BasePruningMethod"
-            raise errors.wrong_type("PruningContainer", "method", rule, method)
+            raise errors.wrong_type("PruningContainer", "method", "be a BasePruningMethod", method)
         ours, theirs = (getattr(of, "_tensor_name", None) for of in (self, method))
         if ours != theirs:
             raise errors.wrong_value("PruningContainer", "method", f"prune {ours!r}", theirs)
@@ -214,16 +212,14 @@ class RandomUnstructured(_Unstructured):
     """Prunes elements at random. amount: how many, or which part in [0, 1]."""
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
-        indices: Tensor = topk(rand_like(t).reshape(-1), count)[1]
-        return indices
+        return topk(rand_like(t).reshape(-1), count)[1]
 
 
 class L1Unstructured(_Unstructured):
     """Prunes the elements of the smallest magnitude. amount: how many, or which part in [0, 1]."""
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
-        indices: Tensor = topk(t.detach().abs().reshape(-1), count, largest=False)[1]
-        return indices
+        return topk(t.detach().abs().reshape(-1), count, largest=False)[1]
 
 
 class _Structured(_Amount):
@@ -263,8 +259,7 @@ class RandomStructured(_Structured):
 
     def _kept(self, t: Tensor, size: int, count: int) -> Tensor:
         drawn = rand(size, device=t.device)
-        kept: Tensor = drawn > kthvalue(drawn, count)[0]
-        return kept
+        return drawn > kthvalue(drawn, count)[0]
 
 
 class LnStructured(_Structured):
@@ -283,8 +278,7 @@ class LnStructured(_Structured):
 
     def _kept(self, t: Tensor, size: int, count: int) -> Tensor:
         others = [d for d in range(t.ndim) if d != self.dim % t.ndim]
-        indices: Tensor = topk(t.detach().norm(self.n, others), size - count)[1]
-        return indices
+        return topk(t.detach().norm(self.n, others), size - count)[1]
 
 
 class CustomFromMask(BasePruningMethod):
@@ -312,8 +306,7 @@ def _scores(op: str, given: Tensor | None, t: Tensor) -> Tensor:
     if not isinstance(given, Tensor):
         raise errors.not_a_tensor(op, "importance_scores", "a Tensor", given)
     if given.shape != t.shape:
-        rule = f"have the sizes {tuple(t.shape)}"
-        raise errors.wrong_shape(op, "importance_scores", rule, given)
+        raise errors.wrong_shape(op, "importance_scores", f"have the sizes {tuple(t.shape)}", given)
     return given
 
 
@@ -386,9 +379,8 @@ def random_structured(module: Any, name: str, amount: Any, dim: int) -> Any:
 
 @declares(module="Callable", name="str", amount="Scalar", dim="int", importance_scores="Tensor?")
 def ln_structured(
-    module: Any, name: str, amount: Any, n: Any, dim: int,
-    importance_scores: Tensor | None = None,
-) -> Any:  # fmt: skip
+    module: Any, name: str, amount: Any, n: Any, dim: int, importance_scores: Tensor | None = None
+) -> Any:
     """Prune the channels of `dim` with the smallest norm of order n.
 
     Args:

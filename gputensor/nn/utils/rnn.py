@@ -78,8 +78,7 @@ class PackedSequence(_Packed):
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The inverse of `permutation`, int64; None for None."""
-    made: Tensor | None = None if permutation is None else permutation.argsort()
-    return made
+    return None if permutation is None else permutation.argsort()
 
 
 def _lengths(op: str, lengths: Any) -> list[int]:
@@ -109,11 +108,9 @@ def pack_padded_sequence(
         indices = tensor(order, dtype=int64, device=input.device)
         counts, x = [counts[n] for n in order], x.index_select(1, indices)
     elif any(a < b for a, b in pairwise(counts)):
-        rule = "not grow unless enforce_sorted is False"
-        raise errors.must(name, "lengths", rule, counts)
+        raise errors.must(name, "lengths", "not grow unless enforce_sorted is False", counts)
     if not counts or counts[-1] < 1 or counts[0] > x.shape[0]:
-        rule = f"be in [1, {x.shape[0]}], the steps of input"
-        raise errors.must(name, "lengths", rule, counts)
+        raise errors.must(name, "lengths", f"be in [1, {x.shape[0]}], the steps of input", counts)
     sizes = [sum(n > step for n in counts) for step in range(counts[0])]
     data = cat([x[step, :n] for step, n in enumerate(sizes)])
     return PackedSequence(data, tensor(sizes, dtype=int64), indices)
@@ -163,8 +160,7 @@ def pad_sequence(
     for x in listed:
         around = (0, most - x.shape[0]) if padding_side == "right" else (most - x.shape[0], 0)
         padded.append(F.pad(x, (0, 0) * (x.ndim - 1) + around, value=padding_value))
-    made: Tensor = stack(padded, 0 if batch_first else 1)
-    return made
+    return stack(padded, 0 if batch_first else 1)
 
 
 def unpad_sequence(

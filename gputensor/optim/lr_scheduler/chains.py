@@ -12,10 +12,26 @@ from .base import LRScheduler, set_rate
 from .plateau import ReduceLROnPlateau
 
 
-class SequentialLR(LRScheduler):
-    """Schedulers one after the other. milestones: the steps at which the next one begins."""
+class _Combined(LRScheduler):
+    """Base of schedulers made of others, whose states are part of its own."""
 
     optimizer: Optimizer
+    _schedulers: list[LRScheduler]
+
+    def state_dict(self) -> dict[str, Any]:
+        kept = {n: v for n, v in vars(self).items() if n not in ("optimizer", "_schedulers")}
+        return {**kept, "_schedulers": [one.state_dict() for one in self._schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        given = dict(state_dict)
+        for scheduler, state in zip(self._schedulers, given.pop("_schedulers")):
+            scheduler.load_state_dict(state)
+        vars(self).update(given)
+
+
+class SequentialLR(_Combined):
+    """Schedulers one after the other. milestones: the steps at which the next one begins."""
+
     last_epoch: int
 
     def __init__(
@@ -48,17 +64,9 @@ class SequentialLR(LRScheduler):
         scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
-    def state_dict(self) -> dict[str, Any]:
-        return _state_of(self)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        _load(self, state_dict)
-
-
-class ChainedScheduler(LRScheduler):
+class ChainedScheduler(_Combined):
     """Several schedulers of one optimizer, all stepped in order at each step."""
-
-    optimizer: Optimizer
 
     def __init__(
         self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
@@ -81,21 +89,3 @@ class ChainedScheduler(LRScheduler):
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._rates
-
-    def state_dict(self) -> dict[str, Any]:
-        return _state_of(self)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        _load(self, state_dict)
-
-
-def _state_of(chain: Any) -> dict[str, Any]:
-    kept = {n: v for n, v in vars(chain).items() if n not in ("optimizer", "_schedulers")}
-    return {**kept, "_schedulers": [one.state_dict() for one in chain._schedulers]}
-
-
-def _load(chain: Any, state_dict: dict[str, Any]) -> None:
-    given = dict(state_dict)
-    for scheduler, state in zip(chain._schedulers, given.pop("_schedulers")):
-        scheduler.load_state_dict(state)
-    vars(chain).update(given)

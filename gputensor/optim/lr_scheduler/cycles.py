@@ -153,8 +153,7 @@ class CyclicLR(LRScheduler):
     ) -> None:  # fmt: skip
         name, groups = type(self).__name__, optimizer.param_groups
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
-            rule = "be 'triangular', 'triangular2' or 'exp_range'"
-            raise errors.must(name, "mode", rule, mode)
+            raise errors.must(name, "mode", "be 'triangular', 'triangular2' or 'exp_range'", mode)
         if scale_mode not in ("cycle", "iterations"):
             raise errors.must(name, "scale_mode", "be 'cycle' or 'iterations'", scale_mode)
         down = step_size_up if step_size_down is None else step_size_down
@@ -196,8 +195,7 @@ class CyclicLR(LRScheduler):
         if self._scale_fn_custom is not None:
             found = self._scale_fn_custom(x)
             if not isinstance(found, Tensor) and number(found) is None:
-                rule = "give numbers"
-                raise errors.wrong_type(type(self).__name__, "scale_fn", rule, found)
+                raise errors.wrong_type(type(self).__name__, "scale_fn", "give numbers", found)
             return found
         if self.mode == "exp_range":
             return float(self.gamma**x)

@@ -28,8 +28,7 @@ class _Lambdas(LRScheduler):
             list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
         )
         if len(self.lr_lambdas) != count or not all(map(callable, self.lr_lambdas)):
-            rule = f"be {count} functions"
-            raise errors.must(type(self).__name__, "lr_lambda", rule, lr_lambda)
+            raise errors.must(type(self).__name__, "lr_lambda", f"be {count} functions", lr_lambda)
         super().__init__(optimizer, last_epoch)
 
     def _factors(self) -> list[float]:

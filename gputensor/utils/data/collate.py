@@ -105,14 +105,12 @@ def collate_numpy_array_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) 
 
 def collate_float_fn(batch: Sequence[float], *, collate_fn_map: Any = None) -> Tensor:
     """Make a float64 tensor of floats."""
-    made: Tensor = tensor(batch, dtype=float64)
-    return made
+    return tensor(batch, dtype=float64)
 
 
 def collate_int_fn(batch: Sequence[int], *, collate_fn_map: Any = None) -> Tensor:
     """Make a tensor of integers."""
-    made: Tensor = tensor(batch)
-    return made
+    return tensor(batch)
 
 
 def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Sequence[Any]:
@@ -135,8 +133,7 @@ def _stacked(batch: Sequence[Any]) -> Tensor:
         and x.dtype is first.dtype and x.shape == first.shape for x in batch
     ):  # fmt: skip
         out = segments.empty((len(batch), *first.shape), first.dtype)
-    made: Tensor = functions.stack(tuple(batch), 0, out=out)
-    return made
+    return functions.stack(tuple(batch), 0, out=out)
 
 
 def _cannot(item: Any) -> Exception:

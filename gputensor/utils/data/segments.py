@@ -104,9 +104,7 @@ def _library() -> ctypes.CDLL:
     """Return the C library. Python's `mmap` would keep a descriptor open for each mapping."""
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
-    library.mmap.argtypes = [
-        ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64
-    ]  # fmt: skip
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
     library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     return library
 
