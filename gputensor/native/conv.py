@@ -20,6 +20,7 @@ from ..core.geometry import geometry
 from ..kernels import stub
 from ..structured import arguments
 from ..structured.arguments import per_dim
+from ..structured.forms import Kernel, given
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -366,8 +367,8 @@ def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:
 
 
 def _conv(
-    count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
-    dilation: Any, groups: int, output_padding: Any = None,
+    key_set: int, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
+    padding: Any, dilation: Any, groups: int, output_padding: Any = None,
 ) -> Tensor:  # fmt: skip
     transposed = output_padding is not None
     op = f"conv_transpose{count}d" if transposed else f"conv{count}d"
@@ -406,43 +407,17 @@ def _named_padding(
     return x, tuple([r // 2 for r in reach])
 
 
-def conv1d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+def _conv_transpose(
+    key_set: int, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
+    padding: Any, output_padding: Any, groups: int, dilation: Any,
 ) -> Tensor:  # fmt: skip
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+    options = (stride, padding, dilation, groups, output_padding)
+    return _conv(key_set, count, input, weight, bias, *options)
 
 
-def conv2d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv3d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv_transpose1d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups, output_padding)
-
-
-def conv_transpose2d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups, output_padding)
-
-
-def conv_transpose3d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups, output_padding)
+conv1d: Kernel = given(_conv, count=1)
+conv2d: Kernel = given(_conv, count=2)
+conv3d: Kernel = given(_conv, count=3)
+conv_transpose1d: Kernel = given(_conv_transpose, count=1)
+conv_transpose2d: Kernel = given(_conv_transpose, count=2)
+conv_transpose3d: Kernel = given(_conv_transpose, count=3)

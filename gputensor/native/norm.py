@@ -24,6 +24,7 @@ from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
@@ -410,28 +411,19 @@ def native_batch_norm_backward(
 
 
 def _native_batch_norm_legit(
-    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, training: bool, momentum: float, eps: float,
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None,
+    running_mean: Tensor | None, running_var: Tensor | None, training: bool, momentum: float,
+    eps: float,
 ) -> Three:  # fmt: skip
     return calls.native_batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps
     )
 
 
-def _native_batch_norm_legit_no_stats(
-    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool,
-    momentum: float, eps: float,
-) -> Three:  # fmt: skip
-    return calls.native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
-
-
-def _native_batch_norm_legit_no_training(
-    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, momentum: float, eps: float,
-) -> Three:  # fmt: skip
-    return calls.native_batch_norm(
-        input, weight, bias, running_mean, running_var, False, momentum, eps
-    )
+_native_batch_norm_legit_no_stats: Kernel = given(
+    _native_batch_norm_legit, running_mean=None, running_var=None
+)
+_native_batch_norm_legit_no_training: Kernel = given(_native_batch_norm_legit, training=False)
 
 
 def _batch_norm_with_update(

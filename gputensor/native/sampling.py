@@ -28,6 +28,7 @@ from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
+from ..structured.forms import Kernel, given
 from ..structured.layers.precision import cast, check_floating, wide
 
 BY_LIBRARY = True
@@ -285,8 +286,8 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
 
 
 def _sampled(
-    count: int, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int,
-    align_corners: bool,
+    key_set: int, count: int, input: Tensor, grid: Tensor, interpolation_mode: int,
+    padding_mode: int, align_corners: bool,
 ) -> Tensor:  # fmt: skip
     op = f"grid_sampler_{count}d"
     _check(op, count, input, grid, interpolation_mode, padding_mode)
@@ -309,8 +310,8 @@ def _sizes_of_grad(op: str, grad_output: Tensor, input: Tensor, grid: Tensor) ->
 
 
 def _backward(
-    count: int, grad_output: Tensor, input: Tensor, grid: Tensor, interpolation_mode: int,
-    padding_mode: int, align_corners: bool, output_mask: Any,
+    key_set: int, count: int, grad_output: Tensor, input: Tensor, grid: Tensor,
+    interpolation_mode: int, padding_mode: int, align_corners: bool, output_mask: Any,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     op = f"grid_sampler_{count}d_backward"
     _check(op, count, input, grid, interpolation_mode, padding_mode)
@@ -362,7 +363,7 @@ def _grid_sampler_backward(
         found = _gradients_by_loop(grad_output, input, grid, numbers, output_mask)
         if found is not None:
             return found
-    return _backward(count, grad_output, input, grid, *numbers, output_mask)
+    return _backward(key_set, count, grad_output, input, grid, *numbers, output_mask)
 
 
 def _gradients_by_loop(
@@ -386,20 +387,10 @@ def _masked(x: Tensor, spot: Spot) -> Tensor:
     return _where(calls.unsqueeze(spot.outside, 1), 0, x)
 
 
-def grid_sampler_2d(key_set: int, *args: Any) -> Tensor:
-    return _sampled(2, *args)
-
-
-def grid_sampler_3d(key_set: int, *args: Any) -> Tensor:
-    return _sampled(3, *args)
-
-
-def grid_sampler_2d_backward(key_set: int, *args: Any) -> Any:
-    return _backward(2, *args)
-
-
-def grid_sampler_3d_backward(key_set: int, *args: Any) -> Any:
-    return _backward(3, *args)
+grid_sampler_2d: Kernel = given(_sampled, count=2)
+grid_sampler_3d: Kernel = given(_sampled, count=3)
+grid_sampler_2d_backward: Kernel = given(_backward, count=2)
+grid_sampler_3d_backward: Kernel = given(_backward, count=3)
 
 
 def grid_sampler(key_set: int, input: Tensor, grid: Tensor, *rest: Any) -> Tensor:

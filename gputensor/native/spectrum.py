@@ -14,6 +14,7 @@ from ..core.dtype import FLOATING, float64, int64
 from ..core.geometry import contiguous_geometry
 from ..kernels import lapack
 from ..structured import arguments, forms, library
+from ..structured.forms import Kernel
 from ..structured.matrices import (
     adjoint_of, by_columns, check_matrix, check_square, factorised, identity, matrices, real_of,
     zeros,
@@ -185,12 +186,8 @@ def linalg_pinv_atol_rtol_float(
     return calls.linalg_pinv_atol_rtol_tensor(self, tensor(atol), tensor(rtol), hermitian)
 
 
-def linalg_pinv(key_set: int, self: Tensor, rcond: float, hermitian: bool = False) -> Tensor:
-    return linalg_pinv_atol_rtol_float(0, self, 0.0, rcond, hermitian)
-
-
-def pinverse(key_set: int, self: Tensor, rcond: float = 1e-15) -> Tensor:
-    return linalg_pinv(0, self, rcond, False)
+linalg_pinv: Kernel = forms.given(linalg_pinv_atol_rtol_float, atol=0.0)
+pinverse: Kernel = forms.given(linalg_pinv_atol_rtol_float, atol=0.0, hermitian=False)
 
 
 def linalg_pinv_rcond_tensor(
@@ -219,8 +216,7 @@ def linalg_matrix_rank_atol_rtol_tensor(
 linalg_matrix_rank_atol_rtol_float = linalg_matrix_rank_atol_rtol_tensor
 
 
-def linalg_matrix_rank(key_set: int, self: Tensor, tol: Any, hermitian: bool = False) -> Tensor:
-    return linalg_matrix_rank_atol_rtol_tensor(0, self, tol, 0.0, hermitian)
+linalg_matrix_rank: Kernel = forms.given(linalg_matrix_rank_atol_rtol_tensor, rtol=0.0)
 
 
 # --- norms ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..structured.layers.windows import check_planes
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
@@ -112,8 +113,9 @@ def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
 
 
 def _pooled(
-    count: int, self: Tensor, kernel_size: Any, output_size: Any, random_samples: Tensor
-) -> tuple[Tensor, Tensor]:
+    key_set: int, count: int, self: Tensor, kernel_size: Any, output_size: Any,
+    random_samples: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     kernel, out = _windows(count, self, kernel_size, output_size, random_samples)
     given = self._geometry.sizes
     before, inner = given[: len(given) - count], given[len(given) - count :]
@@ -146,8 +148,8 @@ def _pooled(
 
 
 def _backward(
-    count: int, grad_output: Tensor, self: Tensor, kernel_size: Any, output_size: Any,
-    indices: Tensor,
+    key_set: int, count: int, grad_output: Tensor, self: Tensor, kernel_size: Any,
+    output_size: Any, indices: Tensor,
 ) -> Tensor:  # fmt: skip
     op = f"fractional_max_pool{count}d_backward"
     _check_planes(op, self, count)
@@ -158,17 +160,7 @@ def _backward(
     return scattered(op, count, grad_output, self, indices, keeps=False)
 
 
-def fractional_max_pool2d(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
-    return _pooled(2, *args)
-
-
-def fractional_max_pool3d(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
-    return _pooled(3, *args)
-
-
-def fractional_max_pool2d_backward(key_set: int, *args: Any) -> Tensor:
-    return _backward(2, *args)
-
-
-def fractional_max_pool3d_backward(key_set: int, *args: Any) -> Tensor:
-    return _backward(3, *args)
+fractional_max_pool2d: Kernel = given(_pooled, count=2)
+fractional_max_pool3d: Kernel = given(_pooled, count=3)
+fractional_max_pool2d_backward: Kernel = given(_backward, count=2)
+fractional_max_pool3d_backward: Kernel = given(_backward, count=3)
