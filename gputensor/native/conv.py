@@ -240,7 +240,7 @@ def convolution_backward(
     if len(output_mask) != 3:
         raise errors.must(op, "output_mask", "hold three bools", output_mask)
     of_input = of_weight = of_bias = None
-    input, weight = _conj(input), _conj(weight)
+    input, weight = calls.conj_physical(input), calls.conj_physical(weight)
     kernel, given = weight._geometry.sizes[2:], input._geometry.sizes[2:]
     if output_mask[0] and 0 in grad_output._geometry.sizes[2:]:
         of_input = calls.new_zeros(input, input._geometry.sizes)
@@ -280,10 +280,6 @@ def _check_gradient(x: Tensor, grad: Tensor, kernel: Any, groups: int) -> None:
         raise errors.wrong_dtype(op, "grad_output", f"have input's {x._geometry.dtype.short}", grad)
     if grad._geometry.sizes[0] != x._geometry.sizes[0]:
         raise errors.wrong_shape(op, "grad_output", "have as many samples as input", grad)
-
-
-def _conj(x: Tensor) -> Tensor:
-    return calls._conj_physical(x) if x._geometry.dtype.is_complex else x
 
 
 def _of_input(

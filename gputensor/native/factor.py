@@ -19,7 +19,7 @@ from ..kernels import lapack
 from ..structured import library
 from ..structured.matrices import (
     adjoint_of, beside, by_columns, check_matrix, check_pivots, check_square, checked, factorised,
-    identity, lower, lu_sizes, matrices, real_of, upper, zeros,
+    identity, lower, lu_sizes, matrices, upper, zeros,
 )  # fmt: skip
 from ..tensor.tensor import Tensor
 
@@ -132,7 +132,7 @@ def _linalg_slogdet(key_set: int, A: Tensor) -> Any:
     check_square("slogdet", "A", A)
     lu, pivots, _ = lu_sizes(A)
     batch, of = A._geometry.sizes[:-2], A._geometry.dtype
-    wanted = (contiguous_geometry(batch, of), contiguous_geometry(batch, real_of(of)), lu, pivots)
+    wanted = (contiguous_geometry(batch, of), contiguous_geometry(batch, of.to_real), lu, pivots)
     if not A._geometry.numel:
         _, logarithm, *rest = zeros(wanted, A)
         return calls.new_ones(A, batch), logarithm, *rest

@@ -24,6 +24,7 @@ from ..dispatch.operator import Operator, Table
 from ..runtime.cpu import get_num_threads
 from ..runtime.libraries import HOST
 from ..structured import arguments, library
+from ..structured.forms import Kernel, given
 from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 
@@ -235,14 +236,10 @@ def _real_to_complex(
     behind = (_ALONE[d], _normalization(op, norm, forward), onesided)
     made = calls._fft_r2c(wanted, *behind)
     if not forward:
-        return _conj(made)
+        return calls.conj_physical(made)
     if wanted is self:
         _learn(op, kernel, (self, n, dim, norm), operators._fft_r2c, behind)
     return made
-
-
-def _conj(x: Tensor) -> Tensor:
-    return calls._conj_physical(x) if x._geometry.dtype.category == COMPLEX else x
 
 
 def _complex_to_complex(
@@ -270,26 +267,15 @@ def _learn(
     short.learn_forward(getattr(operators, f"fft_{op}").table, kernel, args, to.table, behind)
 
 
-def _one(op: str, forward: bool) -> Callable[..., Tensor]:
-    """fft and ifft."""
+def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
+    """fft and ifft; onesided: rfft, and ihfft, which is the inverse of real signals."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
     ) -> Tensor:
-        if self._geometry.dtype.category == COMPLEX:
+        if self._geometry.dtype.category == COMPLEX and not onesided:
             return _complex_to_complex(op, _promoted(op, self), n, dim, norm, forward, kernel)
-        return _real_to_complex(op, self, n, dim, norm, forward, False, kernel)
-
-    return kernel
-
-
-def _half(op: str, forward: bool) -> Callable[..., Tensor]:
-    """rfft, and ihfft, which is the inverse of real signals."""
-
-    def kernel(
-        key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
-    ) -> Tensor:
-        return _real_to_complex(op, self, n, dim, norm, forward, True, kernel)
+        return _real_to_complex(op, self, n, dim, norm, forward, onesided, kernel)
 
     return kernel
 
@@ -305,14 +291,14 @@ def _back(op: str, forward: bool) -> Callable[..., Tensor]:
         _check_has_dims(op, self)
         size = _size(op, "n", 2 * (self._geometry.sizes[d] - 1) if n is None else n)
         self = _resized(self, (d,), (size // 2 + 1,))
-        self = _conj(self) if forward else self
+        self = calls.conj_physical(self) if forward else self
         return calls._fft_c2r(self, (d,), _normalization(op, norm, forward), size)
 
     return kernel
 
 
-fft_fft, fft_ifft = _one("fft", True), _one("ifft", False)
-fft_rfft, fft_ihfft = _half("rfft", True), _half("ihfft", False)
+fft_fft, fft_ifft = _ahead("fft", True, False), _ahead("ifft", False, False)
+fft_rfft, fft_ihfft = _ahead("rfft", True, True), _ahead("ihfft", False, True)
 fft_irfft, fft_hfft = _back("irfft", False), _back("hfft", True)
 
 
@@ -378,7 +364,7 @@ def _several_half(op: str, forward: bool) -> Callable[..., Tensor]:
         mode = _normalization(op, norm, forward)
         if forward:
             return calls._fft_r2c(self, dims, mode, True)
-        made = _conj(calls._fft_r2c(self, dims[-1:], mode, True))
+        made = calls.conj_physical(calls._fft_r2c(self, dims[-1:], mode, True))
         return calls._fft_c2c(made, dims[:-1], mode, False) if len(dims) > 1 else made
 
     return kernel
@@ -401,7 +387,7 @@ def _several_back(op: str, forward: bool) -> Callable[..., Tensor]:
         if forward:
             if len(dims) > 1:
                 self = calls._fft_c2c(self, dims[:-1], mode, True)
-            return calls._fft_c2r(_conj(self), dims[-1:], mode, size)
+            return calls._fft_c2r(calls.conj_physical(self), dims[-1:], mode, size)
         return calls._fft_c2r(self, dims, mode, size)
 
     return kernel
@@ -444,22 +430,20 @@ def _frequencies(op: str, halves: bool) -> Callable[..., Tensor]:
 fft_fftfreq, fft_rfftfreq = _frequencies("fftfreq", False), _frequencies("rfftfreq", True)
 
 
-def _shifted(op: str, self: Tensor, dim: Any, back: bool) -> Tensor:
+def _shifted(key_set: int, op: str, self: Tensor, dim: Any) -> Tensor:
     ndim = self._geometry.ndim
     dims = tuple(range(ndim)) if dim is None else arguments.dims(op, dim, ndim)
     if dims:
         _check_has_dims(op, self)
     for d in dims:
         size = self._geometry.sizes[d]
-        cut = size // 2 if back else (size + 1) // 2  # the elements moved to the front begin here
+        cut = (
+            size // 2 if op == "ifftshift" else (size + 1) // 2
+        )  # the elements moved to the front begin here
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)
 
 
-def fft_fftshift(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
-    return _shifted("fftshift", self, dim, False)
-
-
-def fft_ifftshift(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
-    return _shifted("ifftshift", self, dim, True)
+fft_fftshift: Kernel = given(_shifted, op="fftshift")
+fft_ifftshift: Kernel = given(_shifted, op="ifftshift")

@@ -161,20 +161,30 @@ def _start(x: Tensor | None) -> int:
     return 0 if x is None or x._geometry.numel == 0 else x._address()
 
 
-def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any) -> None:
+def _check(
+    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any,
+    is_of_planes: bool = False,
+) -> None:  # fmt: skip
     x, t = self._geometry, target._geometry
     if x.dtype.category != FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating", self)
-    if x.ndim not in (1, 2):
-        raise errors.wrong_shape(op, "self", "have one or two dimensions", self)
+    if x.ndim not in ((4,) if is_of_planes else (1, 2)):
+        rule = (
+            "have four dimensions, (N, C, H, W)" if is_of_planes else "have one or two dimensions"
+        )
+        raise errors.wrong_shape(op, "self", rule, self)
     if t.dtype not in (dtypes.int64, dtypes.uint8):
         raise errors.wrong_dtype(op, "target", "hold classes as int64 or uint8", target)
-    if t.sizes != x.sizes[:-1] and not (x.ndim == 1 and t.sizes == (1,)):
-        rule = f"have a class for each row, sizes {list(x.sizes[:-1])}"
-        raise errors.wrong_shape(op, "target", rule, target)
+    classes = min(x.ndim - 1, 1)
+    wanted = (*x.sizes[:classes], *x.sizes[classes + 1 :])
+    if t.sizes != wanted and not (x.ndim == 1 and t.sizes == (1,)):
+        each = (
+            "self's sizes but for the classes," if is_of_planes else "a class for each row, sizes"
+        )
+        raise errors.wrong_shape(op, "target", f"have {each} {list(wanted)}", target)
     if target._device is not self._device:
         raise errors.mixed_devices(op, self, "self", target, "target")
-    _check_weight(op, self, weight, x.sizes[-1:])
+    _check_weight(op, self, weight, x.sizes[classes : classes + 1])
     check_reduction(op, reduction)
 
 
@@ -239,25 +249,6 @@ def nll_loss2d(
     return calls.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
 
-def _check_planes(
-    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any
-) -> None:
-    x, t = self._geometry, target._geometry
-    if x.ndim != 4:
-        raise errors.wrong_shape(op, "self", "have four dimensions, (N, C, H, W)", self)
-    if t.sizes != (x.sizes[0], *x.sizes[2:]):
-        rule = f"have self's sizes but for the classes, {[x.sizes[0], *x.sizes[2:]]}"
-        raise errors.wrong_shape(op, "target", rule, target)
-    if x.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
-    if t.dtype not in (dtypes.int64, dtypes.uint8):
-        raise errors.wrong_dtype(op, "target", "hold classes as int64 or uint8", target)
-    if target._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", target, "target")
-    _check_weight(op, self, weight, x.sizes[1:2])
-    check_reduction(op, reduction)
-
-
 def _rows(self: Tensor) -> Tensor:
     """The pixels of planes (N, C, H, W) as rows (N H W, C)."""
     n, c, h, w = self._geometry.sizes
@@ -269,7 +260,7 @@ def nll_loss2d_forward(
     ignore_index: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     op, sizes = "nll_loss2d", target._geometry.sizes
-    _check_planes(op, self, target, weight, reduction)
+    _check(op, self, target, weight, reduction, is_of_planes=True)
     ignore_index = arguments.integer(op, "ignore_index", ignore_index)
     if self._device is CPU:
         each = sizes if reduction == NONE else ()
@@ -284,7 +275,7 @@ def nll_loss2d_backward(
     reduction: int, ignore_index: int, total_weight: Tensor,
 ) -> Tensor:  # fmt: skip
     op, sizes, count = "nll_loss2d_backward", target._geometry.sizes, target._geometry.numel
-    _check_planes(op, self, target, weight, reduction)
+    _check(op, self, target, weight, reduction, is_of_planes=True)
     ignore_index = arguments.integer(op, "ignore_index", ignore_index)
     if reduction == NONE and grad_output._geometry.sizes != sizes:
         raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)

@@ -251,12 +251,10 @@ def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
 
 def _adaptive_or_mean(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
     """One window over everything is computed as a mean, and the result has a mean's layout."""
-    op = f"adaptive_avg_pool{count}d"
-    out = windows.output_size(op, self, output_size, count)
+    out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out == (1,) * count:
         return calls.mean_dim(self, tuple(range(-count, 0)), True, None)
-    found: Tensor = getattr(calls, f"_{op}")(self, out)
-    return found
+    return (calls._adaptive_avg_pool2d if count == 2 else calls._adaptive_avg_pool3d)(self, out)
 
 
 adaptive_avg_pool2d: Kernel = given(_adaptive_or_mean, count=2)

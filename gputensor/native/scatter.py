@@ -18,7 +18,7 @@ from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments, float8, forms
-from ..structured.indexed import number_of, wide_dtype, write
+from ..structured.indexed import cropped, number_of, wide_dtype, write
 from ..structured.missing import ask_inplace
 from ..structured.pointwise import NUMBERS
 from ..tensor.make import allocate
@@ -148,20 +148,12 @@ def _scatter(
     if index._geometry.numel == 0:
         return self
     if not is_number:
-        source = _cropped(with_dims(source), index._geometry.sizes or (1,))
+        source = cropped(with_dims(source), index._geometry.sizes or (1,))
     if loop == "scatter":
         write(loop, along(op, self, d, index), source)
     else:
         _combine(loop, self, lambda x: along(op, x, d, index), source)
     return self
-
-
-def _cropped(x: Tensor, sizes: Any) -> Tensor:
-    """The part of x with these sizes, from index 0 on."""
-    for d, n in enumerate(sizes):
-        if n != x._geometry.sizes[d]:
-            x = calls.slice_Tensor(x, d, 0, n, 1)
-    return x
 
 
 def scatter__src(key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -227,7 +219,7 @@ def scatter_reduce__two(
     src, index = _apart(op, self, src, index)
     if index._geometry.numel == 0:
         return self
-    source = _cropped(with_dims(src), index._geometry.sizes or (1,))
+    source = cropped(with_dims(src), index._geometry.sizes or (1,))
     _reduce(self, lambda x: along(op, x, d, index), source, reduce, include_self)
     return self
 

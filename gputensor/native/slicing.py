@@ -242,14 +242,7 @@ def _chunk_size(op: str, self: Tensor, chunks: int, dim: int) -> int:
     return -(-size // chunks)
 
 
-def unsafe_split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    return split(key_set, self, split_size, dim)
-
-
-def unsafe_split_with_sizes(
-    key_set: int, self: Tensor, split_sizes: Any, dim: int = 0
-) -> tuple[Tensor, ...]:
-    return split_with_sizes(key_set, self, split_sizes, dim)
+unsafe_split, unsafe_split_with_sizes = split, split_with_sizes
 
 
 def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

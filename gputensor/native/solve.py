@@ -17,7 +17,7 @@ from ..structured import arguments, forms, library
 from ..structured.matrices import (
     adjoint_of, broadcast_batches, by_columns, check_alike, check_dtype, check_matrix,
     check_pivots, check_square, checked, factorised, identity, is_vector, lower, lu_sizes,
-    matrices, real_of, upper as upper_of, zeros,
+    matrices, upper as upper_of, zeros,
 )  # fmt: skip
 from ..tensor.tensor import Tensor
 
@@ -232,7 +232,7 @@ def linalg_lstsq(
         raise errors.wrong_shape(op, "b", f"have {m} rows, as self has", b)
     of = self._geometry.dtype
     if rcond is None:
-        rcond = (2.0**-52 if real_of(of) is float64 else 2.0**-23) * max(m, n)
+        rcond = (2.0**-52 if of.to_real is float64 else 2.0**-23) * max(m, n)
     rcond = given.real(op, "rcond", rcond)
     wide_a, wide_b = broadcast_batches(op, self, "b", matrix)
     batch = wide_b._geometry.sizes[:-2]
@@ -240,7 +240,7 @@ def linalg_lstsq(
     wanted = (
         matrices((*batch, max(m, n), columns), of),
         contiguous_geometry(batch, int64),
-        contiguous_geometry((*batch, min(m, n)), real_of(of)),
+        contiguous_geometry((*batch, min(m, n)), of.to_real),
     )
     if not self._geometry.numel or not matrix._geometry.numel:
         rows, rank, values = zeros(wanted, self)
@@ -249,7 +249,7 @@ def linalg_lstsq(
             op, lapack.lstsq, wanted, wide_a, wide_b, rcond, chosen
         )
     solution = calls.narrow(rows, -2, 0, n) if n < max(m, n) else rows
-    residuals = calls.new_empty(self, (0,), real_of(of), None, None, None)
+    residuals = calls.new_empty(self, (0,), of.to_real, None, None, None)
     full = chosen == "gels" or self._device.type == "meta"
     full = chosen != "gelsy" and (full or bool(calls.all(calls.eq_Tensor(rank, n))))
     if m > n and full:
@@ -258,7 +258,7 @@ def linalg_lstsq(
     solution = calls.squeeze_dim(solution, -1) if vector else solution
     empty_rank = calls.new_empty(self, (0,), int64, None, None, None)
     has_values = chosen in ("gelsd", "gelss")
-    values = values if has_values else calls.new_empty(self, (0,), real_of(of), None, None, None)
+    values = values if has_values else calls.new_empty(self, (0,), of.to_real, None, None, None)
     return solution, residuals, empty_rank if chosen == "gels" else rank, values
 
 

@@ -16,7 +16,7 @@ from ..kernels import lapack
 from ..structured import arguments, forms, library
 from ..structured.forms import Kernel
 from ..structured.matrices import (
-    adjoint_of, by_columns, check_matrix, check_square, factorised, identity, matrices, real_of,
+    adjoint_of, by_columns, check_matrix, check_square, factorised, identity, matrices,
     zeros,
 )  # fmt: skip
 from ..tensor.tensor import Tensor
@@ -33,7 +33,7 @@ def _linalg_eigh(key_set: int, A: Tensor, UPLO: str = "L", compute_v: bool = Tru
         raise errors.must("eigh", "UPLO", "be L or U", UPLO)
     sizes, of = A._geometry.sizes, A._geometry.dtype
     vectors = matrices(sizes, of) if compute_v else contiguous_geometry((0,), of)
-    wanted = (contiguous_geometry(sizes[:-1], real_of(of)), vectors)
+    wanted = (contiguous_geometry(sizes[:-1], of.to_real), vectors)
 
     def compute(namespace: Any, a: Any) -> Any:
         if compute_v:
@@ -85,7 +85,7 @@ def _linalg_svd(
     none = contiguous_geometry((0,), of)
     u = matrices((*batch, m, m if full_matrices else k), of) if compute_uv else none
     vh = matrices((*batch, n if full_matrices else k, n), of) if compute_uv else none
-    s = contiguous_geometry((*batch, k), real_of(of))
+    s = contiguous_geometry((*batch, k), of.to_real)
     if not A._geometry.numel:
         U, S, Vh = zeros((u, s, vh), A)
         if full_matrices and compute_uv:
@@ -131,8 +131,8 @@ def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
         atol = given.real(op, "atol", atol)
     if rtol is not None and not isinstance(rtol, Tensor):
         rtol = given.real(op, "rtol", rtol)
-    real = A._geometry.dtype.to_real if A._geometry.dtype.is_complex else A._geometry.dtype
-    eps = (2.0**-52 if real is float64 else 2.0**-23) * max(A._geometry.sizes[-2:], default=0)
+    is_double = A._geometry.dtype.to_real is float64
+    eps = (2.0**-52 if is_double else 2.0**-23) * max(A._geometry.sizes[-2:], default=0)
     if rtol is None:
         if isinstance(atol, Tensor):
             rtol = calls.where_self(calls.gt_Tensor(atol, 0), 0.0, eps)
@@ -178,8 +178,7 @@ def linalg_pinv_atol_rtol_float(
     hermitian: bool = False,
 ) -> Tensor:  # fmt: skip
     def tensor(x: Any) -> Any:
-        real = self._geometry.dtype.to_real if self._geometry.dtype.is_complex else None
-        of = real or self._geometry.dtype
+        of = self._geometry.dtype.to_real
         return None if x is None else calls.scalar_tensor(x, of, None, self._device, None)
 
     check_matrix("pinv", "self", self)

@@ -75,10 +75,6 @@ def matrices(sizes: Sizes, of: dtype, by_columns: bool = True) -> Geometry:
     return geometry(tuple(sizes), strides, of)
 
 
-def real_of(of: dtype) -> dtype:
-    return of.to_real if of.is_complex else of
-
-
 def is_vector(A: Tensor, B: Tensor) -> bool:
     """Source: LinearAlgebraUtils.h, linalg_solve_is_vector_rhs."""
     a, b = A._geometry.sizes, B._geometry.sizes

@@ -13,16 +13,9 @@ from typing import Any, overload
 from ..._generated import calls, functions
 from ...core import dtype as dtypes
 from ...structured.layers import recurrent
+from ...structured.layers.precision import wide as _wide
 from ...tensor.tensor import Tensor
 from ..modes import DEFAULT, grad_mode
-
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-
-
-def _wide(x: Tensor) -> Tensor:
-    if x._geometry.dtype not in _HALVES:
-        return x
-    return calls.to_dtype(x, dtypes.float32, False, False, None)
 
 
 def _mean(x: Tensor, dims: Any) -> Tensor:
