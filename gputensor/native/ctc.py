@@ -227,15 +227,20 @@ def _listed(op: str, arg: str, lengths: Tensor) -> list[int]:
     return found
 
 
-def _ctc_loss_Tensor(
+def _by_tensors(
     key_set: int, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
-    blank: int, zero_infinity: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    *rest: Any,
+) -> Any:  # fmt: skip
     op = "ctc_loss"
-    return calls._ctc_loss(
+    inner = calls._ctc_loss if len(rest) == 2 else calls.ctc_loss_IntList
+    return inner(
         log_probs, targets, _listed(op, "input_lengths", input_lengths),
-        _listed(op, "target_lengths", target_lengths), blank, zero_infinity,
+        _listed(op, "target_lengths", target_lengths), *rest,
     )  # fmt: skip
+
+
+# The overloads with lengths in tensors; `ctc_loss` takes a reduction too.
+_ctc_loss_Tensor = ctc_loss_Tensor = _by_tensors
 
 
 def ctc_loss_IntList(
@@ -253,14 +258,3 @@ def ctc_loss_IntList(
         return calls.mean(each / over_array(texts).to(each._device))
     each = reduced("ctc_loss", each, reduction)
     return each if is_batch or not each._geometry.ndim else calls.squeeze_dim(each, 0)
-
-
-def ctc_loss_Tensor(
-    key_set: int, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
-    blank: int = 0, reduction: int = MEAN, zero_infinity: bool = False,
-) -> Tensor:  # fmt: skip
-    op = "ctc_loss"
-    return calls.ctc_loss_IntList(
-        log_probs, targets, _listed(op, "input_lengths", input_lengths),
-        _listed(op, "target_lengths", target_lengths), blank, reduction, zero_infinity,
-    )  # fmt: skip

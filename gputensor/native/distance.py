@@ -20,6 +20,7 @@ from ..dispatch import defaults, shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..structured import arguments, distances
+from ..structured.forms import Kernel, given
 from ..structured.layers.precision import cast, wide
 from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
@@ -104,7 +105,9 @@ def _dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
     return (dims or tuple(range(ndim))) if ndim else ()
 
 
-def _vector_norm(self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None) -> Tensor:
+def norm_ScalarOpt_dim_dtype(
+    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None
+) -> Tensor:
     if (of or self._geometry.dtype).category < FLOATING:
         raise errors.wrong_dtype("norm", "self", "be floating or complex", self)
     if of is not None and self._geometry.dtype.is_complex and not of.is_complex:
@@ -115,7 +118,7 @@ def _vector_norm(self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None
 
 def norm_Scalar(key_set: int, self: Tensor, p: Any = 2) -> Tensor:
     table = operators.norm_Scalar.table
-    made = _vector_norm(self, p, None, False, None)
+    made = norm_ScalarOpt_dim_dtype(key_set, self, p, None, False, None)
     if (loop := _loop(self, p)) is not None:
         behind = (tuple(range(self._geometry.ndim)), None, False)
         make = short.reduction(loop, behind, made._geometry)
@@ -128,20 +131,8 @@ shortcuts.jumps(
 )
 
 
-def norm_ScalarOpt_dtype(key_set: int, self: Tensor, p: Any, dtype: dtype) -> Tensor:
-    return _vector_norm(self, p, None, False, dtype)
-
-
-def norm_ScalarOpt_dim(
-    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool = False
-) -> Tensor:
-    return _vector_norm(self, p, dim, keepdim, None)
-
-
-def norm_ScalarOpt_dim_dtype(
-    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool, dtype: dtype
-) -> Tensor:
-    return _vector_norm(self, p, dim, keepdim, dtype)
+norm_ScalarOpt_dtype: Kernel = given(norm_ScalarOpt_dim_dtype, dim=None, keepdim=False)
+norm_ScalarOpt_dim: Kernel = given(norm_ScalarOpt_dim_dtype, of=None)
 
 
 def dist(key_set: int, self: Tensor, other: Tensor, p: Any = 2) -> Tensor:

@@ -304,12 +304,9 @@ def histogramdd(
     return found, edges
 
 
-def histogramdd_int_bins(
-    key_set: int, self: Tensor, bins: int, range: Any = None, weight: Tensor | None = None,
-    density: bool = False,
-) -> Found:  # fmt: skip
+def histogramdd_int_bins(key_set: int, self: Tensor, bins: int, *rest: Any) -> Found:
     dims = self._geometry.sizes[-1] if self._geometry.ndim else 0
-    return histogramdd(key_set, self, (bins,) * dims, range, weight, density)
+    return histogramdd(key_set, self, (bins,) * dims, *rest)
 
 
 def histogramdd_TensorList_bins(

@@ -215,11 +215,8 @@ def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor)
 # --- made of other operators ----------------------------------------------------------------------
 
 
-def nll_loss(
-    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
-    ignore_index: int = IGNORE_INDEX,
-) -> Tensor:  # fmt: skip
-    return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+def nll_loss(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    return calls.nll_loss_forward(self, target, *rest)[0]
 
 
 def nll_loss_nd(
@@ -242,11 +239,8 @@ def nll_loss_nd(
     return calls.reshape(found, wanted) if reduction == NONE else found
 
 
-def nll_loss2d(
-    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
-    ignore_index: int = IGNORE_INDEX,
-) -> Tensor:  # fmt: skip
-    return calls.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
+def nll_loss2d(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    return calls.nll_loss2d_forward(self, target, *rest)[0]
 
 
 def _rows(self: Tensor) -> Tensor:

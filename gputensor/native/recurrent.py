@@ -219,12 +219,9 @@ def _check_saved(
 
 
 def _slopes_by_library(
-    operands: Operands,
-    how: How,
-    saved: Saved,
-    grads: Sequence[Tensor | None],
+    operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | None],
     wanted: Sequence[bool],
-) -> Slopes | None:
+) -> Slopes | None:  # fmt: skip
     loop, of = _loop("slopes", operands)
     if loop is None:
         return None

@@ -19,6 +19,7 @@ from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments, float8, forms
 from ..structured.indexed import cropped, number_of, wide_dtype, write
+from ..structured.forms import Kernel, given
 from ..structured.missing import ask_inplace
 from ..structured.pointwise import NUMBERS
 from ..tensor.make import allocate
@@ -137,7 +138,7 @@ def _unsafe_masked_index_put_accumulate(
 
 
 def _scatter(
-    op: str, self: Tensor, dim: Any, index: Tensor, value: Tensor | Any, loop: str
+    key_set: int, op: str, self: Tensor, dim: Any, index: Tensor, value: Tensor | Any, loop: str
 ) -> Tensor:
     is_number = type(value) in NUMBERS
     if not is_number:
@@ -156,34 +157,17 @@ def _scatter(
     return self
 
 
-def scatter__src(key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scatter("scatter", self, dim, index, src, "scatter")
-
-
-def scatter__value(key_set: int, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    return _scatter("scatter", self, dim, index, value, "scatter")
-
-
 def scatter__reduce(
-    key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str
+    key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor | Any, reduce: str
 ) -> Tensor:
-    return _scatter("scatter", self, dim, index, src, _old_loop(reduce))
-
-
-def scatter__value_reduce(
-    key_set: int, self: Tensor, dim: int, index: Tensor, value: Any, reduce: str
-) -> Tensor:
-    return _scatter("scatter", self, dim, index, value, _old_loop(reduce))
-
-
-def _old_loop(reduce: Any) -> str:
     if reduce != "add" and reduce != "multiply":
         raise errors.must("scatter", "reduce", "be 'add' or 'multiply'", reduce)
-    return f"scatter_{reduce}"
+    return _scatter(key_set, "scatter", self, dim, index, src, f"scatter_{reduce}")
 
 
-def scatter_add_(key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scatter("scatter_add", self, dim, index, src, "scatter_add")
+scatter__value_reduce = scatter__reduce
+scatter__src = scatter__value = given(_scatter, op="scatter", loop="scatter")
+scatter_add_: Kernel = given(_scatter, op="scatter_add", loop="scatter_add")
 
 
 def _checked_reduction(op: str, self: Tensor, reduce: Any, allowed: str) -> None:
