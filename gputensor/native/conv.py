@@ -43,9 +43,8 @@ def convolution(
     op = "convolution"
     count = weight._geometry.ndim - 2
     _check(op, input, weight, bias, count, transposed, groups)
-    steps, gaps = (
-        per_dim(op, "stride", stride, count, 1), per_dim(op, "dilation", dilation, count, 1)
-    )  # fmt: skip
+    steps = per_dim(op, "stride", stride, count, 1)
+    gaps = per_dim(op, "dilation", dilation, count, 1)
     pads, more = per_dim(op, "padding", padding, count), [0] * count
     if transposed:
         more = list(per_dim(op, "output_padding", output_padding, count))
@@ -308,10 +307,8 @@ def _convolution_weight_gradient(
     _check_gradient(input, grad_output, kernel_size, groups)
     count = len(kernel_size)
     op = "_convolution_weight_gradient"
-    steps, gaps = (
-        per_dim(op, "stride", stride, count, 1),
-        per_dim(op, "dilation", dilation, count, 1),
-    )
+    steps = per_dim(op, "stride", stride, count, 1)
+    gaps = per_dim(op, "dilation", dilation, count, 1)
     pads = per_dim(op, "padding", padding, count)
     outer, inner = grad_output._geometry.sizes[1], input._geometry.sizes[1] // groups
     if _has_loops(input) and input._geometry.numel and grad_output._geometry.numel:

@@ -197,10 +197,8 @@ def _cdist_forward(
     first, second = x1._geometry.sizes[-2], x2._geometry.sizes[-2]
     by_products = compute_mode == 1 or not compute_mode and (first > _MANY or second > _MANY)
     if p == 2 and by_products and x1._geometry.sizes[-1] and first and second:
-        a, b = (
-            calls.sum_dim_IntList(x1 * x1, (-1,), True),
-            calls.sum_dim_IntList(x2 * x2, (-1,), True),
-        )
+        a = calls.sum_dim_IntList(x1 * x1, (-1,), True)
+        b = calls.sum_dim_IntList(x2 * x2, (-1,), True)
         squares = calls.matmul(x1, x2.mT) * -2 + a + b.mT
         return calls.sqrt(calls.where_self(squares < 0, 0.0, squares))
     apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)

@@ -29,9 +29,9 @@ from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from ..structured.layers.normalizing import (
-    Gradients, Three, affine, beside_channels, center, check_mask, check_sizes, compute_dtype,
-    dense_numbers, empty_result, from_numbers, in_format, input_gradient, is_for_kernels,
-    kernel_gradients, of_statistics, parameter_gradient,
+    Gradients, Three, affine, beside_channels, center, check_mask, check_sizes,
+    composed_gradients, compute_dtype, dense_numbers, empty_result, from_numbers, in_format,
+    input_gradient, is_for_kernels, kernel_gradients, of_statistics,
 )  # fmt: skip
 from ..structured.layers.precision import check_floating, cast, wide
 
@@ -123,15 +123,12 @@ def native_layer_norm_backward(
         return kernel_gradients("normalized_backward", inputs, made, into, wanted, of, output_mask)
     mean, rstd = wide(mean), wide(rstd)
     normal = (wide(input) - mean) * rstd
-    of_input = of_weight = of_bias = None
-    if output_mask[0]:
-        made = input_gradient(affine(grad, weight, None), normal, rstd, dims)
-        of_input = in_format(made, input._geometry.dtype)
-    if output_mask[1]:
-        of_weight = parameter_gradient(grad * normal, rows, wanted, of)
-    if output_mask[2]:
-        of_bias = parameter_gradient(grad, rows, wanted, of)
-    return of_input, of_weight, of_bias
+
+    def of_input() -> Tensor:
+        found = input_gradient(affine(grad, weight, None), normal, rstd, dims)
+        return in_format(found, input._geometry.dtype)
+
+    return composed_gradients(of_input, grad, normal, rows, wanted, of, output_mask)
 
 
 def rms_norm(
@@ -223,16 +220,14 @@ def native_group_norm_backward(
     grouped = calls.reshape(wide(input), rows)
     rstd = calls.unsqueeze(wide(rstd), 2)
     normal = (grouped - calls.unsqueeze(wide(mean), 2)) * rstd
-    of_input = of_weight = of_bias = None
-    if output_mask[0]:
+
+    def of_input() -> Tensor:
         scaled = calls.reshape(affine(grad, beside_channels(weight, along), None), rows)
-        made = calls.reshape(input_gradient(scaled, normal, rstd, (2,)), given.sizes)
-        of_input = in_format(made, given.dtype, form)
-    if output_mask[1]:
-        of_weight = parameter_gradient(grad * calls.reshape(normal, (N, C, HxW)), (0, 2), (C,), of)
-    if output_mask[2]:
-        of_bias = parameter_gradient(grad, (0, 2), (C,), of)
-    return of_input, of_weight, of_bias
+        found = calls.reshape(input_gradient(scaled, normal, rstd, (2,)), given.sizes)
+        return in_format(found, given.dtype, form)
+
+    flat = calls.reshape(normal, (N, C, HxW))
+    return composed_gradients(of_input, grad, flat, (0, 2), (C,), of, output_mask)
 
 
 def group_norm(
@@ -398,16 +393,14 @@ def native_batch_norm_backward(
         normal = (wide(input) - calls.reshape(wide(mean), along)) * rstd
     else:
         normal, rstd = _by_running(wide(input), mean, rstd, eps, along)
-    grad, of_input, of_weight, of_bias = wide(grad_out), None, None, None
-    if output_mask[0]:
+    grad = wide(grad_out)
+
+    def of_input() -> Tensor:
         scaled = affine(grad, beside_channels(weight, along), None)
         through = input_gradient(scaled, normal, rstd, dims) if train else scaled * rstd
-        of_input = in_format(through, given.dtype, form)
-    if output_mask[1]:
-        of_weight = parameter_gradient(grad * normal, dims, (channels,), of)
-    if output_mask[2]:
-        of_bias = parameter_gradient(grad, dims, (channels,), of)
-    return of_input, of_weight, of_bias
+        return in_format(through, given.dtype, form)
+
+    return composed_gradients(of_input, grad, normal, dims, (channels,), of, output_mask)
 
 
 def _native_batch_norm_legit(

@@ -140,10 +140,8 @@ def _pooled(
         at = flat + step
         now = calls.gather(x, -1, at)
         better = calls.logical_or(now > values, calls.ne_Tensor(now, now))
-        values, indices = (
-            calls.where_self(better, now, values),
-            calls.where_self(better, at, indices),
-        )
+        values = calls.where_self(better, now, values)
+        indices = calls.where_self(better, at, indices)
     return calls.reshape(values, (*before, *out)), calls.reshape(indices, (*before, *out))
 
 

@@ -115,10 +115,8 @@ class _Normal:
             if self.rows:
                 to_weight = calls.sum_dim_IntList(to_weight, self.rows, True)
             if not self.is_fixed:
-                along, along_of_x = (
-                    _mean(scaled * normal, self.dims),
-                    _mean(of_x * normal, self.dims),
-                )
+                along = _mean(scaled * normal, self.dims)
+                along_of_x = _mean(of_x * normal, self.dims)
                 to_normal = -self.rstd * (of_x * along + scaled * along_of_x)
                 rest = of_x * (scaled - _mean(scaled, self.dims) - normal * along)
                 to_x = -self.rstd * self.rstd * normal * _mean(rest, self.dims)
