@@ -24,6 +24,7 @@ from ..core.device import CPU
 from ..core.dtype import FLOATING, bool_, dtype, float32, float64
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
+from ..structured import arguments
 from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
 from .copy import fill_part
@@ -37,11 +38,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
     if query._geometry.dtype.category != FLOATING:
         raise errors.wrong_dtype(OP, "query", "be floating", query)
     for arg, x in (("query", query), ("key", key), ("value", value)):
-        if x._device is not query._device:
-            raise errors.mixed_devices(OP, query, "query", x, arg)
-        if x._geometry.dtype is not query._geometry.dtype:
-            rule = f"have query's dtype {query._geometry.dtype.short}"
-            raise errors.wrong_dtype(OP, arg, rule, x)
+        arguments.check_alike(OP, "query", query, arg, x)
         if x._geometry.ndim < 2:
             raise errors.wrong_shape(OP, arg, "have two dimensions or more", x)
     width, length = query._geometry.sizes[-1], key._geometry.sizes[-2]
@@ -440,10 +437,7 @@ def _check_made(
         if x._device is not query._device:
             raise errors.mixed_devices(op, query, "query", x, arg)
     for arg, x in (("grad_out", grad_out), ("out", out)):
-        if x._geometry.dtype is not query._geometry.dtype:
-            raise errors.wrong_dtype(
-                op, arg, f"have query's dtype {query._geometry.dtype.short}", x
-            )
+        arguments.check_dtype(op, "query", query, arg, x)
 
 
 def _gradients_by_tiles(

@@ -126,10 +126,8 @@ def _check(
         rule = f"have weight's {weight._geometry.ndim} dimensions, at least 3"
         raise errors.wrong_shape(op, "input", rule, input)
     for arg, x in (("weight", weight), ("bias", bias)):
-        if x is not None and x._device is not input._device:
-            raise errors.mixed_devices(op, input, "input", x, arg)
-        if x is not None and x._geometry.dtype is not input._geometry.dtype:
-            raise errors.wrong_dtype(op, arg, f"have input's {input._geometry.dtype.short}", x)
+        if x is not None:
+            arguments.check_alike(op, "input", input, arg, x)
     if input._geometry.dtype.category == BOOL:
         raise errors.wrong_dtype(op, "input", "not be bool", input)
     channels, (outer, inner) = input._geometry.sizes[1], weight._geometry.sizes[:2]
@@ -273,10 +271,7 @@ def _check_gradient(x: Tensor, grad: Tensor, kernel: Any, groups: int) -> None:
             raise errors.wrong_dtype(op, arg, "be floating", t)
         if groups < 1 or t._geometry.sizes[1] % groups:
             raise errors.must(op, "groups", "be positive and divide the channels", groups)
-    if grad._device is not x._device:
-        raise errors.mixed_devices(op, x, "input", grad, "grad_output")
-    if grad._geometry.dtype is not x._geometry.dtype:
-        raise errors.wrong_dtype(op, "grad_output", f"have input's {x._geometry.dtype.short}", grad)
+    arguments.check_alike(op, "input", x, "grad_output", grad)
     if grad._geometry.sizes[0] != x._geometry.sizes[0]:
         raise errors.wrong_shape(op, "grad_output", "have as many samples as input", grad)
 

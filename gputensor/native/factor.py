@@ -16,7 +16,7 @@ from ..core.dtype import int32
 from ..core.geometry import contiguous_geometry
 from ..core.memory_format import contiguous_format
 from ..kernels import lapack
-from ..structured import library
+from ..structured import arguments, library
 from ..structured.matrices import (
     adjoint_of, beside, by_columns, check_matrix, check_pivots, check_square, checked, factorised,
     identity, lower, lu_sizes, matrices, upper, zeros,
@@ -270,9 +270,7 @@ def linalg_householder_product(key_set: int, input: Tensor, tau: Tensor) -> Tens
     if m < n or not 0 <= k <= n or tau._geometry.sizes[:-1] != tuple(batch):
         rule = f"have sizes {[*batch]} and at most {min(m, n)} reflectors of m >= n rows"
         raise errors.wrong_shape(op, "tau", rule, tau)
-    if tau._geometry.dtype is not input._geometry.dtype:
-        rule = f"have input's dtype {input._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "tau", rule, tau)
+    arguments.check_dtype(op, "input", input, "tau", tau)
     eye = calls.cat((identity(n, input), calls.new_zeros(input, (m - n, n))), 0)
     eye = calls.expand(eye, (*batch, m, n), False)
     made = _reflected(input, tau, eye, True, False, True)

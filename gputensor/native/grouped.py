@@ -13,6 +13,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.dtype import FLOATING, dtype, int32
 from ..core.geometry import contiguous_geometry
+from ..structured import arguments
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
@@ -67,12 +68,9 @@ def _check(
         if x._geometry.ndim not in (2, 3):
             raise errors.wrong_shape(op, arg, "have 2 or 3 dimensions", x)
     a, b = self._geometry, mat2._geometry
-    if self._device is not mat2._device:
-        raise errors.mixed_devices(op, self, "self", mat2, "mat2")
     if a.dtype.category != FLOATING:
         raise errors.wrong_dtype(op, "self", "be floating", self)
-    if a.dtype is not b.dtype:
-        raise errors.wrong_dtype(op, "mat2", f"have self's dtype {a.dtype.short}", mat2)
+    arguments.check_alike(op, "self", self, "mat2", mat2)
     if a.sizes[-1] != b.sizes[-2]:
         rule = f"have {a.sizes[-1]} rows, as self has columns"
         raise errors.wrong_shape(op, "mat2", rule, mat2)

@@ -139,9 +139,7 @@ def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
     if weight is not None:
         if weight._geometry.sizes != given.sizes[:-1]:
             raise errors.wrong_shape(op, "weight", "have a weight for each point of self", weight)
-        if weight._geometry.dtype is not given.dtype:
-            rule = f"have self's dtype {given.dtype.short}"
-            raise errors.wrong_dtype(op, "weight", rule, weight)
+        arguments.check_dtype(op, "self", self, "weight", weight)
 
 
 def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
@@ -256,11 +254,7 @@ def _histogramdd_from_bin_tensors(
 def _check_edges(op: str, self: Tensor, x: Tensor) -> None:
     if x._geometry.ndim != 1 or x._geometry.numel < 2:
         raise errors.wrong_shape(op, "bins", "be edges in one dimension, at least two", x)
-    if x._geometry.dtype is not self._geometry.dtype:
-        rule = f"have self's dtype {self._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "bins", rule, x)
-    if x._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", x, "bins")
+    arguments.check_alike(op, "self", self, "bins", x)
 
 
 def histogram_bin_ct(

@@ -27,7 +27,7 @@ from ..runtime import capture
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import library
+from ..structured import arguments, library
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
 
@@ -84,10 +84,7 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> Geometr
         raise errors.wrong_shape(op, first, "be a matrix", self)
     if b.ndim != 2:
         raise errors.wrong_shape(op, "mat2", "be a matrix", mat2)
-    if self._device is not mat2._device:
-        raise errors.mixed_devices(op, self, first, mat2, "mat2")
-    if a.dtype is not b.dtype:
-        raise errors.wrong_dtype(op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2)
+    arguments.check_alike(op, first, self, "mat2", mat2)
     if a.dtype.is_opaque:
         raise errors.not_computed(op, first, a.dtype, self)
     if a.sizes[1] != b.sizes[0]:
@@ -270,10 +267,7 @@ def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: An
     """Check the operands; return the layout of a new result."""
     wanted, given = _result("addmm", mat1, mat2, "mat1"), self._geometry
     (rows, columns), element = wanted.sizes, wanted.dtype
-    if self._device is not mat1._device:
-        raise errors.mixed_devices("addmm", self, "self", mat1, "mat1")
-    if given.dtype is not element:
-        raise errors.wrong_dtype("addmm", "self", f"have mat1's dtype {element.short}", self)
+    arguments.check_alike("addmm", "mat1", mat1, "self", self)
     if element.category == BOOL:
         raise errors.wrong_dtype("addmm", "self", "not be bool", self)
     sizes = (1, 1, *given.sizes)[-2:]

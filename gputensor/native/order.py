@@ -165,12 +165,9 @@ def _quantile(
     ignores_nan = op == "nanquantile"
     if of not in (dtypes.float32, dtypes.float64):
         raise errors.wrong_dtype(op, "self", "be float32 or float64", self)
-    if q._geometry.dtype is not of:
-        raise errors.wrong_dtype(op, "q", f"have self's dtype {of.short}", q)
     if q._geometry.ndim > 1:
         raise errors.wrong_shape(op, "q", "have at most one dimension", q)
-    if q._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", q, "q")
+    arguments.check_alike(op, "self", self, "q", q)
     if interpolation not in _INTERPOLATIONS:
         rule = f"be one of {', '.join(_INTERPOLATIONS)}"
         raise errors.wrong_value(op, "interpolation", rule, interpolation)

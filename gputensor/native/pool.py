@@ -17,6 +17,7 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
+from ..structured import arguments
 from ..structured.forms import Kernel, given
 from ..structured.layers import windows
 from ..structured.layers.windows import Windows
@@ -139,9 +140,7 @@ def _avg_pool_backward(
     wanted = (*self._geometry.sizes[:-count], *at.out)
     if grad_output._geometry.sizes != wanted:
         raise errors.wrong_shape(op, "grad_output", f"have sizes {list(wanted)}", grad_output)
-    if grad_output._geometry.dtype is not self._geometry.dtype:
-        rule = f"have self's dtype {self._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "grad_output", rule, grad_output)
+    arguments.check_dtype(op, "self", self, "grad_output", grad_output)
     sizes = self._geometry.sizes[-count:]
     return _made(op, grad_output, self, sizes, partial(_spread, at, by))
 

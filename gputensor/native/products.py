@@ -14,7 +14,7 @@ from ..core.arguments import number
 from ..core.dtype import BOOL, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits
-from ..structured import library
+from ..structured import arguments, library
 from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 from .binary import check_scale
@@ -35,10 +35,7 @@ def _check_dot(op: str, self: Tensor, other: Tensor, arg: str) -> Any:
     a, b = self._geometry, other._geometry
     _check_vector(op, "self", self)
     _check_vector(op, arg, other)
-    if self._device is not other._device:
-        raise errors.mixed_devices(op, self, "self", other, arg)
-    if a.dtype is not b.dtype:
-        raise errors.wrong_dtype(op, arg, f"have self's dtype {a.dtype.short}", other)
+    arguments.check_alike(op, "self", self, arg, other)
     if a.dtype.is_opaque:
         raise errors.not_computed(op, "self", a.dtype, self)
     if a.sizes != b.sizes:
@@ -90,9 +87,7 @@ def inner(key_set: int, self: Tensor, other: Tensor) -> Tensor:
 def linalg_vecdot(key_set: int, x: Tensor, y: Tensor, dim: int) -> Tensor:
     if x._geometry.dtype.category < FLOATING:
         raise errors.wrong_dtype("vecdot", "x", "be floating or complex", x)
-    if x._geometry.dtype is not y._geometry.dtype:
-        rule = f"have x's dtype {x._geometry.dtype.short}"
-        raise errors.wrong_dtype("vecdot", "y", rule, y)
+    arguments.check_dtype("vecdot", "x", x, "y", y)
     if x._geometry.ndim == 1 and y._geometry.sizes == x._geometry.sizes:
         return calls.vdot(x, y)
     return calls.sum_dim_IntList(calls.mul_Tensor(calls.conj_physical(x), y), (dim,), False, None)

@@ -43,13 +43,8 @@ def _check_kinds(op: str, operands: Operands) -> None:
     if input._geometry.dtype.category != FLOATING:
         raise errors.wrong_dtype(op, "input", "be floating", input)
     for arg, x in zip(operands._fields[1:], operands[1:]):
-        if x is None:
-            continue
-        if x._device is not input._device:
-            raise errors.mixed_devices(op, input, "input", x, arg)
-        if x._geometry.dtype is not input._geometry.dtype:
-            rule = f"have input's dtype {input._geometry.dtype.short}"
-            raise errors.wrong_dtype(op, arg, rule, x)
+        if x is not None:
+            arguments.check_alike(op, "input", input, arg, x)
 
 
 def _check_sizes(op: str, operands: Operands, how: How) -> None:

@@ -265,11 +265,7 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
     given, places = input._geometry.sizes, grid._geometry.sizes
     if len(given) != count + 2:
         raise errors.wrong_shape(op, "input", f"have {count + 2} dimensions", input)
-    if grid._device is not input._device:
-        raise errors.mixed_devices(op, input, "input", grid, "grid")
-    if grid._geometry.dtype is not input._geometry.dtype:
-        rule = f"have input's dtype {input._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "grid", rule, grid)
+    arguments.check_alike(op, "input", input, "grid", grid)
     if len(places) != count + 2 or places[-1] != count or places[0] != given[0]:
         rule = f"have sizes (N, ..., {count}) of {count + 2} dimensions with N {given[0]}"
         raise errors.wrong_shape(op, "grid", rule, grid)

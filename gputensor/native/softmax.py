@@ -111,11 +111,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
 def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int, half_to_float: bool, out: Tensor) -> Tensor:
         _check_input(loop, self, half_to_float)
-        if out._device is not self._device:
-            raise errors.mixed_devices(loop, self, "self", out, "out")
-        if out._geometry.dtype is not self._geometry.dtype:
-            rule = f"have self's dtype {self._geometry.dtype.short}"
-            raise errors.wrong_dtype(loop, "out", rule, out)
+        arguments.check_alike(loop, "self", self, "out", out)
         entry = _entry(operator, loop, (self,), dim, out)
         overlap.check_itself(loop, out)
         if out is not self:

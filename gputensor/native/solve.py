@@ -15,7 +15,7 @@ from ..core.geometry import contiguous_geometry
 from ..kernels import lapack
 from ..structured import arguments, forms, library
 from ..structured.matrices import (
-    adjoint_of, broadcast_batches, by_columns, check_alike, check_dtype, check_matrix,
+    adjoint_of, broadcast_batches, by_columns, check_dtype, check_matrix,
     check_pivots, check_square, checked, factorised, identity, is_vector, lower, lu_sizes,
     matrices, upper as upper_of, zeros,
 )  # fmt: skip
@@ -33,7 +33,7 @@ def _linalg_solve_ex(
     op = "solve"
     check_square(op, "A", A)
     check_dtype(op, "B", B)
-    check_alike(op, "A", A, "B", B)
+    arguments.check_alike(op, "A", A, "B", B)
     vector = is_vector(A, B)
     if vector and not left:
         raise errors.wrong_shape(op, "B", "be a batch of matrices where left is False", B)
@@ -100,7 +100,7 @@ def linalg_lu_solve(
 ) -> Tensor:
     check_square("lu_solve", "LU", LU)
     check_matrix("lu_solve", "B", B)
-    check_alike("lu_solve", "LU", LU, "B", B)
+    arguments.check_alike("lu_solve", "LU", LU, "B", B)
     size = LU._geometry.sizes[-1]
     if B._geometry.sizes[-2 if left else -1] != size:
         rule = f"have {size} {'rows' if left else 'columns'}"
@@ -130,7 +130,7 @@ def linalg_solve_triangular(
     op = "solve_triangular"
     check_square(op, "self", self)
     check_matrix(op, "B", B)
-    check_alike(op, "self", self, "B", B)
+    arguments.check_alike(op, "self", self, "B", B)
     upper, left = given.flag(op, "upper", upper), given.flag(op, "left", left)
     unitriangular = given.flag(op, "unitriangular", unitriangular)
     size = self._geometry.sizes[-1]
@@ -188,7 +188,7 @@ def linalg_ldl_solve(
 ) -> Tensor:
     check_square("ldl_solve", "LD", LD)
     check_matrix("ldl_solve", "B", B)
-    check_alike("ldl_solve", "LD", LD, "B", B)
+    arguments.check_alike("ldl_solve", "LD", LD, "B", B)
     if B._geometry.sizes[-2] != LD._geometry.sizes[-1]:
         rule = f"have {LD._geometry.sizes[-1]} rows"
         raise errors.wrong_shape("ldl_solve", "B", rule, B)
@@ -219,7 +219,7 @@ def linalg_lstsq(
     op = "lstsq"
     check_matrix(op, "self", self)
     check_dtype(op, "b", b)
-    check_alike(op, "self", self, "b", b)
+    arguments.check_alike(op, "self", self, "b", b)
     chosen = driver or ("gels" if self._device.type == "cuda" else "gelsy")
     if chosen not in _DRIVERS:
         raise errors.must(op, "driver", f"be one of {', '.join(_DRIVERS)}", driver)

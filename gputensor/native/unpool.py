@@ -86,11 +86,7 @@ def _windows(
         if m + k - 1 > n - (count == 3):
             rule = f"have room for {list(out)} windows of {list(kernel)}"
             raise errors.wrong_shape(op, "self", rule, self)
-    if samples._geometry.dtype is not self._geometry.dtype:
-        rule = f"have self's dtype {self._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "random_samples", rule, samples)
-    if samples._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", samples, "random_samples")
+    arguments.check_alike(op, "self", self, "random_samples", samples)
     batch, channels = (1, *given)[-count - 2 : -count]
     wanted = samples._geometry.sizes
     if len(wanted) != 3 or wanted[0] < batch or wanted[1:] != (channels, count):

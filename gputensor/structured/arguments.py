@@ -1,5 +1,5 @@
-"""Conversion of integer arguments (sizes, strides, dimensions), with the errors for invalid
-ones.
+"""Conversion of integer arguments (sizes, strides, dimensions), and checks of operands that must
+have one dtype and device, with the errors for invalid ones.
 
 These functions run only if no cached result or plan was found, so repeated calls do not need them.
 """
@@ -15,6 +15,7 @@ from ..core import errors
 from ..core.arguments import real
 from ..core.geometry import Geometry
 from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor
 
 
 def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
@@ -107,6 +108,20 @@ def dims(op: str, value: Any, ndim: int, arg: str = "dim") -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise errors.must(op, arg, "name each dimension at most once", tuple(value))
     return found
+
+
+def check_dtype(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless operand `second` has the dtype of operand `first`."""
+    if b._geometry.dtype is not a._geometry.dtype:
+        rule = f"have {first}'s dtype {a._geometry.dtype.short}"
+        raise errors.wrong_dtype(op, second, rule, b)
+
+
+def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless both operands have one device and dtype."""
+    if b._device is not a._device:
+        raise errors.mixed_devices(op, a, first, b, second)
+    check_dtype(op, first, a, second, b)
 
 
 def check_bounds(op: str, storage: Storage, offset: int, wanted: Geometry) -> None:
