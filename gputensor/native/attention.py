@@ -21,7 +21,7 @@ from .._generated import calls
 from ..core import errors
 from ..core.arguments import real
 from ..core.device import CPU
-from ..core.dtype import FLOATING, bool_, dtype, float32, float64
+from ..core.dtype import bool_, dtype, float32, float64
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..structured import arguments
@@ -35,8 +35,7 @@ _backward_loop = stub.compiled("attention", "backward")
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: Any) -> None:
-    if query._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(OP, "query", "be floating", query)
+    arguments.check_is_floating(OP, "query", query)
     for arg, x in (("query", query), ("key", key), ("value", value)):
         arguments.check_alike(OP, "query", query, arg, x)
         if x._geometry.ndim < 2:
@@ -397,8 +396,7 @@ def _attention_and_mask_backward(
     logsumexp: Tensor, attn_mask: Tensor, is_causal: bool, scale: float | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     op, given = "_attention_and_mask_backward", (grad_out, query, key, value, out, logsumexp)
-    if attn_mask._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "attn_mask", "be floating", attn_mask)
+    arguments.check_is_floating(op, "attn_mask", attn_mask)
     *found, slopes = _gradients(op, *given, attn_mask, 0.0, is_causal, scale, True)
     of_mask = calls.sum_to_size(slopes, attn_mask._geometry.sizes)
     return *found, cast(of_mask, attn_mask._geometry.dtype)

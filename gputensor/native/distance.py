@@ -71,8 +71,7 @@ def linalg_vector_norm(
     dtype: dtype | None = None,
 ) -> Tensor:  # fmt: skip
     op, given = "linalg_vector_norm", self._geometry
-    if given.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     p = _number(op, "ord", ord)
     keepdim = arguments.boolean(op, "keepdim", keepdim)
     if dtype is not None:
@@ -141,8 +140,7 @@ def dist(key_set: int, self: Tensor, other: Tensor, p: Any = 2) -> Tensor:
 
 def renorm(key_set: int, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     given = self._geometry
-    if given.dtype.category < FLOATING:
-        raise errors.wrong_dtype("renorm", "self", "be floating or complex", self)
+    arguments.check_is_floating("renorm", "self", self, or_complex=True)
     if given.ndim < 2:
         raise errors.wrong_shape("renorm", "self", "have at least two dimensions", self)
     if _number("renorm", "p", p) <= 0:
@@ -163,8 +161,7 @@ def renorm(key_set: int, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor
 
 
 def _check_points(op: str, arg: str, x: Tensor, p: Any) -> None:
-    if x._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, arg, "be floating", x)
+    arguments.check_is_floating(op, arg, x)
     if x._geometry.ndim < 2:
         raise errors.wrong_shape(op, arg, "have at least two dimensions", x)
     if not _number(op, "p", p) >= 0:

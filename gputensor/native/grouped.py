@@ -11,7 +11,7 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
-from ..core.dtype import FLOATING, dtype, int32
+from ..core.dtype import dtype, int32
 from ..core.geometry import contiguous_geometry
 from ..structured import arguments
 from ..tensor.make import allocate
@@ -68,8 +68,7 @@ def _check(
         if x._geometry.ndim not in (2, 3):
             raise errors.wrong_shape(op, arg, "have 2 or 3 dimensions", x)
     a, b = self._geometry, mat2._geometry
-    if a.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
+    arguments.check_is_floating(op, "self", self)
     arguments.check_alike(op, "self", self, "mat2", mat2)
     if a.sizes[-1] != b.sizes[-2]:
         rule = f"have {a.sizes[-1]} rows, as self has columns"

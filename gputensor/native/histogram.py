@@ -12,7 +12,7 @@ from typing import Any
 from .._generated import calls, functions
 from ..core import dtype as dtypes, errors
 from ..core.arguments import real
-from ..core.dtype import FLOATING, INTEGER
+from ..core.dtype import INTEGER
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu import quiet
@@ -83,8 +83,7 @@ def _range_of(x: Tensor) -> tuple[float, float]:
 
 def histc(key_set: int, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     given = self._geometry
-    if given.dtype.category != FLOATING:
-        raise errors.wrong_dtype("histc", "self", "be floating", self)
+    arguments.check_is_floating("histc", "self", self)
     if (bins := arguments.integer("histc", "bins", bins)) < 1:
         raise errors.must("histc", "bins", "be positive", bins)
     ends = real("histc", "min", min), real("histc", "max", max)
@@ -130,8 +129,7 @@ def _in_parts(library: Any, n: int, count: Any) -> Any:
 
 def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
     given = self._geometry
-    if given.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
+    arguments.check_is_floating(op, "self", self)
     if given.ndim < 2:
         raise errors.wrong_shape(op, "self", "have at least two dimensions", self)
     if given.sizes[-1] != dims:

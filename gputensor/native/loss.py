@@ -166,8 +166,7 @@ def _check(
     is_of_planes: bool = False,
 ) -> None:  # fmt: skip
     x, t = self._geometry, target._geometry
-    if x.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
+    arguments.check_is_floating(op, "self", self)
     if x.ndim not in ((4,) if is_of_planes else (1, 2)):
         rule = (
             "have four dimensions, (N, C, H, W)" if is_of_planes else "have one or two dimensions"

@@ -16,17 +16,16 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
-from ..core.dtype import FLOATING
 from ..tensor.tensor import Tensor
 from .criterion import MEAN, NONE, check_reduction, reduced
 from ..structured.layers.precision import cast, wide
+from ..structured import arguments
 
 
 def _rows(op: str, self: Tensor) -> Tensor:
     """The input as (rows, classes), in the dtype of the computation."""
     given = self._geometry
-    if given.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
+    arguments.check_is_floating(op, "self", self)
     if given.ndim > 2 or given.ndim and not given.sizes[-1]:
         rule = "have at most two dimensions, (rows, classes), and a class"
         raise errors.wrong_shape(op, "self", rule, self)

@@ -35,8 +35,7 @@ def _moments(
     """Variance and mean in the dtype of the computation; a requested mean has the variance's
     layout."""
     given = self._geometry
-    if given.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     keepdim = arguments.boolean(op, "keepdim", keepdim)
     dims, over = _reduced(given, op, dim, correction)
     if wants_mean and _is_of_the_loop(self):

@@ -215,8 +215,7 @@ def _shared(count: int, on: Any, x: Any, first: int, made: Any) -> None:
 def _adaptive_avg_pool(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
     op = f"adaptive_avg_pool{count}d"
     out = windows.output_size(op, self, output_size, count)
-    if self._geometry.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     reads = math.prod(self._geometry.sizes[-count:]) // 4  # a sum does not depend on blocks
 
     def loop(x: Any, made: Any) -> bool:

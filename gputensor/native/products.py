@@ -85,8 +85,7 @@ def inner(key_set: int, self: Tensor, other: Tensor) -> Tensor:
 
 
 def linalg_vecdot(key_set: int, x: Tensor, y: Tensor, dim: int) -> Tensor:
-    if x._geometry.dtype.category < FLOATING:
-        raise errors.wrong_dtype("vecdot", "x", "be floating or complex", x)
+    arguments.check_is_floating("vecdot", "x", x, or_complex=True)
     arguments.check_dtype("vecdot", "x", x, "y", y)
     if x._geometry.ndim == 1 and y._geometry.sizes == x._geometry.sizes:
         return calls.vdot(x, y)

@@ -16,7 +16,7 @@ import numpy as np
 from .._generated import calls
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import FLOATING, dtype
+from ..core.dtype import dtype
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..structured import arguments
@@ -40,8 +40,7 @@ _KINDS = {"rnn_tanh": 0, "rnn_relu": 1, LSTM: 2, GRU: 3}
 
 def _check_kinds(op: str, operands: Operands) -> None:
     input = operands.input
-    if input._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "input", "be floating", input)
+    arguments.check_is_floating(op, "input", input)
     for arg, x in zip(operands._fields[1:], operands[1:]):
         if x is not None:
             arguments.check_alike(op, "input", input, arg, x)

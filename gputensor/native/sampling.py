@@ -21,7 +21,6 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.device import CPU
-from ..core.dtype import FLOATING
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu import quiet
@@ -402,8 +401,7 @@ def grid_sampler(key_set: int, input: Tensor, grid: Tensor, *rest: Any) -> Tenso
 def affine_grid_generator(key_set: int, theta: Tensor, size: Any, align_corners: bool) -> Tensor:
     op = "affine_grid_generator"
     sizes = arguments.sizes(op, size)
-    if theta._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "theta", "be floating", theta)
+    arguments.check_is_floating(op, "theta", theta)
     if len(sizes) not in (4, 5):
         raise errors.must(op, "size", "have 4 or 5 entries", sizes)
     if any(n < 1 for n in sizes):

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import arguments as given, errors
-from ..core.dtype import FLOATING, float64, int64
+from ..core.dtype import float64, int64
 from ..core.geometry import contiguous_geometry
 from ..kernels import lapack
 from ..structured import arguments, forms, library
@@ -228,8 +228,7 @@ def linalg_matrix_norm(
     op = "matrix_norm"
     if self._geometry.ndim < 2:
         raise errors.wrong_shape(op, "self", "be a matrix or a batch of them", self)
-    if self._geometry.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     dims = arguments.dims(op, dim, self._geometry.ndim)
     if len(dims) != 2:
         raise errors.must(op, "dim", "name two dimensions", dims)

@@ -140,8 +140,7 @@ def stft(
     return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Tensor:  # fmt: skip
     op, given = "stft", self._geometry
-    if given.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     if given.ndim not in (1, 2):
         raise errors.wrong_shape(op, "self", "have one or two dimensions", self)
     n, hop, size = _lengths(op, n_fft, hop_length, win_length)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core import errors
 from ..core.arguments import real
+from ..core.dtype import FLOATING
 from ..core.geometry import Geometry
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
@@ -122,6 +123,14 @@ def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
     if b._device is not a._device:
         raise errors.mixed_devices(op, a, first, b, second)
     check_dtype(op, first, a, second, b)
+
+
+def check_is_floating(op: str, arg: str, x: Tensor, or_complex: bool = False) -> None:
+    """Raise unless the operand is floating, or complex where `or_complex` allows it."""
+    category = x._geometry.dtype.category
+    if category < FLOATING or category != FLOATING and not or_complex:
+        rule = "be floating or complex" if or_complex else "be floating"
+        raise errors.wrong_dtype(op, arg, rule, x)
 
 
 def check_bounds(op: str, storage: Storage, offset: int, wanted: Geometry) -> None:
