@@ -49,8 +49,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
         raise errors.must(OP, "dropout_p", "be in [0, 1]", dropout_p)
     if mask is None:
         return
-    if mask._device is not query._device:
-        raise errors.mixed_devices(OP, query, "query", mask, "attn_mask")
+    arguments.check_device(OP, "query", query, "attn_mask", mask)
     if mask._geometry.dtype not in (bool_, float32, query._geometry.dtype):
         raise errors.wrong_dtype(OP, "attn_mask", "be bool, f32 or of query's dtype", mask)
 
@@ -432,8 +431,7 @@ def _check_made(
     for arg, x, wanted in made:
         if x._geometry.sizes != wanted:
             raise errors.wrong_shape(op, arg, f"have sizes {list(wanted)}", x)
-        if x._device is not query._device:
-            raise errors.mixed_devices(op, query, "query", x, arg)
+        arguments.check_device(op, "query", query, arg, x)
     for arg, x in (("grad_out", grad_out), ("out", out)):
         arguments.check_dtype(op, "query", query, arg, x)
 

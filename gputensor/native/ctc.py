@@ -52,8 +52,7 @@ def _checked(
     steps, count, classes = given.sizes
     if labels.dtype.category != INTEGER:
         raise errors.wrong_dtype(op, "targets", "hold classes as integers", targets)
-    if targets._device is not log_probs._device:
-        raise errors.mixed_devices(op, log_probs, "log_probs", targets, "targets")
+    arguments.check_device(op, "log_probs", log_probs, "targets", targets)
     if labels.ndim not in (1, 2) or labels.ndim == 2 and labels.sizes[0] != count:
         rule = f"be ({count}, longest), or texts one behind another"
         raise errors.wrong_shape(op, "targets", rule, targets)

@@ -215,8 +215,7 @@ def _cdist_backward(
         raise errors.wrong_shape(op, "x2", f"have points of {width} numbers, as x1", x2)
     batch = x1._geometry.sizes[:-2]
     for arg, x in (("x2", x2), ("grad", grad), ("cdist", cdist)):
-        if x._device is not x1._device:
-            raise errors.mixed_devices(op, x1, "x1", x, arg)
+        arguments.check_device(op, "x1", x1, arg, x)
         joint = broadcast_sizes(batch, x._geometry.sizes[:-2])
         if joint is None or (x is not x2 and x._geometry.sizes[-2:] != points):
             raise errors.wrong_shape(op, arg, f"broadcast to {[*batch, *points]}", x)
@@ -294,8 +293,7 @@ def _pdist_backward(key_set: int, grad: Tensor, self: Tensor, p: float, pdist: T
     _check_points(op, "self", self, p)
     rows = self._geometry.sizes[0]
     for arg, x in (("grad", grad), ("pdist", pdist)):
-        if x._device is not self._device:
-            raise errors.mixed_devices(op, self, "self", x, arg)
+        arguments.check_device(op, "self", self, arg, x)
         if x._geometry.sizes != (rows * (rows - 1) // 2,):
             raise errors.wrong_shape(op, arg, f"have sizes [{rows * (rows - 1) // 2}]", x)
     if self._device is CPU and self._geometry.numel and pdist._geometry.numel:

@@ -148,8 +148,7 @@ def _fft_c2r(
     dims = _check("_fft_c2r", self, dim, _REAL_OF)
     if not dims:
         raise errors.must("_fft_c2r", "dim", "name a dimension at least", dims)
-    if (last_dim_size := arguments.integer("_fft_c2r", "last_dim_size", last_dim_size)) < 1:
-        raise errors.must("_fft_c2r", "last_dim_size", "be positive", last_dim_size)
+    last_dim_size = arguments.integer("_fft_c2r", "last_dim_size", last_dim_size, least=1)
     if len(dims) > 1:
         self = calls._fft_c2c(self, dims[:-1], normalization, False)
         dim = dims[-1:]
@@ -208,9 +207,7 @@ def _resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
 
 
 def _size(op: str, arg: str, size: Any) -> int:
-    count = arguments.integer(op, arg, size)
-    if count < 1:
-        raise errors.must(op, arg, "be positive", count)
+    count = arguments.integer(op, arg, size, least=1)
     return count
 
 
@@ -409,9 +406,7 @@ def _frequencies(op: str, halves: bool) -> Callable[..., Tensor]:
         key_set: int, n: int, d: float = 1.0, dtype: Any = None, layout: Any = None,
         device: Any = None, pin_memory: Any = None,
     ) -> Tensor:  # fmt: skip
-        n = arguments.integer(op, "n", n)
-        if n < 0:
-            raise errors.must(op, "n", "not be negative", n)
+        n = arguments.integer(op, "n", n, least=0)
         of = dtype or get_default_dtype()
         if of.category < FLOATING:
             raise errors.must(op, "dtype", "be floating or complex", errors.Got(of.short))

@@ -81,8 +81,7 @@ def _check(
         if a.sizes[0] != b.sizes[0]:
             raise errors.wrong_shape(op, "mat2", f"have {a.sizes[0]} matrices, as self", mat2)
         return None
-    if offs._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", offs, "offs")
+    arguments.check_device(op, "self", self, "offs", offs)
     if offs._geometry.dtype is not int32:
         raise errors.wrong_dtype(op, "offs", "be i32", offs)
     if offs._geometry.ndim != 1 or not offs._geometry.numel:

@@ -37,14 +37,12 @@ def bincount(
         raise errors.wrong_dtype("bincount", "self", "be whole numbers", self)
     if given.ndim != 1:
         raise errors.wrong_shape("bincount", "self", "have one dimension", self)
-    if (minlength := arguments.integer("bincount", "minlength", minlength)) < 0:
-        raise errors.must("bincount", "minlength", "not be negative", minlength)
+    minlength = arguments.integer("bincount", "minlength", minlength, least=0)
     if weights is None:
         return library.waiting("bincount", _count, self, None, minlength)[0]
     if weights._geometry.sizes != given.sizes:
         raise errors.wrong_shape("bincount", "weights", "have self's sizes", weights)
-    if weights._device is not self._device:
-        raise errors.mixed_devices("bincount", self, "self", weights, "weights")
+    arguments.check_device("bincount", "self", self, "weights", weights)
     to = dtypes.float32 if weights._geometry.dtype is dtypes.float32 else dtypes.float64
     wide = calls.to_dtype(weights, dtypes.float64)
     return calls.to_dtype(library.waiting("bincount", _count, self, wide, minlength)[0], to)
@@ -84,8 +82,7 @@ def _range_of(x: Tensor) -> tuple[float, float]:
 def histc(key_set: int, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     given = self._geometry
     arguments.check_is_floating("histc", "self", self)
-    if (bins := arguments.integer("histc", "bins", bins)) < 1:
-        raise errors.must("histc", "bins", "be positive", bins)
+    bins = arguments.integer("histc", "bins", bins, least=1)
     ends = real("histc", "min", min), real("histc", "max", max)
     if ends[0] == ends[1] and self._device.type != "meta":
         ends = _range_of(self)
@@ -148,8 +145,7 @@ def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
         raise errors.must(op, "range", f"hold {2 * len(bins)} numbers", range)
     found = []
     for d, count in enumerate(bins):
-        if (count := arguments.integer(op, "bins", count)) < 1:
-            raise errors.must(op, "bins", "be positive", count)
+        count = arguments.integer(op, "bins", count, least=1)
         along = calls.select_int(self, -1, d)
         pair = _range_of(along) if ends is None else (ends[2 * d], ends[2 * d + 1])
         least, most = _outer(op, self, *pair, 0.5)

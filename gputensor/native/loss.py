@@ -181,8 +181,7 @@ def _check(
             "self's sizes but for the classes," if is_of_planes else "a class for each row, sizes"
         )
         raise errors.wrong_shape(op, "target", f"have {each} {list(wanted)}", target)
-    if target._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", target, "target")
+    arguments.check_device(op, "self", self, "target", target)
     _check_weight(op, self, weight, x.sizes[classes : classes + 1])
     check_reduction(op, reduction)
 
@@ -190,8 +189,7 @@ def _check(
 def _check_weight(op: str, self: Tensor, weight: Tensor | None, classes: tuple[int, ...]) -> None:
     if weight is None:
         return
-    if weight._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", weight, "weight")
+    arguments.check_device(op, "self", self, "weight", weight)
     w, of = weight._geometry, self._geometry.dtype
     if w.sizes != classes or w.dtype is not of:
         wanted = errors.describe_layout(contiguous_geometry(classes, of))
@@ -203,8 +201,7 @@ def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor)
     and device."""
     of = self._geometry.dtype
     for arg, x in given.items():
-        if x._device is not self._device:
-            raise errors.mixed_devices(op, self, "self", x, arg)
+        arguments.check_device(op, "self", self, arg, x)
         wanted = () if arg == "total_weight" else sizes
         if x._geometry.sizes != wanted or x._geometry.dtype is not of:
             rule = f"be {errors.describe_layout(contiguous_geometry(wanted, of))}"

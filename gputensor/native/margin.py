@@ -37,8 +37,7 @@ def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], leas
     outside the classes] in loss.py."""
     if target._geometry.dtype is not dtypes.int64:
         raise errors.wrong_dtype(op, "target", "hold classes as int64", target)
-    if target._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", target, "target")
+    arguments.check_device(op, "self", self, "target", target)
     if target._device is CPU and target._geometry.numel:
         array = target._get_array()
         outside = array[(array < least) | (array >= sizes[-1])]

@@ -233,8 +233,7 @@ def check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
     if indices._geometry.sizes != like._geometry.sizes:
         rule = f"have the sizes {list(like._geometry.sizes)} of {arg}"
         raise errors.wrong_shape(op, "indices", rule, indices)
-    if indices._device is not like._device:
-        raise errors.mixed_devices(op, like, arg, indices, "indices")
+    arguments.check_device(op, arg, like, "indices", indices)
 
 
 def scattered(

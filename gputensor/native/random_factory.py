@@ -216,9 +216,7 @@ randperm_out = given(randperm_generator_out, generator=None)
 
 
 def _count(n: Any) -> int:
-    number = arguments.integer("randperm", "n", n)
-    if number < 0:
-        raise errors.must("randperm", "n", "not be negative", n)
+    number = arguments.integer("randperm", "n", n, least=0)
     return number
 
 

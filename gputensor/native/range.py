@@ -214,9 +214,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
 
 
 def _steps(steps: Any) -> int:
-    number = arguments.integer("linspace", "steps", steps)
-    if number < 0:
-        raise errors.must("linspace", "steps", "not be negative", steps)
+    number = arguments.integer("linspace", "steps", steps, least=0)
     return number
 
 

@@ -152,9 +152,7 @@ def repeat_interleave_self_int(
     output_size: int | None = None,
 ) -> Tensor:  # fmt: skip
     op = "repeat_interleave"
-    times = arguments.integer(op, "repeats", repeats)
-    if times < 0:
-        raise errors.must(op, "repeats", "not be negative", repeats)
+    times = arguments.integer(op, "repeats", repeats, least=0)
     source, d = _along(op, self, dim)
     sizes = source._geometry.sizes
     total = sizes[d] * times

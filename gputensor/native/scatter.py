@@ -48,8 +48,7 @@ def _number(value: Any, like: Tensor) -> Tensor:
 def _same_dtype(op: str, self: Tensor, value: Tensor, arg: str) -> None:
     if value._geometry.dtype is not self._geometry.dtype:
         raise errors.wrong_dtype(op, arg, f"be {self._geometry.dtype.name}, as self is", value)
-    if value._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", value, arg)
+    arguments.check_device(op, "self", self, arg, value)
 
 
 def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:

@@ -171,8 +171,7 @@ def isin_Tensor_Tensor(
     for x, arg in ((elements, "elements"), (test_elements, "test_elements")):
         if x._geometry.dtype.category in (BOOL, COMPLEX):
             raise errors.wrong_dtype("isin", arg, "be a real number and no bool", x)
-    if elements._device is not test_elements._device:
-        raise errors.mixed_devices("isin", elements, "elements", test_elements, "test_elements")
+    arguments.check_device("isin", "elements", elements, "test_elements", test_elements)
     x, among = _met("isin", elements, test_elements)
     wanted = contiguous_geometry(x._geometry.sizes, dtypes.bool_)
     return library.call("isin", _is_in, (wanted,), x, among, bool(invert))[0]

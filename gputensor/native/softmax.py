@@ -128,8 +128,7 @@ def backward_functional(operator: Operator, loop: str) -> Kernel:
         key_set: int, grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype
     ) -> Tensor:
         _check(loop, grad_output, "grad_output")
-        if output._device is not grad_output._device:
-            raise errors.mixed_devices(loop, grad_output, "grad_output", output, "output")
+        arguments.check_device(loop, "grad_output", grad_output, "output", output)
         given = grad_output._geometry
         if output._geometry.sizes != given.sizes or output._geometry.dtype is not given.dtype:
             rule = f"have grad_output's sizes and dtype, {errors.describe(grad_output)}"

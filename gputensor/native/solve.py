@@ -266,9 +266,7 @@ def linalg_lstsq(
 
 
 def linalg_tensorinv(key_set: int, self: Tensor, ind: int = 2) -> Tensor:
-    ind = arguments.integer("tensorinv", "ind", ind)
-    if ind < 1:
-        raise errors.must("tensorinv", "ind", "be positive", ind)
+    ind = arguments.integer("tensorinv", "ind", ind, least=1)
     sizes = self._geometry.sizes
     first, rest = sizes[:ind], sizes[ind:]
     if math.prod(first) != math.prod(rest):

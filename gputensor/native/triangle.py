@@ -111,8 +111,7 @@ def _indices(
 ) -> Tensor:  # fmt: skip
     """The indices, which are made on the host, like those of `tensor(...)`."""
     for arg, value in (("row", row), ("col", col)):
-        if (value := arguments.integer(op, arg, value)) < 0:
-            raise errors.must(op, arg, "not be negative", value)
+        value = arguments.integer(op, arg, value, least=0)
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)

@@ -30,9 +30,7 @@ def _window(
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     """A window: `shape(positions from 0 to last, last)` in float64, rounded once."""
-    n = arguments.integer(op, "window_length", window_length)
-    if n < 0:
-        raise errors.must(op, "window_length", "not be negative", n)
+    n = arguments.integer(op, "window_length", window_length, least=0)
     of = defaults.get_default_dtype() if dtype is None else dtype
     if of.category != FLOATING:
         raise errors.wrong_dtype(op, "dtype", "be floating", of)

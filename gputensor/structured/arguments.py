@@ -54,11 +54,13 @@ def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[
     return found
 
 
-def integer(op: str, arg: str, value: Any) -> int:
-    """One 64-bit int, as kernels take it; bools are rejected."""
+def integer(op: str, arg: str, value: Any, least: int | None = None) -> int:
+    """One 64-bit int, as kernels take it; bools are rejected. least: 0 or 1, the lower bound."""
     number = _integer(op, arg, value)
     if not -(2**63) <= number < 2**63:
         raise errors.must(op, arg, "fit into 64 bits", number)
+    if least is not None and number < least:
+        raise errors.must(op, arg, "be positive" if least else "not be negative", number)
     return number
 
 
@@ -111,6 +113,12 @@ def dims(op: str, value: Any, ndim: int, arg: str = "dim") -> tuple[int, ...]:
     return found
 
 
+def check_device(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless both operands are on one device."""
+    if b._device is not a._device:
+        raise errors.mixed_devices(op, a, first, b, second)
+
+
 def check_dtype(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
     """Raise unless operand `second` has the dtype of operand `first`."""
     if b._geometry.dtype is not a._geometry.dtype:
@@ -120,8 +128,7 @@ def check_dtype(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
 
 def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
     """Raise unless both operands have one device and dtype."""
-    if b._device is not a._device:
-        raise errors.mixed_devices(op, a, first, b, second)
+    check_device(op, first, a, second, b)
     check_dtype(op, first, a, second, b)
 
 
