@@ -429,8 +429,7 @@ def _check_made(
     sizes = (*rows, value._geometry.sizes[3])
     made = (("grad_out", grad_out, sizes), ("out", out, sizes), ("logsumexp", logsumexp, rows))
     for arg, x, wanted in made:
-        if x._geometry.sizes != wanted:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(wanted)}", x)
+        arguments.check_sizes(op, wanted, **{arg: x})
         arguments.check_device(op, "query", query, arg, x)
     for arg, x in (("grad_out", grad_out), ("out", out)):
         arguments.check_dtype(op, "query", query, arg, x)

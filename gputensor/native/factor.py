@@ -76,9 +76,7 @@ def lu_unpack(
     k = min(m, n)
     if LU_pivots._geometry.dtype is not int32:
         raise errors.wrong_dtype("lu_unpack", "LU_pivots", "be i32", LU_pivots)
-    if LU_pivots._geometry.sizes != (*batch, k):
-        rule = f"have sizes {[*batch, k]}"
-        raise errors.wrong_shape("lu_unpack", "LU_pivots", rule, LU_pivots)
+    arguments.check_sizes("lu_unpack", (*batch, k), LU_pivots=LU_pivots)
     none = calls.new_empty(LU_data, (0,))
     P, L, U = none, none, none
     if unpack_data:

@@ -206,11 +206,6 @@ def _resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
     return self
 
 
-def _size(op: str, arg: str, size: Any) -> int:
-    count = arguments.integer(op, arg, size, least=1)
-    return count
-
-
 def _check_has_dims(op: str, self: Tensor) -> None:
     if not self._geometry.ndim:
         raise errors.wrong_shape(op, "self", "have a dimension", self)
@@ -220,7 +215,7 @@ def _dim_and_size(op: str, self: Tensor, n: int | None, dim: int) -> tuple[int, 
     d = arguments.dim(op, dim, self._geometry.ndim)
     _check_has_dims(op, self)
     have = self._geometry.sizes[d] if n is None else n
-    return d, _size(op, "n", have)
+    return d, arguments.integer(op, "n", have, least=1)
 
 
 def _real_to_complex(
@@ -286,7 +281,8 @@ def _back(op: str, forward: bool) -> Callable[..., Tensor]:
         self = _promoted(op, self, to_complex=True)
         d = arguments.dim(op, dim, self._geometry.ndim)
         _check_has_dims(op, self)
-        size = _size(op, "n", 2 * (self._geometry.sizes[d] - 1) if n is None else n)
+        size = 2 * (self._geometry.sizes[d] - 1) if n is None else n
+        size = arguments.integer(op, "n", size, least=1)
         self = _resized(self, (d,), (size // 2 + 1,))
         self = calls.conj_physical(self) if forward else self
         return calls._fft_c2r(self, (d,), _normalization(op, norm, forward), size)
@@ -331,7 +327,7 @@ def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list
         _check_has_dims(op, self)
     have = [self._geometry.sizes[d] for d in dims]
     found = have if sizes is None else [h if n == -1 else n for n, h in zip(sizes, have)]
-    return dims, [_size(op, "s", size) for size in found]
+    return dims, [arguments.integer(op, "s", size, least=1) for size in found]
 
 
 def _several(op: str, forward: bool) -> Callable[..., Tensor]:
@@ -377,7 +373,8 @@ def _several_back(op: str, forward: bool) -> Callable[..., Tensor]:
         if not dims:
             raise errors.must(op, "dim", "name a dimension at least", dims)
         is_given = s is not None and arguments.ints(op, "s", s)[-1] != -1
-        size = _size(op, "s", sizes[-1] if is_given else 2 * (sizes[-1] - 1))
+        size = sizes[-1] if is_given else 2 * (sizes[-1] - 1)
+        size = arguments.integer(op, "s", size, least=1)
         sizes = [*sizes[:-1], size // 2 + 1]
         self = _resized(_promoted(op, self, to_complex=True), dims, sizes)
         mode = _normalization(op, norm, forward)

@@ -29,7 +29,7 @@ from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from ..structured.layers.normalizing import (
-    Gradients, Three, affine, beside_channels, center, check_mask, check_sizes,
+    Gradients, Three, affine, beside_channels, center, check_mask,
     composed_gradients, compute_dtype, dense_numbers, empty_result, from_numbers, in_format,
     input_gradient, is_for_kernels, kernel_gradients, of_statistics,
 )  # fmt: skip
@@ -56,7 +56,7 @@ def native_layer_norm(
     op = "layer_norm"
     check_floating(op, input=input, weight=weight, bias=bias)
     wanted = _normalized(op, input, normalized_shape)
-    check_sizes(op, wanted, weight=weight, bias=bias)
+    arguments.check_sizes(op, wanted, weight=weight, bias=bias)
     of, given = of_statistics(input, weight, bias), input._geometry
     outer = given.sizes[: given.ndim - len(wanted)]
     if is_for_kernels(input):
@@ -108,9 +108,9 @@ def native_layer_norm_backward(
     check_mask(op, output_mask)
     wanted = _normalized(op, input, normalized_shape)
     sizes, outer = input._geometry.sizes, len(input._geometry.sizes) - len(wanted)
-    check_sizes(op, wanted, weight=weight, bias=bias)
-    check_sizes(op, sizes, grad_out=grad_out)
-    check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
+    arguments.check_sizes(op, wanted, weight=weight, bias=bias)
+    arguments.check_sizes(op, sizes, grad_out=grad_out)
+    arguments.check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
     dims, rows = tuple(range(-len(wanted), 0)), tuple(range(outer))
     grad, of = wide(grad_out), of_statistics(input, weight, bias)
     if is_for_kernels(input):
@@ -139,7 +139,7 @@ def rms_norm(
     if not input._geometry.dtype.is_complex:
         check_floating(op, input=input)
     wanted = _normalized(op, input, normalized_shape)
-    check_sizes(op, wanted, weight=weight)
+    arguments.check_sizes(op, wanted, weight=weight)
     if eps is None:
         eps = float(np.finfo(wide(input)._geometry.dtype.to_real.np).eps)
     eps, x = real(op, "eps", eps), wide(input)
@@ -163,7 +163,7 @@ def native_group_norm(
         raise errors.must(op, "num_groups", f"divide the {C} channels", group)
     if input._geometry.numel != N * C * HxW:
         raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
-    check_sizes(op, (C,), weight=weight, bias=bias)
+    arguments.check_sizes(op, (C,), weight=weight, bias=bias)
     sizes = input._geometry.sizes
     of = of_statistics(input, weight, bias)
     form = suggest_memory_format(input)
@@ -202,9 +202,9 @@ def native_group_norm_backward(
         raise errors.must(op, "group", f"divide the {C} channels", group)
     if given.numel != N * C * HxW:
         raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
-    check_sizes(op, (C,), weight=weight)
-    check_sizes(op, given.sizes, grad_out=grad_out)
-    check_sizes(op, (N, group), mean=mean, rstd=rstd)
+    arguments.check_sizes(op, (C,), weight=weight)
+    arguments.check_sizes(op, given.sizes, grad_out=grad_out)
+    arguments.check_sizes(op, (N, group), mean=mean, rstd=rstd)
     rows, along = (N, group, C // group * HxW), (1, C, 1)
     of, form = of_statistics(input, weight), suggest_memory_format(input)
     if is_for_kernels(input):
@@ -261,7 +261,7 @@ def native_batch_norm(
     if given.ndim < 2:
         raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
     channels = given.sizes[1]
-    check_sizes(
+    arguments.check_sizes(
         op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip
@@ -369,8 +369,8 @@ def native_batch_norm_backward(
             raise errors.must(op, arg, f"be given where 'train' is {train}", x)
     check_floating(op, input=input, **statistics)
     channels = given.sizes[1]
-    check_sizes(op, (channels,), weight=weight, **statistics)
-    check_sizes(op, given.sizes, grad_out=grad_out)
+    arguments.check_sizes(op, (channels,), weight=weight, **statistics)
+    arguments.check_sizes(op, given.sizes, grad_out=grad_out)
     of, form = of_statistics(input, weight, *statistics.values()), suggest_memory_format(input)
     eps = real(op, "eps", eps)
     mean, rstd = statistics.values()
@@ -455,7 +455,7 @@ def instance_norm(
     if not use_input_stats and (running_mean is None or running_var is None):
         raise errors.must(op, "running_mean", "be given without use_input_stats", None)
     samples, channels = sizes[:2]
-    check_sizes(
+    arguments.check_sizes(
         op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip

@@ -138,8 +138,7 @@ def _avg_pool_backward(
     op = f"avg_pool{count}d_backward"
     at, by = _arguments(op, count, self, *rest)
     wanted = (*self._geometry.sizes[:-count], *at.out)
-    if grad_output._geometry.sizes != wanted:
-        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(wanted)}", grad_output)
+    arguments.check_sizes(op, wanted, grad_output=grad_output)
     arguments.check_dtype(op, "self", self, "grad_output", grad_output)
     sizes = self._geometry.sizes[-count:]
     return _made(op, grad_output, self, sizes, partial(_spread, at, by))

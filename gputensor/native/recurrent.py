@@ -59,9 +59,7 @@ def _check_sizes(op: str, operands: Operands, how: How) -> None:
         "bias_hh": (rows,), "weight_hr": (out, hidden), "hx": (batch, out), "cx": (batch, hidden),
     }  # fmt: skip
     for arg, sizes in wanted.items():
-        x = getattr(operands, arg)
-        if x is not None and x._geometry.sizes != sizes:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
+        arguments.check_sizes(op, sizes, **{arg: getattr(operands, arg)})
 
 
 def _checked(op: str, operands: Operands, mode: str, reverse: Any, batch_sizes: Any) -> How:
@@ -204,12 +202,9 @@ def _check_saved(
         "cells": (saved.cells, (steps, hidden) if keeps else (0,)),
     }  # fmt: skip
     for arg, (x, sizes) in wanted.items():
-        if x is None:
-            continue
-        if x._device is not operands.input._device:
-            raise errors.mixed_devices(op, operands.input, "input", x, arg)
-        if x._geometry.sizes != sizes:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
+        if x is not None:
+            arguments.check_device(op, "input", operands.input, arg, x)
+            arguments.check_sizes(op, sizes, **{arg: x})
 
 
 def _slopes_by_library(

@@ -299,8 +299,7 @@ def _sampled(
 
 def _sizes_of_grad(op: str, grad_output: Tensor, input: Tensor, grid: Tensor) -> Sizes:
     sizes = (*input._geometry.sizes[:2], *grid._geometry.sizes[1:-1])
-    if grad_output._geometry.sizes != sizes:
-        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(sizes)}", grad_output)
+    arguments.check_sizes(op, sizes, grad_output=grad_output)
     return sizes
 
 
@@ -408,9 +407,7 @@ def affine_grid_generator(key_set: int, theta: Tensor, size: Any, align_corners:
         raise errors.must(op, "size", "be positive", sizes)
     inner = sizes[2:]
     count = len(inner)
-    if theta._geometry.sizes != (sizes[0], count, count + 1):
-        rule = f"have sizes {[sizes[0], count, count + 1]}"
-        raise errors.wrong_shape(op, "theta", rule, theta)
+    arguments.check_sizes(op, (sizes[0], count, count + 1), theta=theta)
     parts = [
         calls.expand(
             calls.reshape(_spread(theta, n, align_corners), (-1, *[1] * (count - 1 - d))), inner

@@ -111,7 +111,7 @@ def _indices(
 ) -> Tensor:  # fmt: skip
     """The indices, which are made on the host, like those of `tensor(...)`."""
     for arg, value in (("row", row), ("col", col)):
-        value = arguments.integer(op, arg, value, least=0)
+        arguments.integer(op, arg, value, least=0)
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)

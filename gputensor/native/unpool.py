@@ -149,8 +149,7 @@ def _backward(
     _check_planes(op, self, count)
     given = self._geometry.sizes
     wanted = (*given[: len(given) - count], *arguments.sizes(op, output_size, "output_size"))
-    if grad_output._geometry.sizes != wanted:
-        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(wanted)}", grad_output)
+    arguments.check_sizes(op, wanted, grad_output=grad_output)
     return scattered(op, count, grad_output, self, indices, keeps=False)
 
 

@@ -132,6 +132,13 @@ def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
     check_dtype(op, first, a, second, b)
 
 
+def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:
+    """Raise unless all operands that are given have these sizes."""
+    for arg, x in operands.items():
+        if x is not None and x._geometry.sizes != sizes:
+            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
+
+
 def check_is_floating(op: str, arg: str, x: Tensor, or_complex: bool = False) -> None:
     """Raise unless the operand is floating, or complex where `or_complex` allows it."""
     category = x._geometry.dtype.category

@@ -27,12 +27,6 @@ Three = tuple[Tensor, Tensor, Tensor]
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
-def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:
-    for arg, x in operands.items():
-        if x is not None and x._geometry.sizes != sizes:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
-
-
 def center(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """x minus its mean, the mean, and the reciprocal root of the variance; dimensions are kept."""
     eps = real("norm", "eps", eps)
