@@ -105,7 +105,7 @@ def _dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
 
 
 def norm_ScalarOpt_dim_dtype(
-    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None
+    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None = None
 ) -> Tensor:
     if (of or self._geometry.dtype).category < FLOATING:
         raise errors.wrong_dtype("norm", "self", "be floating or complex", self)
@@ -131,7 +131,7 @@ shortcuts.jumps(
 
 
 norm_ScalarOpt_dtype: Kernel = given(norm_ScalarOpt_dim_dtype, dim=None, keepdim=False)
-norm_ScalarOpt_dim: Kernel = given(norm_ScalarOpt_dim_dtype, of=None)
+norm_ScalarOpt_dim = norm_ScalarOpt_dim_dtype
 
 
 def dist(key_set: int, self: Tensor, other: Tensor, p: Any = 2) -> Tensor:

@@ -27,7 +27,7 @@ from ..iterator.order import dense_strides_like
 from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
 from ..structured import arguments
-from ..structured.forms import Kernel, given
+from ..structured.forms import Kernel
 from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 
@@ -351,7 +351,8 @@ def new_zeros(key_set: int, self: Tensor, size: Any, *options: Any) -> Tensor:
     return _zero(key_set, calls.new_empty(self, size, *options))
 
 
-new_ones: Kernel = given(new_full, fill_value=1)
+def new_ones(key_set: int, self: Tensor, size: Any, *options: Any) -> Tensor:
+    return _fill(key_set, calls.new_empty(self, size, *options), 1)
 
 
 def _efficientzerotensor(

@@ -174,15 +174,15 @@ def _check(
         raise errors.wrong_shape(op, "self", rule, self)
     if t.dtype not in (dtypes.int64, dtypes.uint8):
         raise errors.wrong_dtype(op, "target", "hold classes as int64 or uint8", target)
-    classes = min(x.ndim - 1, 1)
-    wanted = (*x.sizes[:classes], *x.sizes[classes + 1 :])
+    wanted = x.sizes[:1] + x.sizes[2:] if x.ndim > 1 else ()
+    classes = x.sizes[1:2] if x.ndim > 1 else x.sizes
     if t.sizes != wanted and not (x.ndim == 1 and t.sizes == (1,)):
         each = (
             "self's sizes but for the classes," if is_of_planes else "a class for each row, sizes"
         )
         raise errors.wrong_shape(op, "target", f"have {each} {list(wanted)}", target)
     arguments.check_device(op, "self", self, "target", target)
-    _check_weight(op, self, weight, x.sizes[classes : classes + 1])
+    _check_weight(op, self, weight, classes)
     check_reduction(op, reduction)
 
 

@@ -137,7 +137,7 @@ def _unsafe_masked_index_put_accumulate(
 
 
 def _scatter(
-    key_set: int, op: str, self: Tensor, dim: Any, index: Tensor, value: Tensor | Any, loop: str
+    key_set: int, op: str, loop: str, self: Tensor, dim: Any, index: Tensor, value: Tensor | Any
 ) -> Tensor:
     is_number = type(value) in NUMBERS
     if not is_number:
@@ -161,7 +161,7 @@ def scatter__reduce(
 ) -> Tensor:
     if reduce != "add" and reduce != "multiply":
         raise errors.must("scatter", "reduce", "be 'add' or 'multiply'", reduce)
-    return _scatter(key_set, "scatter", self, dim, index, src, f"scatter_{reduce}")
+    return _scatter(key_set, "scatter", f"scatter_{reduce}", self, dim, index, src)
 
 
 scatter__value_reduce = scatter__reduce
