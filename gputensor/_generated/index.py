@@ -144,20 +144,20 @@ hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardta
 hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward
 log_sigmoid_forward mish mish_ mish_backward prelu relu6 relu6_ rrelu selu selu_ sigmoid_backward
 silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward tanh_backward
-threshold threshold_ unary: _conj_physical abs ceil cos exp floor log log1p neg reciprocal relu
-relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e
-special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or
-lt_Tensor ne_Tensor where: where_self ternary: _larger_backward addcmul clamp_max clamp_min
-lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take
-scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put
-index_put_ put_ scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter
-unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
-embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero
-nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter
-masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax amin any
-any_dim mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_
-bmm grouped: _grouped_mm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot
-einsum: _trilinear bilinear einsum tensordot tensordot_out conv: _convolution_weight_gradient
+threshold threshold_ unary: _conj_physical abs ceil conj_physical cos exp floor log log1p neg
+reciprocal relu relu_ round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma special_i0e
+special_i1e special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor
+logical_or lt_Tensor ne_Tensor where: where_self ternary: _larger_backward addcmul clamp_max
+clamp_min lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor
+index_select take scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add
+index_add_ index_put index_put_ put_ scatter_add scatter_add_ scatter_reduce_two scatter_src
+scatter_value slice_scatter unfold_backward embedding: _embedding_bag _embedding_bag_forward_only
+embedding embedding_backward embedding_bag_padding_idx embedding_dense_backward embedding_renorm_
+one_hot nonzero: nonzero nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar
+masked_scatter masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax
+amin any any_dim mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm batched:
+baddbmm_ bmm grouped: _grouped_mm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv
+vdot einsum: _trilinear bilinear einsum tensordot tensordot_out conv: _convolution_weight_gradient
 convolution convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
 _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d
 adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward

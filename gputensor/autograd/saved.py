@@ -163,11 +163,9 @@ class SavedActivation:
     def __init__(self, x: Tensor, node: Any, compute: Callable[[Any], Any]) -> None:
         self.input: SavedTensor = node.saved_self
         self.compute = compute(node)
-        self.sizes, self.storage, self.version = (
-            x._geometry.sizes,
-            ref(x._get_storage()),
-            version_of(x),
-        )
+        self.sizes = x._geometry.sizes
+        self.storage = ref(x._get_storage())
+        self.version = version_of(x)
 
     def unpack(self, node: Node) -> Tensor:
         """The activation. Raises: AutogradError if it, or its input, has been written to."""

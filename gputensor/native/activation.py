@@ -12,7 +12,7 @@ from ..core.arguments import real
 from ..dispatch.operator import Operator
 from ..iterator.config import UNARY
 from ..structured.pointwise import elementwise
-from ..structured import pointwise
+from ..structured import arguments, pointwise
 from ..structured.pointwise import Kernel, Rule
 from ..tensor.tensor import Tensor
 
@@ -128,18 +128,12 @@ def glu(key_set: int, self: Tensor, dim: int) -> Tensor:
         raise errors.wrong_dtype("glu", "self", "be floating", self)
     if not shape.ndim:
         raise errors.must("glu", "self", "have at least one dimension", self)
-    size = shape.sizes[_checked_dim(dim, shape.ndim)]
+    size = shape.sizes[arguments.dim("glu", dim, shape.ndim)]
     if size % 2:
         raise errors.must("glu", "self", f"have an even size along dim {dim}", self)
     # Both halves have one derivative, a concatenation; two of narrow would fill a tensor each.
     first, second = calls.split_with_sizes(self, (size // 2, size // 2), dim)
     return calls.mul_Tensor(first, calls.sigmoid(second))
-
-
-def _checked_dim(dim: int, ndim: int) -> int:
-    if not -ndim <= dim < ndim:
-        raise errors.dim_out_of_range("glu", dim, ndim)
-    return dim
 
 
 def log_sigmoid(key_set: int, self: Tensor) -> Tensor:

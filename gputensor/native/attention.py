@@ -21,9 +21,10 @@ from .._generated import calls
 from ..core import errors
 from ..core.arguments import real
 from ..core.device import CPU
-from ..core.dtype import FLOATING, bool_, dtype, float32, float64
+from ..core.dtype import bool_, dtype, float32, float64
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
+from ..structured import arguments
 from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
 from .copy import fill_part
@@ -34,14 +35,9 @@ _backward_loop = stub.compiled("attention", "backward")
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: Any) -> None:
-    if query._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(OP, "query", "be floating", query)
+    arguments.check_is_floating(OP, "query", query)
     for arg, x in (("query", query), ("key", key), ("value", value)):
-        if x._device is not query._device:
-            raise errors.mixed_devices(OP, query, "query", x, arg)
-        if x._geometry.dtype is not query._geometry.dtype:
-            rule = f"have query's dtype {query._geometry.dtype.short}"
-            raise errors.wrong_dtype(OP, arg, rule, x)
+        arguments.check_alike(OP, "query", query, arg, x)
         if x._geometry.ndim < 2:
             raise errors.wrong_shape(OP, arg, "have two dimensions or more", x)
     width, length = query._geometry.sizes[-1], key._geometry.sizes[-2]
@@ -53,8 +49,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
         raise errors.must(OP, "dropout_p", "be in [0, 1]", dropout_p)
     if mask is None:
         return
-    if mask._device is not query._device:
-        raise errors.mixed_devices(OP, query, "query", mask, "attn_mask")
+    arguments.check_device(OP, "query", query, "attn_mask", mask)
     if mask._geometry.dtype not in (bool_, float32, query._geometry.dtype):
         raise errors.wrong_dtype(OP, "attn_mask", "be bool, f32 or of query's dtype", mask)
 
@@ -400,8 +395,7 @@ def _attention_and_mask_backward(
     logsumexp: Tensor, attn_mask: Tensor, is_causal: bool, scale: float | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     op, given = "_attention_and_mask_backward", (grad_out, query, key, value, out, logsumexp)
-    if attn_mask._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "attn_mask", "be floating", attn_mask)
+    arguments.check_is_floating(op, "attn_mask", attn_mask)
     *found, slopes = _gradients(op, *given, attn_mask, 0.0, is_causal, scale, True)
     of_mask = calls.sum_to_size(slopes, attn_mask._geometry.sizes)
     return *found, cast(of_mask, attn_mask._geometry.dtype)
@@ -435,15 +429,10 @@ def _check_made(
     sizes = (*rows, value._geometry.sizes[3])
     made = (("grad_out", grad_out, sizes), ("out", out, sizes), ("logsumexp", logsumexp, rows))
     for arg, x, wanted in made:
-        if x._geometry.sizes != wanted:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(wanted)}", x)
-        if x._device is not query._device:
-            raise errors.mixed_devices(op, query, "query", x, arg)
+        arguments.check_sizes(op, wanted, **{arg: x})
+        arguments.check_device(op, "query", query, arg, x)
     for arg, x in (("grad_out", grad_out), ("out", out)):
-        if x._geometry.dtype is not query._geometry.dtype:
-            raise errors.wrong_dtype(
-                op, arg, f"have query's dtype {query._geometry.dtype.short}", x
-            )
+        arguments.check_dtype(op, "query", query, arg, x)
 
 
 def _gradients_by_tiles(

@@ -13,7 +13,7 @@ from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes, strides_over
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..structured import library
+from ..structured import arguments, library
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .matmul import (
@@ -27,10 +27,7 @@ def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> 
     for arg, x in ((first, batch1), (second, batch2)):
         if x._geometry.ndim != 3:
             raise errors.wrong_shape(op, arg, "be a batch of matrices, of 3 dimensions", x)
-    if batch1._device is not batch2._device:
-        raise errors.mixed_devices(op, batch1, first, batch2, second)
-    if a.dtype is not b.dtype:
-        raise errors.wrong_dtype(op, second, f"have {first}'s dtype {a.dtype.short}", batch2)
+    arguments.check_alike(op, first, batch1, second, batch2)
     if a.dtype.is_opaque:
         raise errors.not_computed(op, first, a.dtype, batch1)
     if (a.sizes[0], a.sizes[2]) != b.sizes[:2]:
@@ -89,10 +86,7 @@ def _check_added(
     wanted = _check(op, "batch1", batch1, "batch2", batch2)
     sizes = wanted.sizes if op == "baddbmm" else wanted.sizes[1:]
     given, element = self._geometry, wanted.dtype
-    if self._device is not batch1._device:
-        raise errors.mixed_devices(op, self, "self", batch1, "batch1")
-    if given.dtype is not element:
-        raise errors.wrong_dtype(op, "self", f"have batch1's dtype {element.short}", self)
+    arguments.check_alike(op, "batch1", batch1, "self", self)
     if element.category == BOOL:
         raise errors.wrong_dtype(op, "self", "not be bool", self)
     if given.ndim > len(sizes) or broadcast_sizes(given.sizes, sizes) != sizes:

@@ -24,8 +24,7 @@ BY_LIBRARY = True
 
 def frexp(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
     given = self._geometry
-    if given.dtype.category != FLOATING:
-        raise errors.wrong_dtype("frexp", "self", "be floating", self)
+    arguments.check_is_floating("frexp", "self", self)
     x = calls.to_dtype(self, dtypes.float32) if given.dtype.itemsize == 2 else self
     strides = dense_strides_like(given)
     layouts = [geometry(given.sizes, strides, of) for of in (x._geometry.dtype, dtypes.int32)]

@@ -36,8 +36,7 @@ def diff(
     if ndim == 0:
         raise errors.wrong_shape("diff", "self", "have at least one dimension", self)
     axis = arguments.dim("diff", dim, ndim)
-    if (n := arguments.integer("diff", "n", n)) < 0:
-        raise errors.must("diff", "n", "not be negative", n)
+    n = arguments.integer("diff", "n", n, least=0)
     for arg, x in (("prepend", prepend), ("append", append)):
         if x is not None and x._geometry.ndim != ndim:
             raise errors.wrong_shape("diff", arg, f"have {ndim} dimensions, as self", x)

@@ -14,7 +14,7 @@ from ..dispatch import defaults
 from ..dispatch.operator import Operator
 from ..iterator.config import COMPARISON
 from ..tensor.tensor import Tensor
-from ..structured import pointwise
+from ..structured import arguments, pointwise
 from ..structured.pointwise import cpu as pointwise_cpu, device as pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
@@ -87,8 +87,7 @@ def allclose(
 
 
 def equal(key_set: int, self: Tensor, other: Tensor) -> bool:
-    if self._device is not other._device:
-        raise errors.mixed_devices("equal", self, "self", other, "other")
+    arguments.check_device("equal", "self", self, "other", other)
     if self._geometry.sizes != other._geometry.sizes:
         return False
     if self._device is CPU and self._geometry.numel > _FIRST and self._geometry.is_contiguous:

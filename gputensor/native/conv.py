@@ -20,6 +20,7 @@ from ..core.geometry import geometry
 from ..kernels import stub
 from ..structured import arguments
 from ..structured.arguments import per_dim
+from ..structured.forms import Kernel, given
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
@@ -42,9 +43,8 @@ def convolution(
     op = "convolution"
     count = weight._geometry.ndim - 2
     _check(op, input, weight, bias, count, transposed, groups)
-    steps, gaps = (
-        per_dim(op, "stride", stride, count, 1), per_dim(op, "dilation", dilation, count, 1)
-    )  # fmt: skip
+    steps = per_dim(op, "stride", stride, count, 1)
+    gaps = per_dim(op, "dilation", dilation, count, 1)
     pads, more = per_dim(op, "padding", padding, count), [0] * count
     if transposed:
         more = list(per_dim(op, "output_padding", output_padding, count))
@@ -126,10 +126,8 @@ def _check(
         rule = f"have weight's {weight._geometry.ndim} dimensions, at least 3"
         raise errors.wrong_shape(op, "input", rule, input)
     for arg, x in (("weight", weight), ("bias", bias)):
-        if x is not None and x._device is not input._device:
-            raise errors.mixed_devices(op, input, "input", x, arg)
-        if x is not None and x._geometry.dtype is not input._geometry.dtype:
-            raise errors.wrong_dtype(op, arg, f"have input's {input._geometry.dtype.short}", x)
+        if x is not None:
+            arguments.check_alike(op, "input", input, arg, x)
     if input._geometry.dtype.category == BOOL:
         raise errors.wrong_dtype(op, "input", "not be bool", input)
     channels, (outer, inner) = input._geometry.sizes[1], weight._geometry.sizes[:2]
@@ -239,7 +237,7 @@ def convolution_backward(
     if len(output_mask) != 3:
         raise errors.must(op, "output_mask", "hold three bools", output_mask)
     of_input = of_weight = of_bias = None
-    input, weight = _conj(input), _conj(weight)
+    input, weight = calls.conj_physical(input), calls.conj_physical(weight)
     kernel, given = weight._geometry.sizes[2:], input._geometry.sizes[2:]
     if output_mask[0] and 0 in grad_output._geometry.sizes[2:]:
         of_input = calls.new_zeros(input, input._geometry.sizes)
@@ -273,16 +271,9 @@ def _check_gradient(x: Tensor, grad: Tensor, kernel: Any, groups: int) -> None:
             raise errors.wrong_dtype(op, arg, "be floating", t)
         if groups < 1 or t._geometry.sizes[1] % groups:
             raise errors.must(op, "groups", "be positive and divide the channels", groups)
-    if grad._device is not x._device:
-        raise errors.mixed_devices(op, x, "input", grad, "grad_output")
-    if grad._geometry.dtype is not x._geometry.dtype:
-        raise errors.wrong_dtype(op, "grad_output", f"have input's {x._geometry.dtype.short}", grad)
+    arguments.check_alike(op, "input", x, "grad_output", grad)
     if grad._geometry.sizes[0] != x._geometry.sizes[0]:
         raise errors.wrong_shape(op, "grad_output", "have as many samples as input", grad)
-
-
-def _conj(x: Tensor) -> Tensor:
-    return calls._conj_physical(x) if x._geometry.dtype.is_complex else x
 
 
 def _of_input(
@@ -311,10 +302,8 @@ def _convolution_weight_gradient(
     _check_gradient(input, grad_output, kernel_size, groups)
     count = len(kernel_size)
     op = "_convolution_weight_gradient"
-    steps, gaps = (
-        per_dim(op, "stride", stride, count, 1),
-        per_dim(op, "dilation", dilation, count, 1),
-    )
+    steps = per_dim(op, "stride", stride, count, 1)
+    gaps = per_dim(op, "dilation", dilation, count, 1)
     pads = per_dim(op, "padding", padding, count)
     outer, inner = grad_output._geometry.sizes[1], input._geometry.sizes[1] // groups
     if _has_loops(input) and input._geometry.numel and grad_output._geometry.numel:
@@ -366,8 +355,8 @@ def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:
 
 
 def _conv(
-    count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
-    dilation: Any, groups: int, output_padding: Any = None,
+    key_set: int, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
+    padding: Any, dilation: Any, groups: int, output_padding: Any = None,
 ) -> Tensor:  # fmt: skip
     transposed = output_padding is not None
     op = f"conv_transpose{count}d" if transposed else f"conv{count}d"
@@ -406,43 +395,17 @@ def _named_padding(
     return x, tuple([r // 2 for r in reach])
 
 
-def conv1d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+def _conv_transpose(
+    key_set: int, count: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
+    padding: Any, output_padding: Any, groups: int, dilation: Any,
 ) -> Tensor:  # fmt: skip
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+    options = (stride, padding, dilation, groups, output_padding)
+    return _conv(key_set, count, input, weight, bias, *options)
 
 
-def conv2d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv3d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv_transpose1d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups, output_padding)
-
-
-def conv_transpose2d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups, output_padding)
-
-
-def conv_transpose3d(
-    key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
-    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups, output_padding)
+conv1d: Kernel = given(_conv, count=1)
+conv2d: Kernel = given(_conv, count=2)
+conv3d: Kernel = given(_conv, count=3)
+conv_transpose1d: Kernel = given(_conv_transpose, count=1)
+conv_transpose2d: Kernel = given(_conv_transpose, count=2)
+conv_transpose3d: Kernel = given(_conv_transpose, count=3)

@@ -66,11 +66,8 @@ def to_dtype_layout(
     return _to(self, dtype, device, non_blocking, copy, memory_format)
 
 
-def to_device(
-    key_set: int, self: Tensor, device: Any, dtype: Any, non_blocking: bool = False,
-    copy: bool = False, memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    return _to(self, dtype, device, non_blocking, copy, memory_format)
+def to_device(key_set: int, self: Tensor, device: Any, dtype: Any, *rest: Any) -> Tensor:
+    return _to(self, dtype, device, *rest)
 
 
 def to_dtype(
@@ -91,11 +88,8 @@ def type_as(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     return calls.to_other(self, other, False, False, None)
 
 
-def to_other(
-    key_set: int, self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False,
-    memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    return _to(self, other._geometry.dtype, other._device, non_blocking, copy, memory_format)
+def to_other(key_set: int, self: Tensor, other: Tensor, *rest: Any) -> Tensor:
+    return _to(self, other._geometry.dtype, other._device, *rest)
 
 
 def _to_copy(

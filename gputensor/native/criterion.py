@@ -17,7 +17,7 @@ from ..core import errors
 from ..core.dtype import FLOATING
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, UNARY
-from ..structured import forms, pointwise
+from ..structured import arguments, forms, pointwise
 from ..structured.pointwise import elementwise
 from ..structured.pointwise import Kernel
 from ..tensor.tensor import Tensor
@@ -113,8 +113,7 @@ def binary_cross_entropy_with_logits(
 
 
 def soft_margin_loss(key_set: int, self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    if self._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype("soft_margin_loss", "self", "be floating", self)
+    arguments.check_is_floating("soft_margin_loss", "self", self)
     each = calls.log1p(calls.exp(-target * self))
     return reduced("soft_margin_loss", each, reduction)
 

@@ -56,8 +56,7 @@ def _checked(
     steps, count, classes = given.sizes
     if labels.dtype.category != INTEGER:
         raise errors.wrong_dtype(op, "targets", "hold classes as integers", targets)
-    if targets._device is not log_probs._device:
-        raise errors.mixed_devices(op, log_probs, "log_probs", targets, "targets")
+    arguments.check_device(op, "log_probs", log_probs, "targets", targets)
     if labels.ndim not in (1, 2) or labels.ndim == 2 and labels.sizes[0] != count:
         rule = f"be ({count}, longest), or texts one behind another"
         raise errors.wrong_shape(op, "targets", rule, targets)
@@ -268,15 +267,20 @@ def _listed(op: str, arg: str, lengths: Tensor) -> list[int]:
     return found
 
 
-def _ctc_loss_Tensor(
+def _by_tensors(
     key_set: int, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
-    blank: int, zero_infinity: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    *rest: Any,
+) -> Any:  # fmt: skip
     op = "ctc_loss"
-    return calls._ctc_loss(
+    inner = calls._ctc_loss if len(rest) == 2 else calls.ctc_loss_IntList
+    return inner(
         log_probs, targets, _listed(op, "input_lengths", input_lengths),
-        _listed(op, "target_lengths", target_lengths), blank, zero_infinity,
+        _listed(op, "target_lengths", target_lengths), *rest,
     )  # fmt: skip
+
+
+# The overloads with lengths in tensors; `ctc_loss` takes a reduction too.
+_ctc_loss_Tensor = ctc_loss_Tensor = _by_tensors
 
 
 def ctc_loss_IntList(
@@ -294,14 +298,3 @@ def ctc_loss_IntList(
         return calls.mean(each / over_array(texts).to(each._device))
     each = reduced("ctc_loss", each, reduction)
     return each if is_batch or not each._geometry.ndim else calls.squeeze_dim(each, 0)
-
-
-def ctc_loss_Tensor(
-    key_set: int, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor,
-    blank: int = 0, reduction: int = MEAN, zero_infinity: bool = False,
-) -> Tensor:  # fmt: skip
-    op = "ctc_loss"
-    return calls.ctc_loss_IntList(
-        log_probs, targets, _listed(op, "input_lengths", input_lengths),
-        _listed(op, "target_lengths", target_lengths), blank, reduction, zero_infinity,
-    )  # fmt: skip

@@ -20,6 +20,7 @@ from ..dispatch import defaults, shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..structured import arguments, distances
+from ..structured.forms import Kernel, given
 from ..structured.layers.precision import cast, wide
 from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
@@ -70,8 +71,7 @@ def linalg_vector_norm(
     dtype: dtype | None = None,
 ) -> Tensor:  # fmt: skip
     op, given = "linalg_vector_norm", self._geometry
-    if given.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     p = _number(op, "ord", ord)
     keepdim = arguments.boolean(op, "keepdim", keepdim)
     if dtype is not None:
@@ -104,7 +104,9 @@ def _dims(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
     return (dims or tuple(range(ndim))) if ndim else ()
 
 
-def _vector_norm(self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None) -> Tensor:
+def norm_ScalarOpt_dim_dtype(
+    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None = None
+) -> Tensor:
     if (of or self._geometry.dtype).category < FLOATING:
         raise errors.wrong_dtype("norm", "self", "be floating or complex", self)
     if of is not None and self._geometry.dtype.is_complex and not of.is_complex:
@@ -115,7 +117,7 @@ def _vector_norm(self: Tensor, p: Any, dim: Any, keepdim: bool, of: dtype | None
 
 def norm_Scalar(key_set: int, self: Tensor, p: Any = 2) -> Tensor:
     table = operators.norm_Scalar.table
-    made = _vector_norm(self, p, None, False, None)
+    made = norm_ScalarOpt_dim_dtype(key_set, self, p, None, False, None)
     if (loop := _loop(self, p)) is not None:
         behind = (tuple(range(self._geometry.ndim)), None, False)
         make = short.reduction(loop, behind, made._geometry)
@@ -128,20 +130,8 @@ shortcuts.jumps(
 )
 
 
-def norm_ScalarOpt_dtype(key_set: int, self: Tensor, p: Any, dtype: dtype) -> Tensor:
-    return _vector_norm(self, p, None, False, dtype)
-
-
-def norm_ScalarOpt_dim(
-    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool = False
-) -> Tensor:
-    return _vector_norm(self, p, dim, keepdim, None)
-
-
-def norm_ScalarOpt_dim_dtype(
-    key_set: int, self: Tensor, p: Any, dim: Any, keepdim: bool, dtype: dtype
-) -> Tensor:
-    return _vector_norm(self, p, dim, keepdim, dtype)
+norm_ScalarOpt_dtype: Kernel = given(norm_ScalarOpt_dim_dtype, dim=None, keepdim=False)
+norm_ScalarOpt_dim = norm_ScalarOpt_dim_dtype
 
 
 def dist(key_set: int, self: Tensor, other: Tensor, p: Any = 2) -> Tensor:
@@ -150,8 +140,7 @@ def dist(key_set: int, self: Tensor, other: Tensor, p: Any = 2) -> Tensor:
 
 def renorm(key_set: int, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     given = self._geometry
-    if given.dtype.category < FLOATING:
-        raise errors.wrong_dtype("renorm", "self", "be floating or complex", self)
+    arguments.check_is_floating("renorm", "self", self, or_complex=True)
     if given.ndim < 2:
         raise errors.wrong_shape("renorm", "self", "have at least two dimensions", self)
     if _number("renorm", "p", p) <= 0:
@@ -172,8 +161,7 @@ def renorm(key_set: int, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor
 
 
 def _check_points(op: str, arg: str, x: Tensor, p: Any) -> None:
-    if x._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, arg, "be floating", x)
+    arguments.check_is_floating(op, arg, x)
     if x._geometry.ndim < 2:
         raise errors.wrong_shape(op, arg, "have at least two dimensions", x)
     if not _number(op, "p", p) >= 0:
@@ -206,10 +194,8 @@ def _cdist_forward(
     first, second = x1._geometry.sizes[-2], x2._geometry.sizes[-2]
     by_products = compute_mode == 1 or not compute_mode and (first > _MANY or second > _MANY)
     if p == 2 and by_products and x1._geometry.sizes[-1] and first and second:
-        a, b = (
-            calls.sum_dim_IntList(x1 * x1, (-1,), True),
-            calls.sum_dim_IntList(x2 * x2, (-1,), True),
-        )
+        a = calls.sum_dim_IntList(x1 * x1, (-1,), True)
+        b = calls.sum_dim_IntList(x2 * x2, (-1,), True)
         squares = calls.matmul(x1, x2.mT) * -2 + a + b.mT
         return calls.sqrt(calls.where_self(squares < 0, 0.0, squares))
     apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)
@@ -229,8 +215,7 @@ def _cdist_backward(
         raise errors.wrong_shape(op, "x2", f"have points of {width} numbers, as x1", x2)
     batch = x1._geometry.sizes[:-2]
     for arg, x in (("x2", x2), ("grad", grad), ("cdist", cdist)):
-        if x._device is not x1._device:
-            raise errors.mixed_devices(op, x1, "x1", x, arg)
+        arguments.check_device(op, "x1", x1, arg, x)
         joint = broadcast_sizes(batch, x._geometry.sizes[:-2])
         if joint is None or (x is not x2 and x._geometry.sizes[-2:] != points):
             raise errors.wrong_shape(op, arg, f"broadcast to {[*batch, *points]}", x)
@@ -308,8 +293,7 @@ def _pdist_backward(key_set: int, grad: Tensor, self: Tensor, p: float, pdist: T
     _check_points(op, "self", self, p)
     rows = self._geometry.sizes[0]
     for arg, x in (("grad", grad), ("pdist", pdist)):
-        if x._device is not self._device:
-            raise errors.mixed_devices(op, self, "self", x, arg)
+        arguments.check_device(op, "self", self, arg, x)
         if x._geometry.sizes != (rows * (rows - 1) // 2,):
             raise errors.wrong_shape(op, arg, f"have sizes [{rows * (rows - 1) // 2}]", x)
     if self._device is CPU and self._geometry.numel and pdist._geometry.numel:

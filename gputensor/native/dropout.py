@@ -13,6 +13,7 @@ from ..core import errors
 from ..core.arguments import real
 from ..core.dtype import bool_
 from ..structured import missing
+from ..structured.forms import Kernel, given
 from ..tensor.tensor import Tensor
 
 
@@ -59,20 +60,17 @@ def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
     return calls.bernoulli__float(made, 1 - p, None)
 
 
-def _dropped(
-    op: str, input: Tensor, p: float, train: bool, *, by_feature: bool = False,
-    is_alpha: bool = False, inplace: bool = False,
-) -> Tensor:  # fmt: skip
-    """Source: _dropout_impl of ATen/native/Dropout.cpp."""
-    p = _checked_p(op, p)
+def _dropped(key_set: int, op: str, input: Tensor, p: float, train: bool) -> Tensor:
+    """`op` says how. Source: _dropout_impl of ATen/native/Dropout.cpp."""
+    p, inplace = _checked_p(op, p), op.endswith("_")
     multiply = calls.mul__Tensor if inplace else calls.mul_Tensor
     if p == 0 or not train or not input._geometry.numel:
         return input
     if p == 1:
         zero = calls.zeros((), input._geometry.dtype, None, input._device, None)
         return multiply(input, zero)
-    noise = _noise(input, p, by_feature=by_feature)
-    if not is_alpha:
+    noise = _noise(input, p, by_feature=op.startswith("feature"))
+    if "alpha" not in op:
         return multiply(input, calls.div__Tensor(noise, 1 - p))
     # SELU's negative limit, which keeps mean and variance. Source: as above.
     alpha = 1.7580993408473766
@@ -88,33 +86,13 @@ def dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
     p = _checked_p("dropout", p)
     if input._device.type == "cuda" and train and 0 < p < 1 and input._geometry.numel:
         return calls.native_dropout(input, p, True)[0]
-    return _dropped("dropout", input, p, train)
+    return _dropped(key_set, "dropout", input, p, train)
 
 
-def dropout_(key_set: int, self: Tensor, p: float, train: bool) -> Tensor:
-    return _dropped("dropout_", self, p, train, inplace=True)
-
-
-def feature_dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
-    return _dropped("feature_dropout", input, p, train, by_feature=True)
-
-
-def feature_dropout_(key_set: int, self: Tensor, p: float, train: bool) -> Tensor:
-    return _dropped("feature_dropout_", self, p, train, by_feature=True, inplace=True)
-
-
-def alpha_dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
-    return _dropped("alpha_dropout", input, p, train, is_alpha=True)
-
-
-def alpha_dropout_(key_set: int, self: Tensor, p: float, train: bool) -> Tensor:
-    return _dropped("alpha_dropout_", self, p, train, is_alpha=True, inplace=True)
-
-
-def feature_alpha_dropout(key_set: int, input: Tensor, p: float, train: bool) -> Tensor:
-    return _dropped("feature_alpha_dropout", input, p, train, by_feature=True, is_alpha=True)
-
-
-def feature_alpha_dropout_(key_set: int, self: Tensor, p: float, train: bool) -> Tensor:
-    flags = {"by_feature": True, "is_alpha": True, "inplace": True}
-    return _dropped("feature_alpha_dropout_", self, p, train, **flags)
+dropout_: Kernel = given(_dropped, op="dropout_")
+feature_dropout: Kernel = given(_dropped, op="feature_dropout")
+feature_dropout_: Kernel = given(_dropped, op="feature_dropout_")
+alpha_dropout: Kernel = given(_dropped, op="alpha_dropout")
+alpha_dropout_: Kernel = given(_dropped, op="alpha_dropout_")
+feature_alpha_dropout: Kernel = given(_dropped, op="feature_alpha_dropout")
+feature_alpha_dropout_: Kernel = given(_dropped, op="feature_alpha_dropout_")

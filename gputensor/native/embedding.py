@@ -16,6 +16,7 @@ from ..core.geometry import contiguous_geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..structured.indexed import index_dtype
 from ..structured.missing import ask_inplace
 from ..tensor.make import CPU_KEYS, allocate
@@ -164,57 +165,35 @@ def _check_bag(
             raise errors.wrong_shape(op, "per_sample_weights", "be like indices", weights)
 
 
-def _embedding_bag_forward_only(
-    key_set: int, weight: Tensor, indices: Tensor, offsets: Tensor,
-    scale_grad_by_freq: bool = False, mode: int = SUM, sparse: bool = False,
-    per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    return _bagged(
-        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
-        offsets._geometry.numel,
-    )  # fmt: skip
-
-
-def _embedding_bag(
-    key_set: int, weight: Tensor, indices: Tensor, offsets: Tensor,
-    scale_grad_by_freq: bool = False, mode: int = SUM, sparse: bool = False,
-    per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    return _bagged(
-        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx,
-        offsets._geometry.numel - bool(include_last_offset),
-    )  # fmt: skip
-
-
 def _bagged(
-    weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, per_sample_weights: Tensor | None,
-    include_last_offset: bool, padding_idx: int, zeros: int,
+    key_set: int, is_forward_only: bool, weight: Tensor, indices: Tensor, offsets: Tensor,
+    scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Tensor | None,
+    include_last_offset: bool, padding_idx: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """The reduced bags, the bag of each index, the sizes of bags and the indices of maxima.
 
-    zeros: the length of the last two results of a sum, which are zeros.
     Source of the sizes of further results: aten/src/ATen/native/EmbeddingBag.cpp, make_*_out.
     """
-    op = "embedding_bag"
-    _check_bag(op, weight, indices, offsets, mode, per_sample_weights)
-    made, of, sizes, places = _at_once(
-        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
-    ) or _by_parts(
-        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
-    )  # fmt: skip
+    _check_bag("embedding_bag", weight, indices, offsets, mode, per_sample_weights)
+    bags = (indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+    made, of, sizes, places = _at_once(weight, *bags) or _by_parts(weight, *bags)
     is_short = indices._geometry.dtype is int32 and offsets._geometry.dtype is int32
     integer = int32 if is_short else int64
     if mode == SUM and padding_idx < 0 and weight._geometry.dtype in _SUMMED_AT_ONCE:
         of = calls.new_empty(indices, (0,), integer, None, None, None)
     if mode == SUM:
-        sizes = calls.new_zeros(indices, (zeros,), integer, None, None, None)
+        ends = bool(include_last_offset) and not is_forward_only
+        zeros = (offsets._geometry.numel - ends,)
+        sizes = calls.new_zeros(indices, zeros, integer, None, None, None)
     if places is None:
         places = calls.clone(sizes, None)
     if integer is int32:
         of, sizes, places = [calls.to_dtype(x, int32) for x in (of, sizes, places)]
     return made, of, sizes, places
+
+
+_embedding_bag_forward_only: Kernel = given(_bagged, is_forward_only=True)
+_embedding_bag: Kernel = given(_bagged, is_forward_only=False)
 
 
 # The bags, the bag of each index, the sizes of bags and, for mode max, the indices of maxima.

@@ -16,10 +16,10 @@ from ..core.dtype import int32
 from ..core.geometry import contiguous_geometry
 from ..core.memory_format import contiguous_format
 from ..kernels import lapack
-from ..structured import library
+from ..structured import arguments, library
 from ..structured.matrices import (
     adjoint_of, beside, by_columns, check_matrix, check_pivots, check_square, checked, factorised,
-    identity, lower, lu_sizes, matrices, real_of, upper, zeros,
+    identity, lower, lu_sizes, matrices, upper, zeros,
 )  # fmt: skip
 from ..tensor.tensor import Tensor
 
@@ -76,9 +76,7 @@ def lu_unpack(
     k = min(m, n)
     if LU_pivots._geometry.dtype is not int32:
         raise errors.wrong_dtype("lu_unpack", "LU_pivots", "be i32", LU_pivots)
-    if LU_pivots._geometry.sizes != (*batch, k):
-        rule = f"have sizes {[*batch, k]}"
-        raise errors.wrong_shape("lu_unpack", "LU_pivots", rule, LU_pivots)
+    arguments.check_sizes("lu_unpack", (*batch, k), LU_pivots=LU_pivots)
     none = calls.new_empty(LU_data, (0,))
     P, L, U = none, none, none
     if unpack_data:
@@ -132,7 +130,7 @@ def _linalg_slogdet(key_set: int, A: Tensor) -> Any:
     check_square("slogdet", "A", A)
     lu, pivots, _ = lu_sizes(A)
     batch, of = A._geometry.sizes[:-2], A._geometry.dtype
-    wanted = (contiguous_geometry(batch, of), contiguous_geometry(batch, real_of(of)), lu, pivots)
+    wanted = (contiguous_geometry(batch, of), contiguous_geometry(batch, of.to_real), lu, pivots)
     if not A._geometry.numel:
         _, logarithm, *rest = zeros(wanted, A)
         return calls.new_ones(A, batch), logarithm, *rest
@@ -270,9 +268,7 @@ def linalg_householder_product(key_set: int, input: Tensor, tau: Tensor) -> Tens
     if m < n or not 0 <= k <= n or tau._geometry.sizes[:-1] != tuple(batch):
         rule = f"have sizes {[*batch]} and at most {min(m, n)} reflectors of m >= n rows"
         raise errors.wrong_shape(op, "tau", rule, tau)
-    if tau._geometry.dtype is not input._geometry.dtype:
-        rule = f"have input's dtype {input._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "tau", rule, tau)
+    arguments.check_dtype(op, "input", input, "tau", tau)
     eye = calls.cat((identity(n, input), calls.new_zeros(input, (m - n, n))), 0)
     eye = calls.expand(eye, (*batch, m, n), False)
     made = _reflected(input, tau, eye, True, False, True)

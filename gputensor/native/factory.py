@@ -27,6 +27,7 @@ from ..iterator.order import dense_strides_like
 from ..tensor.make import CPU_KEYS, allocate, zero_tensor
 from ..tensor.tensor import Tensor, blank
 from ..structured import arguments
+from ..structured.forms import Kernel
 from ..structured.shortcuts import cuda as short_cuda, factories as short_make
 from ..structured.view_kernel import seen
 
@@ -114,8 +115,8 @@ def _learn_empty_on_cuda(
     if table.learners.get("cuda") is not empty or (size, element, device) in table.short:
         return
     found = short_cuda.empty(wanted, place, asks=device is not place)
-    for given in (element, None) if element is defaults.get_default_dtype() else (element,):
-        shortcuts.learn(table, empty, (size, given, device), found, place)
+    for asked in (element, None) if element is defaults.get_default_dtype() else (element,):
+        shortcuts.learn(table, empty, (size, asked, device), found, place)
 
 
 def _empty_geometry(size: Any, element: Any, form: memory_format | None) -> Geometry:
@@ -289,28 +290,19 @@ def _learn_full(table: Table, made: Tensor, value: Any) -> None:
     known.short = table.short
 
 
-def zeros(
-    key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None,
-) -> Tensor:  # fmt: skip
-    table = operators.zeros.table
-    made = calls.empty_memory_format(_tuple("zeros", size), dtype, layout, device, pin_memory, None)
-    made = _zero(key_set, made)
-    if type(made) is Tensor and made._device is CPU:
-        _learn_filled(table, zeros, made)
-    return made
+def _of_size(op: str, value: int) -> Kernel:
+    def kernel(key_set: int, size: Any, *options: Any) -> Tensor:
+        table = getattr(operators, op).table
+        made = calls.empty_memory_format(_tuple(op, size), *options)
+        made = _fill(key_set, made, value) if value else _zero(key_set, made)
+        if type(made) is Tensor and made._device is CPU:
+            _learn_filled(table, kernel, made)
+        return made
+
+    return kernel
 
 
-def ones(
-    key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None,
-) -> Tensor:  # fmt: skip
-    table = operators.ones.table
-    made = calls.empty_memory_format(_tuple("ones", size), dtype, layout, device, pin_memory, None)
-    made = _fill(key_set, made, 1)
-    if type(made) is Tensor and made._device is CPU:
-        _learn_filled(table, ones, made)
-    return made
+zeros, ones = _of_size("zeros", 0), _of_size("ones", 1)
 
 
 def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None = None) -> None:
@@ -332,57 +324,35 @@ def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None =
     known.short = table.short
 
 
-def full_like(
-    key_set: int, self: Tensor, fill_value: Any, dtype: Any = None, layout: Any = None,
-    device: Any = None, pin_memory: Any = None, memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    return _fill(key_set, made, fill_value)
+def full_like(key_set: int, self: Tensor, fill_value: Any, *options: Any) -> Tensor:
+    return _fill(key_set, calls.empty_like(self, *options), fill_value)
 
 
-def zeros_like(
-    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None, memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    table = operators.zeros_like.table
-    made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    made = _zero(key_set, made)
-    if dtype is None and memory_format is None and type(made) is Tensor and made._device is CPU:
-        _learn_filled(table, zeros_like, made, self)
-    return made
+def _like(op: str, value: int) -> Kernel:
+    def kernel(key_set: int, self: Tensor, *options: Any) -> Tensor:
+        table, (dtype, *_, memory_format) = getattr(operators, op).table, options
+        made = calls.empty_like(self, *options)
+        made = _fill(key_set, made, value) if value else _zero(key_set, made)
+        if dtype is None and memory_format is None and type(made) is Tensor and made._device is CPU:
+            _learn_filled(table, kernel, made, self)
+        return made
+
+    return kernel
 
 
-def ones_like(
-    key_set: int, self: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None, memory_format: Any = None,
-) -> Tensor:  # fmt: skip
-    table = operators.ones_like.table
-    made = full_like(key_set, self, 1, dtype, layout, device, pin_memory, memory_format)
-    if dtype is None and memory_format is None and type(made) is Tensor and made._device is CPU:
-        _learn_filled(table, ones_like, made, self)
-    return made
+zeros_like, ones_like = _like("zeros_like", 0), _like("ones_like", 1)
 
 
-def new_full(
-    key_set: int, self: Tensor, size: Any, fill_value: Any, dtype: Any = None, layout: Any = None,
-    device: Any = None, pin_memory: Any = None,
-) -> Tensor:  # fmt: skip
-    made = calls.new_empty(self, size, dtype, layout, device, pin_memory)
-    return _fill(key_set, made, fill_value)
+def new_full(key_set: int, self: Tensor, size: Any, fill_value: Any, *options: Any) -> Tensor:
+    return _fill(key_set, calls.new_empty(self, size, *options), fill_value)
 
 
-def new_zeros(
-    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None,
-    device: Any = None, pin_memory: Any = None,
-) -> Tensor:  # fmt: skip
-    return _zero(key_set, calls.new_empty(self, size, dtype, layout, device, pin_memory))
+def new_zeros(key_set: int, self: Tensor, size: Any, *options: Any) -> Tensor:
+    return _zero(key_set, calls.new_empty(self, size, *options))
 
 
-def new_ones(
-    key_set: int, self: Tensor, size: Any, dtype: Any = None, layout: Any = None,
-    device: Any = None, pin_memory: Any = None,
-) -> Tensor:  # fmt: skip
-    return new_full(key_set, self, size, 1, dtype, layout, device, pin_memory)
+def new_ones(key_set: int, self: Tensor, size: Any, *options: Any) -> Tensor:
+    return _fill(key_set, calls.new_empty(self, size, *options), 1)
 
 
 def _efficientzerotensor(
@@ -394,12 +364,8 @@ def _efficientzerotensor(
     return zero_tensor(contiguous_geometry(sizes, element), resolve(device))
 
 
-def scalar_tensor(
-    key_set: int, s: Any, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None,
-) -> Tensor:  # fmt: skip
-    made = calls.empty_memory_format((), dtype, layout, device, pin_memory, None)
-    return _fill(key_set, made, s)
+def scalar_tensor(key_set: int, s: Any, *options: Any) -> Tensor:
+    return _fill(key_set, calls.empty_memory_format((), *options), s)
 
 
 # --- short cuts -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ..dispatch.operator import Operator, Table
 from ..runtime.cpu import get_num_threads
 from ..runtime.libraries import HOST
 from ..structured import arguments, library
+from ..structured.forms import Kernel, given
 from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 
@@ -147,8 +148,7 @@ def _fft_c2r(
     dims = _check("_fft_c2r", self, dim, _REAL_OF)
     if not dims:
         raise errors.must("_fft_c2r", "dim", "name a dimension at least", dims)
-    if (last_dim_size := arguments.integer("_fft_c2r", "last_dim_size", last_dim_size)) < 1:
-        raise errors.must("_fft_c2r", "last_dim_size", "be positive", last_dim_size)
+    last_dim_size = arguments.integer("_fft_c2r", "last_dim_size", last_dim_size, least=1)
     if len(dims) > 1:
         self = calls._fft_c2c(self, dims[:-1], normalization, False)
         dim = dims[-1:]
@@ -206,13 +206,6 @@ def _resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
     return self
 
 
-def _size(op: str, arg: str, size: Any) -> int:
-    count = arguments.integer(op, arg, size)
-    if count < 1:
-        raise errors.must(op, arg, "be positive", count)
-    return count
-
-
 def _check_has_dims(op: str, self: Tensor) -> None:
     if not self._geometry.ndim:
         raise errors.wrong_shape(op, "self", "have a dimension", self)
@@ -222,7 +215,7 @@ def _dim_and_size(op: str, self: Tensor, n: int | None, dim: int) -> tuple[int, 
     d = arguments.dim(op, dim, self._geometry.ndim)
     _check_has_dims(op, self)
     have = self._geometry.sizes[d] if n is None else n
-    return d, _size(op, "n", have)
+    return d, arguments.integer(op, "n", have, least=1)
 
 
 def _real_to_complex(
@@ -235,14 +228,10 @@ def _real_to_complex(
     behind = (_ALONE[d], _normalization(op, norm, forward), onesided)
     made = calls._fft_r2c(wanted, *behind)
     if not forward:
-        return _conj(made)
+        return calls.conj_physical(made)
     if wanted is self:
         _learn(op, kernel, (self, n, dim, norm), operators._fft_r2c, behind)
     return made
-
-
-def _conj(x: Tensor) -> Tensor:
-    return calls._conj_physical(x) if x._geometry.dtype.category == COMPLEX else x
 
 
 def _complex_to_complex(
@@ -270,26 +259,15 @@ def _learn(
     short.learn_forward(getattr(operators, f"fft_{op}").table, kernel, args, to.table, behind)
 
 
-def _one(op: str, forward: bool) -> Callable[..., Tensor]:
-    """fft and ifft."""
+def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
+    """fft and ifft; onesided: rfft, and ihfft, which is the inverse of real signals."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
     ) -> Tensor:
-        if self._geometry.dtype.category == COMPLEX:
+        if self._geometry.dtype.category == COMPLEX and not onesided:
             return _complex_to_complex(op, _promoted(op, self), n, dim, norm, forward, kernel)
-        return _real_to_complex(op, self, n, dim, norm, forward, False, kernel)
-
-    return kernel
-
-
-def _half(op: str, forward: bool) -> Callable[..., Tensor]:
-    """rfft, and ihfft, which is the inverse of real signals."""
-
-    def kernel(
-        key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
-    ) -> Tensor:
-        return _real_to_complex(op, self, n, dim, norm, forward, True, kernel)
+        return _real_to_complex(op, self, n, dim, norm, forward, onesided, kernel)
 
     return kernel
 
@@ -303,16 +281,17 @@ def _back(op: str, forward: bool) -> Callable[..., Tensor]:
         self = _promoted(op, self, to_complex=True)
         d = arguments.dim(op, dim, self._geometry.ndim)
         _check_has_dims(op, self)
-        size = _size(op, "n", 2 * (self._geometry.sizes[d] - 1) if n is None else n)
+        size = 2 * (self._geometry.sizes[d] - 1) if n is None else n
+        size = arguments.integer(op, "n", size, least=1)
         self = _resized(self, (d,), (size // 2 + 1,))
-        self = _conj(self) if forward else self
+        self = calls.conj_physical(self) if forward else self
         return calls._fft_c2r(self, (d,), _normalization(op, norm, forward), size)
 
     return kernel
 
 
-fft_fft, fft_ifft = _one("fft", True), _one("ifft", False)
-fft_rfft, fft_ihfft = _half("rfft", True), _half("ihfft", False)
+fft_fft, fft_ifft = _ahead("fft", True, False), _ahead("ifft", False, False)
+fft_rfft, fft_ihfft = _ahead("rfft", True, True), _ahead("ihfft", False, True)
 fft_irfft, fft_hfft = _back("irfft", False), _back("hfft", True)
 
 
@@ -348,7 +327,7 @@ def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list
         _check_has_dims(op, self)
     have = [self._geometry.sizes[d] for d in dims]
     found = have if sizes is None else [h if n == -1 else n for n, h in zip(sizes, have)]
-    return dims, [_size(op, "s", size) for size in found]
+    return dims, [arguments.integer(op, "s", size, least=1) for size in found]
 
 
 def _several(op: str, forward: bool) -> Callable[..., Tensor]:
@@ -378,7 +357,7 @@ def _several_half(op: str, forward: bool) -> Callable[..., Tensor]:
         mode = _normalization(op, norm, forward)
         if forward:
             return calls._fft_r2c(self, dims, mode, True)
-        made = _conj(calls._fft_r2c(self, dims[-1:], mode, True))
+        made = calls.conj_physical(calls._fft_r2c(self, dims[-1:], mode, True))
         return calls._fft_c2c(made, dims[:-1], mode, False) if len(dims) > 1 else made
 
     return kernel
@@ -394,14 +373,15 @@ def _several_back(op: str, forward: bool) -> Callable[..., Tensor]:
         if not dims:
             raise errors.must(op, "dim", "name a dimension at least", dims)
         is_given = s is not None and arguments.ints(op, "s", s)[-1] != -1
-        size = _size(op, "s", sizes[-1] if is_given else 2 * (sizes[-1] - 1))
+        size = sizes[-1] if is_given else 2 * (sizes[-1] - 1)
+        size = arguments.integer(op, "s", size, least=1)
         sizes = [*sizes[:-1], size // 2 + 1]
         self = _resized(_promoted(op, self, to_complex=True), dims, sizes)
         mode = _normalization(op, norm, forward)
         if forward:
             if len(dims) > 1:
                 self = calls._fft_c2c(self, dims[:-1], mode, True)
-            return calls._fft_c2r(_conj(self), dims[-1:], mode, size)
+            return calls._fft_c2r(calls.conj_physical(self), dims[-1:], mode, size)
         return calls._fft_c2r(self, dims, mode, size)
 
     return kernel
@@ -423,9 +403,7 @@ def _frequencies(op: str, halves: bool) -> Callable[..., Tensor]:
         key_set: int, n: int, d: float = 1.0, dtype: Any = None, layout: Any = None,
         device: Any = None, pin_memory: Any = None,
     ) -> Tensor:  # fmt: skip
-        n = arguments.integer(op, "n", n)
-        if n < 0:
-            raise errors.must(op, "n", "not be negative", n)
+        n = arguments.integer(op, "n", n, least=0)
         of = dtype or get_default_dtype()
         if of.category < FLOATING:
             raise errors.must(op, "dtype", "be floating or complex", errors.Got(of.short))
@@ -444,22 +422,20 @@ def _frequencies(op: str, halves: bool) -> Callable[..., Tensor]:
 fft_fftfreq, fft_rfftfreq = _frequencies("fftfreq", False), _frequencies("rfftfreq", True)
 
 
-def _shifted(op: str, self: Tensor, dim: Any, back: bool) -> Tensor:
+def _shifted(key_set: int, op: str, self: Tensor, dim: Any) -> Tensor:
     ndim = self._geometry.ndim
     dims = tuple(range(ndim)) if dim is None else arguments.dims(op, dim, ndim)
     if dims:
         _check_has_dims(op, self)
     for d in dims:
         size = self._geometry.sizes[d]
-        cut = size // 2 if back else (size + 1) // 2  # the elements moved to the front begin here
+        cut = (
+            size // 2 if op == "ifftshift" else (size + 1) // 2
+        )  # the elements moved to the front begin here
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)
 
 
-def fft_fftshift(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
-    return _shifted("fftshift", self, dim, False)
-
-
-def fft_ifftshift(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
-    return _shifted("ifftshift", self, dim, True)
+fft_fftshift: Kernel = given(_shifted, op="fftshift")
+fft_ifftshift: Kernel = given(_shifted, op="ifftshift")

@@ -222,8 +222,7 @@ def check_along(
     """The dimension of a gather or scatter, after checking that index is not larger than the
     operands."""
     d = arguments.dim(op, dim, self._geometry.ndim)
-    if index._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", index, "index")
+    arguments.check_device(op, "self", self, "index", index)
     if index._geometry.numel == 0:  # of any dtype. Source: ScatterGatherChecks.h
         return d
     index_dtype(op, index)
@@ -274,8 +273,7 @@ def rows(op: str, self: Tensor, dim: Any, index: Tensor, *, wraps: bool = False)
     index_dtype(op, index)
     if index._geometry.ndim > 1:
         raise errors.wrong_index(op, "index", "have at most one dimension", index)
-    if index._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", index, "index")
+    arguments.check_device(op, "self", self, "index", index)
     d = arguments.dim(op, dim, self._geometry.ndim)
     x, i = with_dims(self), with_dims(as_int64(index))
     sizes = x._geometry.sizes
@@ -300,8 +298,7 @@ def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
 def flat_places(op: str, self: Tensor, index: Tensor) -> Places:
     """The places of elements counted in row-major order; self is dense in it."""
     index_dtype(op, index, int64)
-    if index._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", index, "index")
+    arguments.check_device(op, "self", self, "index", index)
     if not self._geometry.numel and index._geometry.numel:
         raise errors.wrong_index(op, "index", "be empty where self is", index)
     x = calls.reshape(self, (self._geometry.numel,))

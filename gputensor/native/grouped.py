@@ -11,8 +11,9 @@ from typing import Any
 
 from .._generated import calls
 from ..core import errors
-from ..core.dtype import FLOATING, dtype, int32
+from ..core.dtype import dtype, int32
 from ..core.geometry import contiguous_geometry
+from ..structured import arguments
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
@@ -67,12 +68,8 @@ def _check(
         if x._geometry.ndim not in (2, 3):
             raise errors.wrong_shape(op, arg, "have 2 or 3 dimensions", x)
     a, b = self._geometry, mat2._geometry
-    if self._device is not mat2._device:
-        raise errors.mixed_devices(op, self, "self", mat2, "mat2")
-    if a.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
-    if a.dtype is not b.dtype:
-        raise errors.wrong_dtype(op, "mat2", f"have self's dtype {a.dtype.short}", mat2)
+    arguments.check_is_floating(op, "self", self)
+    arguments.check_alike(op, "self", self, "mat2", mat2)
     if a.sizes[-1] != b.sizes[-2]:
         rule = f"have {a.sizes[-1]} rows, as self has columns"
         raise errors.wrong_shape(op, "mat2", rule, mat2)
@@ -84,8 +81,7 @@ def _check(
         if a.sizes[0] != b.sizes[0]:
             raise errors.wrong_shape(op, "mat2", f"have {a.sizes[0]} matrices, as self", mat2)
         return None
-    if offs._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", offs, "offs")
+    arguments.check_device(op, "self", self, "offs", offs)
     if offs._geometry.dtype is not int32:
         raise errors.wrong_dtype(op, "offs", "be i32", offs)
     if offs._geometry.ndim != 1 or not offs._geometry.numel:

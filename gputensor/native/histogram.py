@@ -13,7 +13,7 @@ from .._generated import calls, functions
 from ..core import dtype as dtypes, errors
 from ..core.arguments import real
 from ..core.device import CPU
-from ..core.dtype import FLOATING, INTEGER
+from ..core.dtype import INTEGER
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu import quiet
@@ -40,14 +40,12 @@ def bincount(
         raise errors.wrong_dtype("bincount", "self", "be whole numbers", self)
     if given.ndim != 1:
         raise errors.wrong_shape("bincount", "self", "have one dimension", self)
-    if (minlength := arguments.integer("bincount", "minlength", minlength)) < 0:
-        raise errors.must("bincount", "minlength", "not be negative", minlength)
+    minlength = arguments.integer("bincount", "minlength", minlength, least=0)
     if weights is None:
         return _counted(self, None, minlength)
     if weights._geometry.sizes != given.sizes:
         raise errors.wrong_shape("bincount", "weights", "have self's sizes", weights)
-    if weights._device is not self._device:
-        raise errors.mixed_devices("bincount", self, "self", weights, "weights")
+    arguments.check_device("bincount", "self", self, "weights", weights)
     to = dtypes.float32 if weights._geometry.dtype is dtypes.float32 else dtypes.float64
     wide = calls.to_dtype(weights, dtypes.float64)
     return calls.to_dtype(_counted(self, wide, minlength), to)
@@ -93,10 +91,8 @@ def _range_of(x: Tensor) -> tuple[float, float]:
 
 def histc(key_set: int, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     given = self._geometry
-    if given.dtype.category != FLOATING:
-        raise errors.wrong_dtype("histc", "self", "be floating", self)
-    if (bins := arguments.integer("histc", "bins", bins)) < 1:
-        raise errors.must("histc", "bins", "be positive", bins)
+    arguments.check_is_floating("histc", "self", self)
+    bins = arguments.integer("histc", "bins", bins, least=1)
     ends = real("histc", "min", min), real("histc", "max", max)
     if ends[0] == ends[1] and self._device.type != "meta":
         ends = _range_of(self)
@@ -140,8 +136,7 @@ def _in_parts(library: Any, n: int, count: Any) -> Any:
 
 def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
     given = self._geometry
-    if given.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
+    arguments.check_is_floating(op, "self", self)
     if given.ndim < 2:
         raise errors.wrong_shape(op, "self", "have at least two dimensions", self)
     if given.sizes[-1] != dims:
@@ -149,9 +144,7 @@ def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
     if weight is not None:
         if weight._geometry.sizes != given.sizes[:-1]:
             raise errors.wrong_shape(op, "weight", "have a weight for each point of self", weight)
-        if weight._geometry.dtype is not given.dtype:
-            rule = f"have self's dtype {given.dtype.short}"
-            raise errors.wrong_dtype(op, "weight", rule, weight)
+        arguments.check_dtype(op, "self", self, "weight", weight)
 
 
 def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
@@ -162,8 +155,7 @@ def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
         raise errors.must(op, "range", f"hold {2 * len(bins)} numbers", range)
     found = []
     for d, count in enumerate(bins):
-        if (count := arguments.integer(op, "bins", count)) < 1:
-            raise errors.must(op, "bins", "be positive", count)
+        count = arguments.integer(op, "bins", count, least=1)
         along = calls.select_int(self, -1, d)
         pair = _range_of(along) if ends is None else (ends[2 * d], ends[2 * d + 1])
         least, most = _outer(op, self, *pair, 0.5)
@@ -266,11 +258,7 @@ def _histogramdd_from_bin_tensors(
 def _check_edges(op: str, self: Tensor, x: Tensor) -> None:
     if x._geometry.ndim != 1 or x._geometry.numel < 2:
         raise errors.wrong_shape(op, "bins", "be edges in one dimension, at least two", x)
-    if x._geometry.dtype is not self._geometry.dtype:
-        rule = f"have self's dtype {self._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "bins", rule, x)
-    if x._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", x, "bins")
+    arguments.check_alike(op, "self", self, "bins", x)
 
 
 def histogram_bin_ct(
@@ -314,12 +302,9 @@ def histogramdd(
     return found, edges
 
 
-def histogramdd_int_bins(
-    key_set: int, self: Tensor, bins: int, range: Any = None, weight: Tensor | None = None,
-    density: bool = False,
-) -> Found:  # fmt: skip
+def histogramdd_int_bins(key_set: int, self: Tensor, bins: int, *rest: Any) -> Found:
     dims = self._geometry.sizes[-1] if self._geometry.ndim else 0
-    return histogramdd(key_set, self, (bins,) * dims, range, weight, density)
+    return histogramdd(key_set, self, (bins,) * dims, *rest)
 
 
 def histogramdd_TensorList_bins(

@@ -391,8 +391,7 @@ def broadcast_tensors(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
 def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
     """Source: TensorShape.cpp, _pad_chunk."""
     found = checked_tensors("_chunk_cat", tensors)
-    if (num_chunks := arguments.integer("_chunk_cat", "num_chunks", num_chunks)) <= 0:
-        raise errors.must("_chunk_cat", "num_chunks", "be positive", num_chunks)
+    num_chunks = arguments.integer("_chunk_cat", "num_chunks", num_chunks, least=1)
     if dim < 0 and len({x._geometry.ndim for x in found}) > 1:
         rule = "not be negative beside tensors of different dimensions"
         raise errors.must("_chunk_cat", "dim", rule, dim)

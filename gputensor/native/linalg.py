@@ -13,11 +13,7 @@ from ..core.geometry import contiguous_geometry
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import lapack
 from ..structured import arguments
-from ..structured.matrices import (
-    check_square,
-    factorised,
-    beside,
-)
+from ..structured.matrices import beside, check_square, factorised
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True

@@ -161,28 +161,35 @@ def _start(x: Tensor | None) -> int:
     return 0 if x is None or x._geometry.numel == 0 else x._address()
 
 
-def _check(op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any) -> None:
+def _check(
+    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any,
+    is_of_planes: bool = False,
+) -> None:  # fmt: skip
     x, t = self._geometry, target._geometry
-    if x.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
-    if x.ndim not in (1, 2):
-        raise errors.wrong_shape(op, "self", "have one or two dimensions", self)
+    arguments.check_is_floating(op, "self", self)
+    if x.ndim not in ((4,) if is_of_planes else (1, 2)):
+        rule = (
+            "have four dimensions, (N, C, H, W)" if is_of_planes else "have one or two dimensions"
+        )
+        raise errors.wrong_shape(op, "self", rule, self)
     if t.dtype not in (dtypes.int64, dtypes.uint8):
         raise errors.wrong_dtype(op, "target", "hold classes as int64 or uint8", target)
-    if t.sizes != x.sizes[:-1] and not (x.ndim == 1 and t.sizes == (1,)):
-        rule = f"have a class for each row, sizes {list(x.sizes[:-1])}"
-        raise errors.wrong_shape(op, "target", rule, target)
-    if target._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", target, "target")
-    _check_weight(op, self, weight, x.sizes[-1:])
+    wanted = x.sizes[:1] + x.sizes[2:] if x.ndim > 1 else ()
+    classes = x.sizes[1:2] if x.ndim > 1 else x.sizes
+    if t.sizes != wanted and not (x.ndim == 1 and t.sizes == (1,)):
+        each = (
+            "self's sizes but for the classes," if is_of_planes else "a class for each row, sizes"
+        )
+        raise errors.wrong_shape(op, "target", f"have {each} {list(wanted)}", target)
+    arguments.check_device(op, "self", self, "target", target)
+    _check_weight(op, self, weight, classes)
     check_reduction(op, reduction)
 
 
 def _check_weight(op: str, self: Tensor, weight: Tensor | None, classes: tuple[int, ...]) -> None:
     if weight is None:
         return
-    if weight._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", weight, "weight")
+    arguments.check_device(op, "self", self, "weight", weight)
     w, of = weight._geometry, self._geometry.dtype
     if w.sizes != classes or w.dtype is not of:
         wanted = errors.describe_layout(contiguous_geometry(classes, of))
@@ -194,8 +201,7 @@ def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor)
     and device."""
     of = self._geometry.dtype
     for arg, x in given.items():
-        if x._device is not self._device:
-            raise errors.mixed_devices(op, self, "self", x, arg)
+        arguments.check_device(op, "self", self, arg, x)
         wanted = () if arg == "total_weight" else sizes
         if x._geometry.sizes != wanted or x._geometry.dtype is not of:
             rule = f"be {errors.describe_layout(contiguous_geometry(wanted, of))}"
@@ -205,11 +211,8 @@ def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor)
 # --- made of other operators ----------------------------------------------------------------------
 
 
-def nll_loss(
-    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
-    ignore_index: int = IGNORE_INDEX,
-) -> Tensor:  # fmt: skip
-    return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+def nll_loss(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    return calls.nll_loss_forward(self, target, *rest)[0]
 
 
 def nll_loss_nd(
@@ -232,30 +235,8 @@ def nll_loss_nd(
     return calls.reshape(found, wanted) if reduction == NONE else found
 
 
-def nll_loss2d(
-    key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
-    ignore_index: int = IGNORE_INDEX,
-) -> Tensor:  # fmt: skip
-    return calls.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
-
-
-def _check_planes(
-    op: str, self: Tensor, target: Tensor, weight: Tensor | None, reduction: Any
-) -> None:
-    x, t = self._geometry, target._geometry
-    if x.ndim != 4:
-        raise errors.wrong_shape(op, "self", "have four dimensions, (N, C, H, W)", self)
-    if t.sizes != (x.sizes[0], *x.sizes[2:]):
-        rule = f"have self's sizes but for the classes, {[x.sizes[0], *x.sizes[2:]]}"
-        raise errors.wrong_shape(op, "target", rule, target)
-    if x.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
-    if t.dtype not in (dtypes.int64, dtypes.uint8):
-        raise errors.wrong_dtype(op, "target", "hold classes as int64 or uint8", target)
-    if target._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", target, "target")
-    _check_weight(op, self, weight, x.sizes[1:2])
-    check_reduction(op, reduction)
+def nll_loss2d(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    return calls.nll_loss2d_forward(self, target, *rest)[0]
 
 
 def _rows(self: Tensor) -> Tensor:
@@ -269,7 +250,7 @@ def nll_loss2d_forward(
     ignore_index: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     op, sizes = "nll_loss2d", target._geometry.sizes
-    _check_planes(op, self, target, weight, reduction)
+    _check(op, self, target, weight, reduction, is_of_planes=True)
     ignore_index = arguments.integer(op, "ignore_index", ignore_index)
     if self._device is CPU:
         each = sizes if reduction == NONE else ()
@@ -284,7 +265,7 @@ def nll_loss2d_backward(
     reduction: int, ignore_index: int, total_weight: Tensor,
 ) -> Tensor:  # fmt: skip
     op, sizes, count = "nll_loss2d_backward", target._geometry.sizes, target._geometry.numel
-    _check_planes(op, self, target, weight, reduction)
+    _check(op, self, target, weight, reduction, is_of_planes=True)
     ignore_index = arguments.integer(op, "ignore_index", ignore_index)
     if reduction == NONE and grad_output._geometry.sizes != sizes:
         raise errors.wrong_shape(op, "grad_output", "have target's sizes", grad_output)

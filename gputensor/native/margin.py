@@ -17,7 +17,6 @@ import numpy as np
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
-from ..core.dtype import FLOATING
 from ..core.geometry import contiguous_geometry
 from ..dispatch.tls import AUTOGRAD
 from ..kernels import stub
@@ -25,6 +24,7 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .criterion import MEAN, NONE, check_reduction, reduced
 from ..structured.layers.precision import cast, wide
+from ..structured import arguments
 
 Sizes = tuple[int, ...]
 Results = list[Tensor] | None
@@ -36,8 +36,7 @@ _multilabel_backward = stub.compiled("margin", "multilabel_backward")
 def _rows(op: str, self: Tensor) -> Tensor:
     """The input as (rows, classes), in the dtype of the computation."""
     given = self._geometry
-    if given.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating", self)
+    arguments.check_is_floating(op, "self", self)
     if given.ndim > 2 or given.ndim and not given.sizes[-1]:
         rule = "have at most two dimensions, (rows, classes), and a class"
         raise errors.wrong_shape(op, "self", rule, self)
@@ -49,8 +48,7 @@ def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], leas
     outside the classes] in loss.py."""
     if target._geometry.dtype is not dtypes.int64:
         raise errors.wrong_dtype(op, "target", "hold classes as int64", target)
-    if target._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", target, "target")
+    arguments.check_device(op, "self", self, "target", target)
     if target._device is CPU and target._geometry.numel:
         array = target._get_array()
         outside = array[(array < least) | (array >= sizes[-1])]

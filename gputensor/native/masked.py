@@ -18,7 +18,7 @@ from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
-from ..structured import float8
+from ..structured import arguments, float8
 from ..structured.indexed import number_of
 from ..structured.missing import ask, ask_inplace
 from ..structured.pointwise import NUMBERS
@@ -120,8 +120,7 @@ def masked_scatter_(key_set: int, self: Tensor, mask: Tensor, source: Tensor) ->
     if source._geometry.dtype is not self._geometry.dtype:
         rule = f"be {self._geometry.dtype.name}, as self is"
         raise errors.wrong_dtype(op, "source", rule, source)
-    if source._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", source, "source")
+    arguments.check_device(op, "self", self, "source", source)
     mask = _over(op, self, mask)
     target, given = self, calls.reshape(source, (source._geometry.numel,))
     if not self._geometry.ndim:

@@ -27,10 +27,9 @@ from ..runtime import capture
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import library
+from ..structured import arguments, library
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
-from ..structured.resizing import resize_output
 
 
 # Python caches small ints: the usual alpha and beta are recognised by identity and need no range
@@ -78,23 +77,20 @@ def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alph
     out[...] = made
 
 
-def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> tuple[int, int, dtype]:
-    """Check the operands; return rows, columns and dtype of the product."""
+def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> Geometry:
+    """Check the operands; return the layout of a new result."""
     a, b = self._geometry, mat2._geometry
     if a.ndim != 2:
         raise errors.wrong_shape(op, first, "be a matrix", self)
     if b.ndim != 2:
         raise errors.wrong_shape(op, "mat2", "be a matrix", mat2)
-    if self._device is not mat2._device:
-        raise errors.mixed_devices(op, self, first, mat2, "mat2")
-    if a.dtype is not b.dtype:
-        raise errors.wrong_dtype(op, "mat2", f"have {first}'s dtype {a.dtype.short}", mat2)
+    arguments.check_alike(op, first, self, "mat2", mat2)
     if a.dtype.is_opaque:
         raise errors.not_computed(op, first, a.dtype, self)
     if a.sizes[1] != b.sizes[0]:
         rule = f"have {a.sizes[1]} rows, as {first} has columns"
         raise errors.wrong_shape(op, "mat2", rule, mat2)
-    return a.sizes[0], b.sizes[1], a.dtype
+    return contiguous_geometry((a.sizes[0], b.sizes[1]), a.dtype)
 
 
 class Product:
@@ -166,9 +162,7 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
         table = operator.table
         entry = table.plans.get(key)
         if entry is None:
-            rows, columns, element = _result(loop, self, mat2)
-            shape = contiguous_geometry((rows, columns), element)
-            entry = table.remember(key, _CpuEntry(shape, mat2._geometry))
+            entry = table.remember(key, _CpuEntry(_result(loop, self, mat2), mat2._geometry))
         elif entry.is_fresh:
             short_pointwise.learn(table, cpu, key, entry)
         if not entry.numpy_allocates:
@@ -176,25 +170,14 @@ def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
         return from_array(run(entry.loop, self._get_array(), mat2._get_array()), entry.geometry)
 
     def others(key_set: int, self: Tensor, mat2: Tensor) -> Tensor:
-        rows, columns, element = _result(loop, self, mat2)
-        shape = contiguous_geometry((rows, columns), element)
-        return _product(allocate(shape, self._device), self, mat2)
+        return _product(allocate(_result(loop, self, mat2), self._device), self, mat2)
 
     return cpu, others
 
 
 def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, mat2: Tensor, out: Tensor) -> Tensor:
-        rows, columns, element = _result(loop, self, mat2)
-        if out._device is not self._device:
-            raise errors.mixed_devices(loop, self, "self", out, "out")
-        if out._geometry.dtype is not element:
-            raise errors.wrong_dtype(loop, "out", f"have the result's dtype {element.short}", out)
-        wanted = contiguous_geometry((rows, columns), element)
-        shape = wanted if out._geometry.sizes != wanted.sizes else None
-        overlap.check_out(loop, out, shape, self=self, mat2=mat2)
-        if shape is not None:
-            resize_output(loop, out, wanted)
+        library.check_out(loop, out, _result(loop, self, mat2), self=self, mat2=mat2)
         return _product(out, self, mat2)
 
     return kernel
@@ -282,19 +265,16 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
 
 def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Geometry:
     """Check the operands; return the layout of a new result."""
-    rows, columns, element = _result("addmm", mat1, mat2, "mat1")
-    given = self._geometry
-    if self._device is not mat1._device:
-        raise errors.mixed_devices("addmm", self, "self", mat1, "mat1")
-    if given.dtype is not element:
-        raise errors.wrong_dtype("addmm", "self", f"have mat1's dtype {element.short}", self)
+    wanted, given = _result("addmm", mat1, mat2, "mat1"), self._geometry
+    (rows, columns), element = wanted.sizes, wanted.dtype
+    arguments.check_alike("addmm", "mat1", mat1, "self", self)
     if element.category == BOOL:
         raise errors.wrong_dtype("addmm", "self", "not be bool", self)
     sizes = (1, 1, *given.sizes)[-2:]
     if given.ndim > 2 or sizes[0] not in (1, rows) or sizes[1] not in (1, columns):
         raise errors.wrong_shape("addmm", "self", f"broadcast to [{rows},{columns}]", self)
     check_scales("addmm", element, beta, alpha)
-    return contiguous_geometry((rows, columns), element)
+    return wanted
 
 
 def check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
@@ -398,7 +378,7 @@ def added_inplace(operator: Operator, loop: str) -> Kernel:
         if self._geometry.sizes != wanted.sizes:
             rule = f"have the result's sizes {list(wanted.sizes)}"
             raise errors.wrong_shape("addmm_", "self", rule, self)
-        _check_written(self, self, mat1, mat2)
+        overlap.check_out("addmm", self, mat1=mat1, mat2=mat2)
         return _addmm_into(self, self, mat1, mat2, beta, alpha)
 
     return kernel
@@ -409,27 +389,11 @@ def added_out(operator: Operator, loop: str) -> Kernel:
         key_set: int, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any, out: Tensor
     ) -> Tensor:
         wanted = _addmm_result(self, mat1, mat2, beta, alpha)
-        if out._device is not mat1._device:
-            raise errors.mixed_devices("addmm", mat1, "mat1", out, "out")
-        if out._geometry.dtype is not wanted.dtype:
-            rule = f"have the result's dtype {wanted.dtype.short}"
-            raise errors.wrong_dtype("addmm", "out", rule, out)
-        shape = wanted if out._geometry.sizes != wanted.sizes else None
-        _check_written(out, self, mat1, mat2, shape)
-        if shape is not None:
-            resize_output("addmm", out, wanted)
+        read = {"mat1": mat1, "mat2": mat2} | ({} if out is self else {"self": self})
+        library.check_out("addmm", out, wanted, **read)
         return _addmm_into(out, self, mat1, mat2, beta, alpha)
 
     return kernel
-
-
-def _check_written(
-    out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, shape: Geometry | None = None
-) -> None:
-    """shape: the future geometry of `out`, if it differs from the present one."""
-    overlap.check_out("addmm", out, shape, mat1=mat1, mat2=mat2)
-    if out is not self:
-        overlap.check_apart("addmm", out, self, "self", shape)
 
 
 def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None) -> None:

@@ -20,6 +20,7 @@ from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, dtype
 from ..kernels import stub
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..structured.layers import windows
 from ..structured.layers.windows import Windows
 from ..tensor.base import suggest_memory_format
@@ -115,8 +116,8 @@ def _first_of(on: Any, parts: list[Any], best: Any) -> Any:
 
 
 def _max_pool(
-    count: int, self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0,
-    dilation: Any = 1, ceil_mode: bool = False,
+    key_set: int, count: int, self: Tensor, kernel_size: Any, stride: Any, padding: Any,
+    dilation: Any, ceil_mode: bool,
 ) -> Two:  # fmt: skip
     op = f"max_pool{count}d"
     at = windows.windows(op, self, count, kernel_size, stride, padding, dilation, ceil_mode)
@@ -130,12 +131,8 @@ def _max_pool(
     return _made(op, self, self, at.out, work, loop)
 
 
-def max_pool2d_with_indices(key_set: int, *args: Any) -> Two:
-    return _max_pool(2, *args)
-
-
-def max_pool3d_with_indices(key_set: int, *args: Any) -> Two:
-    return _max_pool(3, *args)
+max_pool2d_with_indices: Kernel = given(_max_pool, count=2)
+max_pool3d_with_indices: Kernel = given(_max_pool, count=3)
 
 
 def max_pool1d_with_indices(
@@ -203,7 +200,7 @@ def _adapted(out: Sizes, on: Any, x: Any, first: int, best: Any, places: Any) ->
     places[...] = total
 
 
-def _adaptive_max_pool(count: int, self: Tensor, output_size: Any) -> Two:
+def _adaptive_max_pool(key_set: int, count: int, self: Tensor, output_size: Any) -> Two:
     op = f"adaptive_max_pool{count}d"
     out = windows.output_size(op, self, output_size, count)
     _check_ordered(op, self)
@@ -216,12 +213,8 @@ def _adaptive_max_pool(count: int, self: Tensor, output_size: Any) -> Two:
     return _made(op, self, like, out, partial(_adapted, out), loop)
 
 
-def adaptive_max_pool2d(key_set: int, self: Tensor, output_size: Any) -> Two:
-    return _adaptive_max_pool(2, self, output_size)
-
-
-def adaptive_max_pool3d(key_set: int, self: Tensor, output_size: Any) -> Two:
-    return _adaptive_max_pool(3, self, output_size)
+adaptive_max_pool2d: Kernel = given(_adaptive_max_pool, count=2)
+adaptive_max_pool3d: Kernel = given(_adaptive_max_pool, count=3)
 
 
 def adaptive_max_pool1d(key_set: int, self: Tensor, output_size: Any) -> Two:
@@ -246,8 +239,7 @@ def check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
     if indices._geometry.sizes != like._geometry.sizes:
         rule = f"have the sizes {list(like._geometry.sizes)} of {arg}"
         raise errors.wrong_shape(op, "indices", rule, indices)
-    if indices._device is not like._device:
-        raise errors.mixed_devices(op, like, arg, indices, "indices")
+    arguments.check_device(op, arg, like, "indices", indices)
 
 
 def scattered(
@@ -278,27 +270,24 @@ def _by_planes(values: Tensor, at: Tensor, sizes: Sizes) -> Tensor | None:
     return made if done else None
 
 
-def max_pool2d_with_indices_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, kernel_size: Any, stride: Any, padding: Any,
-    dilation: Any, ceil_mode: bool, indices: Tensor,
+def _backward(
+    key_set: int, count: int, grad_output: Tensor, self: Tensor, kernel_size: Any, stride: Any,
+    padding: Any, dilation: Any, ceil_mode: bool, indices: Tensor,
 ) -> Tensor:  # fmt: skip
-    return scattered("max_pool2d_with_indices_backward", 2, grad_output, self, indices, keeps=True)
+    op = f"max_pool{count}d_with_indices_backward"
+    return scattered(op, count, grad_output, self, indices, keeps=True)
 
 
-def max_pool3d_with_indices_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, kernel_size: Any, stride: Any, padding: Any,
-    dilation: Any, ceil_mode: bool, indices: Tensor,
-) -> Tensor:  # fmt: skip
-    return scattered("max_pool3d_with_indices_backward", 3, grad_output, self, indices, keeps=True)
+max_pool2d_with_indices_backward: Kernel = given(_backward, count=2)
+max_pool3d_with_indices_backward: Kernel = given(_backward, count=3)
 
 
-def adaptive_max_pool2d_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, indices: Tensor
+def _adaptive_backward(
+    key_set: int, count: int, grad_output: Tensor, self: Tensor, indices: Tensor
 ) -> Tensor:
-    return scattered("adaptive_max_pool2d_backward", 2, grad_output, self, indices, keeps=True)
+    op = f"adaptive_max_pool{count}d_backward"
+    return scattered(op, count, grad_output, self, indices, keeps=count == 2)
 
 
-def adaptive_max_pool3d_backward(
-    key_set: int, grad_output: Tensor, self: Tensor, indices: Tensor
-) -> Tensor:
-    return scattered("adaptive_max_pool3d_backward", 3, grad_output, self, indices, keeps=False)
+adaptive_max_pool2d_backward: Kernel = given(_adaptive_backward, count=2)
+adaptive_max_pool3d_backward: Kernel = given(_adaptive_backward, count=3)

@@ -15,7 +15,6 @@ from ..core.device import CPU
 from ..core.dtype import BOOL, FLOATING, dtype
 from ..core.geometry import Geometry, contiguous_geometry
 from ..dispatch import shortcuts
-from ..dispatch.operator import Operator
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
@@ -36,8 +35,7 @@ def _moments(
     """Variance and mean in the dtype of the computation; a requested mean has the variance's
     layout."""
     given = self._geometry
-    if given.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     keepdim = arguments.boolean(op, "keepdim", keepdim)
     dims, over = _reduced(given, op, dim, correction)
     if wants_mean and _is_of_the_loop(self):
@@ -138,47 +136,28 @@ def std_mean_correction(
     return _as(calls.sqrt(spread), self._geometry.dtype.to_real), _as(mean, self._geometry.dtype)
 
 
-def var(key_set: int, self: Tensor, unbiased: bool = True) -> Tensor:
-    made = calls.var_correction(self, None, int(unbiased), False)
-    _forward(operators.var, var, (self, unbiased), (None, int(unbiased), False))
-    return made
+def _of_unbiased(name: str) -> Kernel:
+    """The overload `name` of var or std that takes `unbiased`: with 1 as correction, or 0."""
+    is_var = name.startswith("var")
+
+    def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
+        dim, unbiased, keepdim = args if name.endswith("_dim") else (None, *args, False)
+        behind = (dim, int(unbiased), keepdim)
+        made = (calls.var_correction if is_var else calls.std_correction)(self, *behind)
+        table = getattr(operators, name).table
+        short.learn_forward(table, kernel, (self, *args), over()[0].table, behind)
+        return made
+
+    def over() -> Any:
+        if is_var:
+            return operators.var_correction, shortcuts.CPU, var_correction
+        return operators.std_correction, shortcuts.CPU, std_correction
+
+    shortcuts.jumps(kernel, lambda: (over(),))
+    return kernel
 
 
-def var_dim(
-    key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
-) -> Tensor:
-    made = calls.var_correction(self, dim, int(unbiased), keepdim)
-    behind = (dim, int(unbiased), keepdim)
-    _forward(operators.var_dim, var_dim, (self, dim, unbiased, keepdim), behind)
-    return made
-
-
-def std(key_set: int, self: Tensor, unbiased: bool = True) -> Tensor:
-    made = calls.std_correction(self, None, int(unbiased), False)
-    _forward(operators.std, std, (self, unbiased), (None, int(unbiased), False))
-    return made
-
-
-def std_dim(
-    key_set: int, self: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False
-) -> Tensor:
-    made = calls.std_correction(self, dim, int(unbiased), keepdim)
-    behind = (dim, int(unbiased), keepdim)
-    _forward(operators.std_dim, std_dim, (self, dim, unbiased, keepdim), behind)
-    return made
-
-
-def _forward(
-    operator: Operator, kernel: Kernel, args: tuple[Any, ...], behind: tuple[Any, ...]
-) -> None:
-    to = operators.var_correction if kernel in (var, var_dim) else operators.std_correction
-    short.learn_forward(operator.table, kernel, args, to.table, behind)
-
-
-for _kernel in (var, var_dim):
-    shortcuts.jumps(_kernel, lambda: ((operators.var_correction, shortcuts.CPU, var_correction),))
-for _kernel in (std, std_dim):
-    shortcuts.jumps(_kernel, lambda: ((operators.std_correction, shortcuts.CPU, std_correction),))
+var, var_dim, std, std_dim = map(_of_unbiased, ("var", "var_dim", "std", "std_dim"))
 
 
 def var_mean(key_set: int, self: Tensor, unbiased: bool = True) -> Pair:

@@ -6,7 +6,6 @@ Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, nonzero_out_cpu.
 from __future__ import annotations
 
 from .._generated import calls, operators
-from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import bool_, complex32, int64
 from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
@@ -80,9 +79,7 @@ def nonzero_numpy(key_set: int, self: Tensor) -> tuple[Tensor, ...]:
 
 
 def nonzero_static(key_set: int, self: Tensor, size: int, fill_value: int = -1) -> Tensor:
-    rows = arguments.integer("nonzero_static", "size", size)
-    if rows < 0:
-        raise errors.must("nonzero_static", "size", "not be negative", size)
+    rows = arguments.integer("nonzero_static", "size", size, least=0)
     fill = arguments.integer("nonzero_static", "fill_value", fill_value)
     made = allocate(contiguous_geometry((rows, self._geometry.ndim), int64), self._device)
     ask_inplace(operators.fill__Scalar, made, fill)

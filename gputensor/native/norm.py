@@ -24,13 +24,14 @@ from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from ..structured.layers.normalizing import (
-    Gradients, Three, affine, beside_channels, center, check_mask, check_sizes, compute_dtype,
-    dense_numbers, empty_result, from_numbers, in_format, input_gradient, is_for_kernels,
-    kernel_gradients, of_statistics, parameter_gradient,
+    Gradients, Three, affine, beside_channels, center, check_mask,
+    composed_gradients, compute_dtype, dense_numbers, empty_result, from_numbers, in_format,
+    input_gradient, is_for_kernels, kernel_gradients, of_statistics,
 )  # fmt: skip
 from ..structured.layers.precision import check_floating, cast, wide
 
@@ -55,7 +56,7 @@ def native_layer_norm(
     op = "layer_norm"
     check_floating(op, input=input, weight=weight, bias=bias)
     wanted = _normalized(op, input, normalized_shape)
-    check_sizes(op, wanted, weight=weight, bias=bias)
+    arguments.check_sizes(op, wanted, weight=weight, bias=bias)
     of, given = of_statistics(input, weight, bias), input._geometry
     outer = given.sizes[: given.ndim - len(wanted)]
     if is_for_kernels(input):
@@ -107,9 +108,9 @@ def native_layer_norm_backward(
     check_mask(op, output_mask)
     wanted = _normalized(op, input, normalized_shape)
     sizes, outer = input._geometry.sizes, len(input._geometry.sizes) - len(wanted)
-    check_sizes(op, wanted, weight=weight, bias=bias)
-    check_sizes(op, sizes, grad_out=grad_out)
-    check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
+    arguments.check_sizes(op, wanted, weight=weight, bias=bias)
+    arguments.check_sizes(op, sizes, grad_out=grad_out)
+    arguments.check_sizes(op, (*sizes[:outer], *(1,) * len(wanted)), mean=mean, rstd=rstd)
     dims, rows = tuple(range(-len(wanted), 0)), tuple(range(outer))
     grad, of = wide(grad_out), of_statistics(input, weight, bias)
     if is_for_kernels(input):
@@ -122,15 +123,12 @@ def native_layer_norm_backward(
         return kernel_gradients("normalized_backward", inputs, made, into, wanted, of, output_mask)
     mean, rstd = wide(mean), wide(rstd)
     normal = (wide(input) - mean) * rstd
-    of_input = of_weight = of_bias = None
-    if output_mask[0]:
-        made = input_gradient(affine(grad, weight, None), normal, rstd, dims)
-        of_input = in_format(made, input._geometry.dtype)
-    if output_mask[1]:
-        of_weight = parameter_gradient(grad * normal, rows, wanted, of)
-    if output_mask[2]:
-        of_bias = parameter_gradient(grad, rows, wanted, of)
-    return of_input, of_weight, of_bias
+
+    def of_input() -> Tensor:
+        found = input_gradient(affine(grad, weight, None), normal, rstd, dims)
+        return in_format(found, input._geometry.dtype)
+
+    return composed_gradients(of_input, grad, normal, rows, wanted, of, output_mask)
 
 
 def rms_norm(
@@ -141,7 +139,7 @@ def rms_norm(
     if not input._geometry.dtype.is_complex:
         check_floating(op, input=input)
     wanted = _normalized(op, input, normalized_shape)
-    check_sizes(op, wanted, weight=weight)
+    arguments.check_sizes(op, wanted, weight=weight)
     if eps is None:
         eps = float(np.finfo(wide(input)._geometry.dtype.to_real.np).eps)
     eps, x = real(op, "eps", eps), wide(input)
@@ -165,7 +163,7 @@ def native_group_norm(
         raise errors.must(op, "num_groups", f"divide the {C} channels", group)
     if input._geometry.numel != N * C * HxW:
         raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
-    check_sizes(op, (C,), weight=weight, bias=bias)
+    arguments.check_sizes(op, (C,), weight=weight, bias=bias)
     sizes = input._geometry.sizes
     of = of_statistics(input, weight, bias)
     form = suggest_memory_format(input)
@@ -204,9 +202,9 @@ def native_group_norm_backward(
         raise errors.must(op, "group", f"divide the {C} channels", group)
     if given.numel != N * C * HxW:
         raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
-    check_sizes(op, (C,), weight=weight)
-    check_sizes(op, given.sizes, grad_out=grad_out)
-    check_sizes(op, (N, group), mean=mean, rstd=rstd)
+    arguments.check_sizes(op, (C,), weight=weight)
+    arguments.check_sizes(op, given.sizes, grad_out=grad_out)
+    arguments.check_sizes(op, (N, group), mean=mean, rstd=rstd)
     rows, along = (N, group, C // group * HxW), (1, C, 1)
     of, form = of_statistics(input, weight), suggest_memory_format(input)
     if is_for_kernels(input):
@@ -222,16 +220,14 @@ def native_group_norm_backward(
     grouped = calls.reshape(wide(input), rows)
     rstd = calls.unsqueeze(wide(rstd), 2)
     normal = (grouped - calls.unsqueeze(wide(mean), 2)) * rstd
-    of_input = of_weight = of_bias = None
-    if output_mask[0]:
+
+    def of_input() -> Tensor:
         scaled = calls.reshape(affine(grad, beside_channels(weight, along), None), rows)
-        made = calls.reshape(input_gradient(scaled, normal, rstd, (2,)), given.sizes)
-        of_input = in_format(made, given.dtype, form)
-    if output_mask[1]:
-        of_weight = parameter_gradient(grad * calls.reshape(normal, (N, C, HxW)), (0, 2), (C,), of)
-    if output_mask[2]:
-        of_bias = parameter_gradient(grad, (0, 2), (C,), of)
-    return of_input, of_weight, of_bias
+        found = calls.reshape(input_gradient(scaled, normal, rstd, (2,)), given.sizes)
+        return in_format(found, given.dtype, form)
+
+    flat = calls.reshape(normal, (N, C, HxW))
+    return composed_gradients(of_input, grad, flat, (0, 2), (C,), of, output_mask)
 
 
 def group_norm(
@@ -265,7 +261,7 @@ def native_batch_norm(
     if given.ndim < 2:
         raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
     channels = given.sizes[1]
-    check_sizes(
+    arguments.check_sizes(
         op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip
@@ -373,8 +369,8 @@ def native_batch_norm_backward(
             raise errors.must(op, arg, f"be given where 'train' is {train}", x)
     check_floating(op, input=input, **statistics)
     channels = given.sizes[1]
-    check_sizes(op, (channels,), weight=weight, **statistics)
-    check_sizes(op, given.sizes, grad_out=grad_out)
+    arguments.check_sizes(op, (channels,), weight=weight, **statistics)
+    arguments.check_sizes(op, given.sizes, grad_out=grad_out)
     of, form = of_statistics(input, weight, *statistics.values()), suggest_memory_format(input)
     eps = real(op, "eps", eps)
     mean, rstd = statistics.values()
@@ -397,41 +393,30 @@ def native_batch_norm_backward(
         normal = (wide(input) - calls.reshape(wide(mean), along)) * rstd
     else:
         normal, rstd = _by_running(wide(input), mean, rstd, eps, along)
-    grad, of_input, of_weight, of_bias = wide(grad_out), None, None, None
-    if output_mask[0]:
+    grad = wide(grad_out)
+
+    def of_input() -> Tensor:
         scaled = affine(grad, beside_channels(weight, along), None)
         through = input_gradient(scaled, normal, rstd, dims) if train else scaled * rstd
-        of_input = in_format(through, given.dtype, form)
-    if output_mask[1]:
-        of_weight = parameter_gradient(grad * normal, dims, (channels,), of)
-    if output_mask[2]:
-        of_bias = parameter_gradient(grad, dims, (channels,), of)
-    return of_input, of_weight, of_bias
+        return in_format(through, given.dtype, form)
+
+    return composed_gradients(of_input, grad, normal, dims, (channels,), of, output_mask)
 
 
 def _native_batch_norm_legit(
-    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, training: bool, momentum: float, eps: float,
+    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None,
+    running_mean: Tensor | None, running_var: Tensor | None, training: bool, momentum: float,
+    eps: float,
 ) -> Three:  # fmt: skip
     return calls.native_batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps
     )
 
 
-def _native_batch_norm_legit_no_stats(
-    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool,
-    momentum: float, eps: float,
-) -> Three:  # fmt: skip
-    return calls.native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
-
-
-def _native_batch_norm_legit_no_training(
-    key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, momentum: float, eps: float,
-) -> Three:  # fmt: skip
-    return calls.native_batch_norm(
-        input, weight, bias, running_mean, running_var, False, momentum, eps
-    )
+_native_batch_norm_legit_no_stats: Kernel = given(
+    _native_batch_norm_legit, running_mean=None, running_var=None
+)
+_native_batch_norm_legit_no_training: Kernel = given(_native_batch_norm_legit, training=False)
 
 
 def _batch_norm_with_update(
@@ -470,7 +455,7 @@ def instance_norm(
     if not use_input_stats and (running_mean is None or running_var is None):
         raise errors.must(op, "running_mean", "be given without use_input_stats", None)
     samples, channels = sizes[:2]
-    check_sizes(
+    arguments.check_sizes(
         op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip

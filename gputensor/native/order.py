@@ -16,6 +16,7 @@ from ..core.geometry import contiguous_geometry
 from ..dispatch.keys import BATCHED
 from ..kernels import stub
 from ..structured import arguments, library
+from ..structured.forms import Kernel, given
 from ..tensor.tensor import Tensor
 from .sort import places_in_order, taken
 
@@ -102,35 +103,27 @@ def kthvalue(key_set: int, self: Tensor, k: int, dim: int = -1, keepdim: bool = 
     return _finished(self, _select("kthvalue", _kth, x, axis, k - 1), keepdim, axis)
 
 
-def _median_dim(op: str, self: Tensor, dim: int, keepdim: bool) -> Pair:
+def _median_dim(key_set: int, op: str, self: Tensor, dim: int, keepdim: bool) -> Pair:
     x, axis = _checked(op, self, dim, keepdim)
     found = _select(op, _median, x, axis, op == "nanmedian")
     return _finished(self, found, keepdim, axis)
 
 
-def median_dim(key_set: int, self: Tensor, dim: int, keepdim: bool = False) -> Pair:
-    return _median_dim("median", self, dim, keepdim)
+median_dim: Kernel = given(_median_dim, op="median")
+nanmedian_dim: Kernel = given(_median_dim, op="nanmedian")
 
 
-def nanmedian_dim(key_set: int, self: Tensor, dim: int, keepdim: bool = False) -> Pair:
-    return _median_dim("nanmedian", self, dim, keepdim)
-
-
-def _median_of_all(op: str, self: Tensor) -> Tensor:
+def _median_of_all(key_set: int, op: str, self: Tensor) -> Tensor:
     given = self._geometry
     if given.numel == 0:
         if given.dtype.category != FLOATING:
             raise errors.must(op, "self", "have elements, as its dtype has no NaN", self)
         return calls.full_like(calls.new_empty(self, ()), float("nan"))
-    return _median_dim(op, calls.reshape(self, (given.numel,)), 0, False)[0]
+    return _median_dim(key_set, op, calls.reshape(self, (given.numel,)), 0, False)[0]
 
 
-def median(key_set: int, self: Tensor) -> Tensor:
-    return _median_of_all("median", self)
-
-
-def nanmedian(key_set: int, self: Tensor) -> Tensor:
-    return _median_of_all("nanmedian", self)
+median: Kernel = given(_median_of_all, op="median")
+nanmedian: Kernel = given(_median_of_all, op="nanmedian")
 
 
 def mode(key_set: int, self: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
@@ -161,18 +154,20 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 def _quantile(
-    op: str, self: Tensor, q: Tensor, dim: Any, keepdim: bool, interpolation: str
+    key_set: int, op: str, self: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
 ) -> Tensor:
+    """q: a tensor, or a number."""
+    if not isinstance(q, Tensor):
+        if not 0 <= q <= 1:
+            raise errors.must(op, "q", "be in [0, 1]", q)
+        q = calls.full_like(calls.new_empty(self, ()), q)
     given, of = self._geometry, self._geometry.dtype
     ignores_nan = op == "nanquantile"
     if of not in (dtypes.float32, dtypes.float64):
         raise errors.wrong_dtype(op, "self", "be float32 or float64", self)
-    if q._geometry.dtype is not of:
-        raise errors.wrong_dtype(op, "q", f"have self's dtype {of.short}", q)
     if q._geometry.ndim > 1:
         raise errors.wrong_shape(op, "q", "have at most one dimension", q)
-    if q._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", q, "q")
+    arguments.check_alike(op, "self", self, "q", q)
     if interpolation not in _INTERPOLATIONS:
         rule = f"be one of {', '.join(_INTERPOLATIONS)}"
         raise errors.wrong_value(op, "interpolation", rule, interpolation)
@@ -224,37 +219,5 @@ def _between_ranks(x: Tensor, q: Tensor, interpolation: str, ignores_nan: bool) 
     return calls.lerp_Tensor(low, calls.gather(ordered, -1, above), weight)
 
 
-def quantile(
-    key_set: int, self: Tensor, q: Tensor, dim: Any = None, keepdim: bool = False,
-    interpolation: str = "linear",
-) -> Tensor:  # fmt: skip
-    return _quantile("quantile", self, q, dim, keepdim, interpolation)
-
-
-def nanquantile(
-    key_set: int, self: Tensor, q: Tensor, dim: Any = None, keepdim: bool = False,
-    interpolation: str = "linear",
-) -> Tensor:  # fmt: skip
-    return _quantile("nanquantile", self, q, dim, keepdim, interpolation)
-
-
-def _as_tensor(op: str, self: Tensor, q: float) -> Tensor:
-    if not 0 <= q <= 1:
-        raise errors.must(op, "q", "be in [0, 1]", q)
-    return calls.full_like(calls.new_empty(self, ()), q)
-
-
-def quantile_scalar(
-    key_set: int, self: Tensor, q: float, dim: Any = None, keepdim: bool = False,
-    interpolation: str = "linear",
-) -> Tensor:  # fmt: skip
-    found = _as_tensor("quantile", self, q)
-    return _quantile("quantile", self, found, dim, keepdim, interpolation)
-
-
-def nanquantile_scalar(
-    key_set: int, self: Tensor, q: float, dim: Any = None, keepdim: bool = False,
-    interpolation: str = "linear",
-) -> Tensor:  # fmt: skip
-    found = _as_tensor("nanquantile", self, q)
-    return _quantile("nanquantile", self, found, dim, keepdim, interpolation)
+quantile = quantile_scalar = given(_quantile, op="quantile")
+nanquantile = nanquantile_scalar = given(_quantile, op="nanquantile")

@@ -7,7 +7,6 @@ AdaptiveAveragePooling.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 import math
 from typing import Any
@@ -18,6 +17,8 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
+from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..structured.layers import windows
 from ..structured.layers.windows import Windows
 from ..tensor.tensor import Tensor
@@ -98,8 +99,8 @@ def _means(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> None
 
 
 def _avg_pool(
-    count: int, self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0,
-    ceil_mode: bool = False, include_pad: bool = True, divisor: int | None = None,
+    key_set: int, count: int, self: Tensor, kernel_size: Any, stride: Any, padding: Any,
+    ceil_mode: bool, include_pad: bool, divisor: int | None,
 ) -> Tensor:  # fmt: skip
     op = f"avg_pool{count}d"
     given = (kernel_size, stride, padding, ceil_mode, include_pad, divisor)
@@ -131,15 +132,14 @@ def _spread(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> Non
     made[...] = grad[(slice(None), *inner)]
 
 
-def _avg_pool_backward(count: int, grad_output: Tensor, self: Tensor, *rest: Any) -> Tensor:
+def _avg_pool_backward(
+    key_set: int, count: int, grad_output: Tensor, self: Tensor, *rest: Any
+) -> Tensor:
     op = f"avg_pool{count}d_backward"
     at, by = _arguments(op, count, self, *rest)
     wanted = (*self._geometry.sizes[:-count], *at.out)
-    if grad_output._geometry.sizes != wanted:
-        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(wanted)}", grad_output)
-    if grad_output._geometry.dtype is not self._geometry.dtype:
-        rule = f"have self's dtype {self._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "grad_output", rule, grad_output)
+    arguments.check_sizes(op, wanted, grad_output=grad_output)
+    arguments.check_dtype(op, "self", self, "grad_output", grad_output)
     sizes = self._geometry.sizes[-count:]
     return _made(op, grad_output, self, sizes, partial(_spread, at, by))
 
@@ -156,20 +156,10 @@ def avg_pool1d(
     return calls.squeeze_dim(made, -2)
 
 
-def avg_pool2d(key_set: int, *args: Any) -> Tensor:
-    return _avg_pool(2, *args)
-
-
-def avg_pool3d(key_set: int, *args: Any) -> Tensor:
-    return _avg_pool(3, *args)
-
-
-def avg_pool2d_backward(key_set: int, *args: Any) -> Tensor:
-    return _avg_pool_backward(2, *args)
-
-
-def avg_pool3d_backward(key_set: int, *args: Any) -> Tensor:
-    return _avg_pool_backward(3, *args)
+avg_pool2d: Kernel = given(_avg_pool, count=2)
+avg_pool3d: Kernel = given(_avg_pool, count=3)
+avg_pool2d_backward: Kernel = given(_avg_pool_backward, count=2)
+avg_pool3d_backward: Kernel = given(_avg_pool_backward, count=3)
 
 
 # --- adaptive windows -----------------------------------------------------------------------------
@@ -221,11 +211,10 @@ def _shared(count: int, on: Any, x: Any, first: int, made: Any) -> None:
     made[...] = x
 
 
-def _adaptive_avg_pool(count: int, self: Tensor, output_size: Any) -> Tensor:
+def _adaptive_avg_pool(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
     op = f"adaptive_avg_pool{count}d"
     out = windows.output_size(op, self, output_size, count)
-    if self._geometry.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     reads = math.prod(self._geometry.sizes[-count:]) // 4  # a sum does not depend on blocks
 
     def loop(x: Any, made: Any) -> bool:
@@ -235,7 +224,9 @@ def _adaptive_avg_pool(count: int, self: Tensor, output_size: Any) -> Tensor:
     return _made(op, self, self, out, partial(_adapted, count), reads=reads, loop=loop)
 
 
-def _adaptive_avg_pool_backward(count: int, grad_output: Tensor, self: Tensor) -> Tensor:
+def _adaptive_avg_pool_backward(
+    key_set: int, count: int, grad_output: Tensor, self: Tensor
+) -> Tensor:
     op, sizes = f"_adaptive_avg_pool{count}d_backward", self._geometry.sizes
     if grad_output._geometry.ndim != len(sizes) or len(sizes) <= count:
         rule = f"have self's {len(sizes)} dimensions"
@@ -243,29 +234,10 @@ def _adaptive_avg_pool_backward(count: int, grad_output: Tensor, self: Tensor) -
     return _made(op, grad_output, self, sizes[-count:], partial(_shared, count))
 
 
-def _adaptive_avg_pool2d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
-    return _adaptive_avg_pool(2, self, output_size)
-
-
-def _adaptive_avg_pool3d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
-    return _adaptive_avg_pool(3, self, output_size)
-
-
-def _adaptive_avg_pool2d_backward(key_set: int, grad_output: Tensor, self: Tensor) -> Tensor:
-    return _adaptive_avg_pool_backward(2, grad_output, self)
-
-
-def _adaptive_avg_pool3d_backward(key_set: int, grad_output: Tensor, self: Tensor) -> Tensor:
-    return _adaptive_avg_pool_backward(3, grad_output, self)
-
-
-def _or_mean(self: Tensor, output_size: Any, count: int, pool: Callable[..., Tensor]) -> Tensor:
-    """One window over everything is computed as a mean, and the result has a mean's layout."""
-    out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
-    if out != (1,) * count:
-        found: Tensor = pool(self, out)
-        return found
-    return calls.mean_dim(self, tuple(range(-count, 0)), True, None)
+_adaptive_avg_pool2d: Kernel = given(_adaptive_avg_pool, count=2)
+_adaptive_avg_pool3d: Kernel = given(_adaptive_avg_pool, count=3)
+_adaptive_avg_pool2d_backward: Kernel = given(_adaptive_avg_pool_backward, count=2)
+_adaptive_avg_pool3d_backward: Kernel = given(_adaptive_avg_pool_backward, count=3)
 
 
 def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
@@ -274,9 +246,13 @@ def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
     return calls.squeeze_dim(made, -2)
 
 
-def adaptive_avg_pool2d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
-    return _or_mean(self, output_size, 2, calls._adaptive_avg_pool2d)
+def _adaptive_or_mean(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
+    """One window over everything is computed as a mean, and the result has a mean's layout."""
+    out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
+    if out == (1,) * count:
+        return calls.mean_dim(self, tuple(range(-count, 0)), True, None)
+    return (calls._adaptive_avg_pool2d if count == 2 else calls._adaptive_avg_pool3d)(self, out)
 
 
-def adaptive_avg_pool3d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
-    return _or_mean(self, output_size, 3, calls._adaptive_avg_pool3d)
+adaptive_avg_pool2d: Kernel = given(_adaptive_or_mean, count=2)
+adaptive_avg_pool3d: Kernel = given(_adaptive_or_mean, count=3)

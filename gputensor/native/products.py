@@ -14,7 +14,7 @@ from ..core.arguments import number
 from ..core.dtype import BOOL, FLOATING
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits
-from ..structured import library
+from ..structured import arguments, library
 from ..structured.shortcuts import computed as short
 from ..tensor.tensor import Tensor
 from .binary import check_scale
@@ -35,10 +35,7 @@ def _check_dot(op: str, self: Tensor, other: Tensor, arg: str) -> Any:
     a, b = self._geometry, other._geometry
     _check_vector(op, "self", self)
     _check_vector(op, arg, other)
-    if self._device is not other._device:
-        raise errors.mixed_devices(op, self, "self", other, arg)
-    if a.dtype is not b.dtype:
-        raise errors.wrong_dtype(op, arg, f"have self's dtype {a.dtype.short}", other)
+    arguments.check_alike(op, "self", self, arg, other)
     if a.dtype.is_opaque:
         raise errors.not_computed(op, "self", a.dtype, self)
     if a.sizes != b.sizes:
@@ -46,17 +43,9 @@ def _check_dot(op: str, self: Tensor, other: Tensor, arg: str) -> Any:
     return contiguous_geometry((), a.dtype)
 
 
-def _by_blas(of: Any, a: Any, b: Any) -> Any:
-    return of.np.dot(a, b)
-
-
-def _vdot_by_blas(of: Any, a: Any, b: Any) -> Any:
-    return of.np.vdot(a, b)
-
-
 def dot(key_set: int, self: Tensor, tensor: Tensor) -> Tensor:
     wanted = _check_dot("dot", self, tensor, "tensor")
-    made = _dot("dot", _by_blas, wanted, self, tensor)
+    made = _dot("dot", lambda of, a, b: of.np.dot(a, b), wanted, self, tensor)
     if _has_blas(wanted):
         make = short.made_by(np.dot, made._geometry)
         short.learn_again(operators.dot.table, dot, (self, tensor), make)
@@ -65,7 +54,7 @@ def dot(key_set: int, self: Tensor, tensor: Tensor) -> Tensor:
 
 def vdot(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     wanted = _check_dot("vdot", self, other, "other")
-    return _dot("vdot", _vdot_by_blas, wanted, self, other)
+    return _dot("vdot", lambda of, a, b: of.np.vdot(a, b), wanted, self, other)
 
 
 def _has_blas(wanted: Any) -> bool:
@@ -96,15 +85,11 @@ def inner(key_set: int, self: Tensor, other: Tensor) -> Tensor:
 
 
 def linalg_vecdot(key_set: int, x: Tensor, y: Tensor, dim: int) -> Tensor:
-    if x._geometry.dtype.category < FLOATING:
-        raise errors.wrong_dtype("vecdot", "x", "be floating or complex", x)
-    if x._geometry.dtype is not y._geometry.dtype:
-        rule = f"have x's dtype {x._geometry.dtype.short}"
-        raise errors.wrong_dtype("vecdot", "y", rule, y)
+    arguments.check_is_floating("vecdot", "x", x, or_complex=True)
+    arguments.check_dtype("vecdot", "x", x, "y", y)
     if x._geometry.ndim == 1 and y._geometry.sizes == x._geometry.sizes:
         return calls.vdot(x, y)
-    left = calls._conj_physical(x) if x._geometry.dtype.is_complex else x
-    return calls.sum_dim_IntList(calls.mul_Tensor(left, y), (dim,), False, None)
+    return calls.sum_dim_IntList(calls.mul_Tensor(calls.conj_physical(x), y), (dim,), False, None)
 
 
 # --- a matrix and vectors -------------------------------------------------------------------------
@@ -250,12 +235,6 @@ def _chained(factors: list[Tensor]) -> Tensor:
         return calls.mm(product(i, cut[i][j]), product(cut[i][j] + 1, j))
 
     return product(0, count - 1)
-
-
-def check_square(op: str, arg: str, x: Tensor) -> None:
-    sizes = x._geometry.sizes
-    if len(sizes) < 2 or sizes[-1] != sizes[-2]:
-        raise errors.wrong_shape(op, arg, "be a square matrix or a batch of them", x)
 
 
 def linalg_matmul(key_set: int, self: Tensor, other: Tensor) -> Tensor:

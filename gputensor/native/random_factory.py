@@ -201,25 +201,19 @@ def randperm_generator(
     key_set: int, n: Any, generator: Any, dtype: Any = int64, layout: Any = None,
     device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    sizes = (_count(n),)
+    sizes = (arguments.integer("randperm", "n", n, least=0),)
     dtype = int64 if dtype is None else dtype
     made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
     return _permuted(made, generator)
 
 
 def randperm_generator_out(key_set: int, n: Any, generator: Any, out: Tensor) -> Tensor:
-    return _permuted(resized("randperm", out, (_count(n),)), generator)
+    sizes = (arguments.integer("randperm", "n", n, least=0),)
+    return _permuted(resized("randperm", out, sizes), generator)
 
 
 randperm = given(randperm_generator, generator=None)
 randperm_out = given(randperm_generator_out, generator=None)
-
-
-def _count(n: Any) -> int:
-    number = arguments.integer("randperm", "n", n)
-    if number < 0:
-        raise errors.must("randperm", "n", "not be negative", n)
-    return number
 
 
 def _permuted(out: Tensor, generator: Any) -> Tensor:

@@ -213,13 +213,6 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
 # --- linspace, eye --------------------------------------------------------------------------------
 
 
-def _steps(steps: Any) -> int:
-    number = arguments.integer("linspace", "steps", steps)
-    if number < 0:
-        raise errors.must("linspace", "steps", "not be negative", steps)
-    return number
-
-
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
     """start and end as elements, if there are `length` elements that use them; integers wrap."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
@@ -245,7 +238,7 @@ def linspace(
         dtype = defaults.get_default_dtype()
         if complex in (type(start), type(end)):
             dtype = dtype_of_number(1j)
-    length = _steps(steps)
+    length = arguments.integer("linspace", "steps", steps, least=0)
     if isinstance(dtype, dtypes.dtype):
         start, end = _ends(dtype, start, end, length)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
@@ -256,7 +249,7 @@ def linspace(
 
 def linspace_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
     _numbers("linspace", start=start, end=end)
-    length = _steps(steps)
+    length = arguments.integer("linspace", "steps", steps, least=0)
     start, end = _ends(out._geometry.dtype, start, end, length)
     overlap.check_itself("linspace", out)
     if out._geometry.numel != length:

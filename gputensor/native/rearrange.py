@@ -175,8 +175,7 @@ def _plane(op: str, self: Tensor, factor: int, arg: str) -> tuple[Sizes, int, in
     """(batch sizes, channels, height, width)."""
     if self._geometry.ndim < 3:
         raise errors.wrong_shape(op, "self", "have at least 3 dimensions", self)
-    if (factor := arguments.integer(op, arg, factor)) <= 0:
-        raise errors.must(op, arg, "be positive", factor)
+    factor = arguments.integer(op, arg, factor, least=1)
     *batch, c, h, w = self._geometry.sizes
     return tuple(batch), c, h, w
 
@@ -218,8 +217,7 @@ def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
     sizes = self._geometry.sizes
     if len(sizes) < 3:
         raise errors.wrong_shape("channel_shuffle", "self", "have at least 3 dimensions", self)
-    if (groups := arguments.integer("channel_shuffle", "groups", groups)) <= 0:
-        raise errors.must("channel_shuffle", "groups", "be positive", groups)
+    groups = arguments.integer("channel_shuffle", "groups", groups, least=1)
     n, c, *rest = sizes
     if c % groups:
         rule = f"have a multiple of {groups} channels"

@@ -16,7 +16,7 @@ import numpy as np
 from .._generated import calls
 from ..core import errors
 from ..core.device import CPU
-from ..core.dtype import FLOATING, dtype
+from ..core.dtype import dtype
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..structured import arguments
@@ -40,16 +40,10 @@ _KINDS = {"rnn_tanh": 0, "rnn_relu": 1, LSTM: 2, GRU: 3}
 
 def _check_kinds(op: str, operands: Operands) -> None:
     input = operands.input
-    if input._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "input", "be floating", input)
+    arguments.check_is_floating(op, "input", input)
     for arg, x in zip(operands._fields[1:], operands[1:]):
-        if x is None:
-            continue
-        if x._device is not input._device:
-            raise errors.mixed_devices(op, input, "input", x, arg)
-        if x._geometry.dtype is not input._geometry.dtype:
-            rule = f"have input's dtype {input._geometry.dtype.short}"
-            raise errors.wrong_dtype(op, arg, rule, x)
+        if x is not None:
+            arguments.check_alike(op, "input", input, arg, x)
 
 
 def _check_sizes(op: str, operands: Operands, how: How) -> None:
@@ -65,9 +59,7 @@ def _check_sizes(op: str, operands: Operands, how: How) -> None:
         "bias_hh": (rows,), "weight_hr": (out, hidden), "hx": (batch, out), "cx": (batch, hidden),
     }  # fmt: skip
     for arg, sizes in wanted.items():
-        x = getattr(operands, arg)
-        if x is not None and x._geometry.sizes != sizes:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
+        arguments.check_sizes(op, sizes, **{arg: getattr(operands, arg)})
 
 
 def _checked(op: str, operands: Operands, mode: str, reverse: Any, batch_sizes: Any) -> How:
@@ -210,21 +202,15 @@ def _check_saved(
         "cells": (saved.cells, (steps, hidden) if keeps else (0,)),
     }  # fmt: skip
     for arg, (x, sizes) in wanted.items():
-        if x is None:
-            continue
-        if x._device is not operands.input._device:
-            raise errors.mixed_devices(op, operands.input, "input", x, arg)
-        if x._geometry.sizes != sizes:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
+        if x is not None:
+            arguments.check_device(op, "input", operands.input, arg, x)
+            arguments.check_sizes(op, sizes, **{arg: x})
 
 
 def _slopes_by_library(
-    operands: Operands,
-    how: How,
-    saved: Saved,
-    grads: Sequence[Tensor | None],
+    operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | None],
     wanted: Sequence[bool],
-) -> Slopes | None:
+) -> Slopes | None:  # fmt: skip
     loop, of = _loop("slopes", operands)
     if loop is None:
         return None

@@ -274,14 +274,12 @@ def reduced(self: Tensor, loop: Any, dims: Sizes, keepdim: bool, result: dtype) 
 def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     given = self._geometry
     dims = arguments.dims("logsumexp", dim, given.ndim)
-    x = (
-        self
-        if given.dtype.category > INTEGER
-        else calls.to_dtype(self, defaults.get_default_dtype())
-    )
-    if given.ndim and given.numel and _is_real_on_the_cpu(x):
+    is_whole = given.dtype.category <= INTEGER
+    x = calls.to_dtype(self, defaults.get_default_dtype()) if is_whole else self
+    kind = x._geometry.dtype
+    if given.ndim and given.numel and x._device is CPU and kind.category == FLOATING:
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
-        kind, over = x._geometry.dtype, dims or tuple(range(given.ndim))
+        over = dims or tuple(range(given.ndim))
         return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
     if not given.numel:  # there is no maximum
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
@@ -295,10 +293,6 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
     return found if keepdim else calls.sum_dim_IntList(found, dims, False, dtype=None)
 
 
-def _is_real_on_the_cpu(self: Tensor) -> bool:
-    return self._device is CPU and self._geometry.dtype.category == FLOATING
-
-
 def count_nonzero(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
     if self._device is not CPU:
         return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)
@@ -307,5 +301,4 @@ def count_nonzero(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
     return reduced(self, loop, _dims("count_nonzero", self._geometry.ndim, dim), False, of)
 
 
-def count_nonzero_dim_IntList(key_set: int, self: Tensor, dim: Any) -> Tensor:
-    return count_nonzero(key_set, self, dim)
+count_nonzero_dim_IntList = count_nonzero

@@ -12,6 +12,7 @@ from ..core import errors, memory_format as formats
 from ..core.device import CPU
 from ..core.dtype import int32, int64
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..tensor.make import over_array
 from ..tensor.tensor import Tensor
 from .copy import fill_part
@@ -49,10 +50,6 @@ def tile(key_set: int, self: Tensor, dims: Any) -> Tensor:
 # --- grids and combinations -----------------------------------------------------------------------
 
 
-def meshgrid(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
-    return meshgrid_indexing(key_set, tensors, "ij")
-
-
 def meshgrid_indexing(key_set: int, tensors: Any, indexing: str) -> tuple[Tensor, ...]:
     """Source: TensorShape.cpp, meshgrid."""
     if type(indexing) is not str or indexing not in ("ij", "xy"):
@@ -72,6 +69,9 @@ def meshgrid_indexing(key_set: int, tensors: Any, indexing: str) -> tuple[Tensor
         shape = (1,) * place + (-1,) + (1,) * (len(found) - 1 - place)
         grids.append(calls.expand(calls.view(found[n], shape), sizes, False))
     return tuple([grids[order.index(n)] for n in range(len(found))])
+
+
+meshgrid: Kernel = given(meshgrid_indexing, indexing="ij")
 
 
 def cartesian_prod(key_set: int, tensors: Any) -> Tensor:
@@ -152,9 +152,7 @@ def repeat_interleave_self_int(
     output_size: int | None = None,
 ) -> Tensor:  # fmt: skip
     op = "repeat_interleave"
-    times = arguments.integer(op, "repeats", repeats)
-    if times < 0:
-        raise errors.must(op, "repeats", "not be negative", repeats)
+    times = arguments.integer(op, "repeats", repeats, least=0)
     source, d = _along(op, self, dim)
     sizes = source._geometry.sizes
     total = sizes[d] * times

@@ -21,13 +21,13 @@ from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.device import CPU
-from ..core.dtype import FLOATING
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu import quiet
 from ..runtime import cpu
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
+from ..structured.forms import Kernel, given
 from ..structured.layers.precision import cast, check_floating, wide
 
 BY_LIBRARY = True
@@ -264,11 +264,7 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
     given, places = input._geometry.sizes, grid._geometry.sizes
     if len(given) != count + 2:
         raise errors.wrong_shape(op, "input", f"have {count + 2} dimensions", input)
-    if grid._device is not input._device:
-        raise errors.mixed_devices(op, input, "input", grid, "grid")
-    if grid._geometry.dtype is not input._geometry.dtype:
-        rule = f"have input's dtype {input._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "grid", rule, grid)
+    arguments.check_alike(op, "input", input, "grid", grid)
     if len(places) != count + 2 or places[-1] != count or places[0] != given[0]:
         rule = f"have sizes (N, ..., {count}) of {count + 2} dimensions with N {given[0]}"
         raise errors.wrong_shape(op, "grid", rule, grid)
@@ -285,8 +281,8 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
 
 
 def _sampled(
-    count: int, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int,
-    align_corners: bool,
+    key_set: int, count: int, input: Tensor, grid: Tensor, interpolation_mode: int,
+    padding_mode: int, align_corners: bool,
 ) -> Tensor:  # fmt: skip
     op = f"grid_sampler_{count}d"
     _check(op, count, input, grid, interpolation_mode, padding_mode)
@@ -303,14 +299,13 @@ def _sampled(
 
 def _sizes_of_grad(op: str, grad_output: Tensor, input: Tensor, grid: Tensor) -> Sizes:
     sizes = (*input._geometry.sizes[:2], *grid._geometry.sizes[1:-1])
-    if grad_output._geometry.sizes != sizes:
-        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(sizes)}", grad_output)
+    arguments.check_sizes(op, sizes, grad_output=grad_output)
     return sizes
 
 
 def _backward(
-    count: int, grad_output: Tensor, input: Tensor, grid: Tensor, interpolation_mode: int,
-    padding_mode: int, align_corners: bool, output_mask: Any,
+    key_set: int, count: int, grad_output: Tensor, input: Tensor, grid: Tensor,
+    interpolation_mode: int, padding_mode: int, align_corners: bool, output_mask: Any,
 ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     op = f"grid_sampler_{count}d_backward"
     _check(op, count, input, grid, interpolation_mode, padding_mode)
@@ -362,7 +357,7 @@ def _grid_sampler_backward(
         found = _gradients_by_loop(grad_output, input, grid, numbers, output_mask)
         if found is not None:
             return found
-    return _backward(count, grad_output, input, grid, *numbers, output_mask)
+    return _backward(key_set, count, grad_output, input, grid, *numbers, output_mask)
 
 
 def _gradients_by_loop(
@@ -386,20 +381,10 @@ def _masked(x: Tensor, spot: Spot) -> Tensor:
     return _where(calls.unsqueeze(spot.outside, 1), 0, x)
 
 
-def grid_sampler_2d(key_set: int, *args: Any) -> Tensor:
-    return _sampled(2, *args)
-
-
-def grid_sampler_3d(key_set: int, *args: Any) -> Tensor:
-    return _sampled(3, *args)
-
-
-def grid_sampler_2d_backward(key_set: int, *args: Any) -> Any:
-    return _backward(2, *args)
-
-
-def grid_sampler_3d_backward(key_set: int, *args: Any) -> Any:
-    return _backward(3, *args)
+grid_sampler_2d: Kernel = given(_sampled, count=2)
+grid_sampler_3d: Kernel = given(_sampled, count=3)
+grid_sampler_2d_backward: Kernel = given(_backward, count=2)
+grid_sampler_3d_backward: Kernel = given(_backward, count=3)
 
 
 def grid_sampler(key_set: int, input: Tensor, grid: Tensor, *rest: Any) -> Tensor:
@@ -415,17 +400,14 @@ def grid_sampler(key_set: int, input: Tensor, grid: Tensor, *rest: Any) -> Tenso
 def affine_grid_generator(key_set: int, theta: Tensor, size: Any, align_corners: bool) -> Tensor:
     op = "affine_grid_generator"
     sizes = arguments.sizes(op, size)
-    if theta._geometry.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "theta", "be floating", theta)
+    arguments.check_is_floating(op, "theta", theta)
     if len(sizes) not in (4, 5):
         raise errors.must(op, "size", "have 4 or 5 entries", sizes)
     if any(n < 1 for n in sizes):
         raise errors.must(op, "size", "be positive", sizes)
     inner = sizes[2:]
     count = len(inner)
-    if theta._geometry.sizes != (sizes[0], count, count + 1):
-        rule = f"have sizes {[sizes[0], count, count + 1]}"
-        raise errors.wrong_shape(op, "theta", rule, theta)
+    arguments.check_sizes(op, (sizes[0], count, count + 1), theta=theta)
     parts = [
         calls.expand(
             calls.reshape(_spread(theta, n, align_corners), (-1, *[1] * (count - 1 - d))), inner

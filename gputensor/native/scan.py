@@ -24,10 +24,9 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from ..structured import arguments, forms
+from ..structured import arguments, forms, library
 from ..structured.shortcuts import computed as short
 from ..structured.pointwise import Kernel
-from ..structured.resizing import resize_output
 
 
 def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> bool:
@@ -120,18 +119,10 @@ def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int, *rest: Any) -> Tensor:
         out: Tensor
         *wanted, out = rest
-        to = out._geometry
-        x = _operand(loop, self, (wanted or [None])[0] or to.dtype)
-        if out._device is not x._device:
-            raise errors.mixed_devices(loop, x, "self", out, "out")
-        if to.dtype is not x._geometry.dtype:
-            rule = f"have the result's dtype {x._geometry.dtype.short}"
-            raise errors.wrong_dtype(loop, "out", rule, out)
+        x = _operand(loop, self, (wanted or [None])[0] or out._geometry.dtype)
         arguments.dim(loop, dim, x._geometry.ndim)
-        shape = contiguous_geometry(x._geometry.sizes, to.dtype)
-        overlap.check_out(loop, out, to if to.sizes == shape.sizes else shape, self=self)
-        if to.sizes != shape.sizes:
-            resize_output(loop, out, shape)
+        layout = contiguous_geometry(x._geometry.sizes, x._geometry.dtype)
+        library.check_out(loop, out, layout, self=self)
         if out is x:
             x = calls.clone(x)
         _scan(operator, loop, x, dim, out)

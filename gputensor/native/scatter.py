@@ -18,7 +18,8 @@ from ..core.geometry import contiguous_geometry
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments, float8, forms
-from ..structured.indexed import number_of, wide_dtype, write
+from ..structured.indexed import cropped, number_of, wide_dtype, write
+from ..structured.forms import Kernel, given
 from ..structured.missing import ask_inplace
 from ..structured.pointwise import NUMBERS
 from ..tensor.make import allocate
@@ -47,8 +48,7 @@ def _number(value: Any, like: Tensor) -> Tensor:
 def _same_dtype(op: str, self: Tensor, value: Tensor, arg: str) -> None:
     if value._geometry.dtype is not self._geometry.dtype:
         raise errors.wrong_dtype(op, arg, f"be {self._geometry.dtype.name}, as self is", value)
-    if value._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", value, arg)
+    arguments.check_device(op, "self", self, arg, value)
 
 
 def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
@@ -137,7 +137,7 @@ def _unsafe_masked_index_put_accumulate(
 
 
 def _scatter(
-    op: str, self: Tensor, dim: Any, index: Tensor, value: Tensor | Any, loop: str
+    key_set: int, op: str, loop: str, self: Tensor, dim: Any, index: Tensor, value: Tensor | Any
 ) -> Tensor:
     is_number = type(value) in NUMBERS
     if not is_number:
@@ -148,7 +148,7 @@ def _scatter(
     if index._geometry.numel == 0:
         return self
     if not is_number:
-        source = _cropped(with_dims(source), index._geometry.sizes or (1,))
+        source = cropped(with_dims(source), index._geometry.sizes or (1,))
     if loop == "scatter":
         write(loop, along(op, self, d, index), source)
     else:
@@ -156,42 +156,17 @@ def _scatter(
     return self
 
 
-def _cropped(x: Tensor, sizes: Any) -> Tensor:
-    """The part of x with these sizes, from index 0 on."""
-    for d, n in enumerate(sizes):
-        if n != x._geometry.sizes[d]:
-            x = calls.slice_Tensor(x, d, 0, n, 1)
-    return x
-
-
-def scatter__src(key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scatter("scatter", self, dim, index, src, "scatter")
-
-
-def scatter__value(key_set: int, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    return _scatter("scatter", self, dim, index, value, "scatter")
-
-
 def scatter__reduce(
-    key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str
+    key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor | Any, reduce: str
 ) -> Tensor:
-    return _scatter("scatter", self, dim, index, src, _old_loop(reduce))
-
-
-def scatter__value_reduce(
-    key_set: int, self: Tensor, dim: int, index: Tensor, value: Any, reduce: str
-) -> Tensor:
-    return _scatter("scatter", self, dim, index, value, _old_loop(reduce))
-
-
-def _old_loop(reduce: Any) -> str:
     if reduce != "add" and reduce != "multiply":
         raise errors.must("scatter", "reduce", "be 'add' or 'multiply'", reduce)
-    return f"scatter_{reduce}"
+    return _scatter(key_set, "scatter", f"scatter_{reduce}", self, dim, index, src)
 
 
-def scatter_add_(key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scatter("scatter_add", self, dim, index, src, "scatter_add")
+scatter__value_reduce = scatter__reduce
+scatter__src = scatter__value = given(_scatter, op="scatter", loop="scatter")
+scatter_add_: Kernel = given(_scatter, op="scatter_add", loop="scatter_add")
 
 
 def _checked_reduction(op: str, self: Tensor, reduce: Any, allowed: str) -> None:
@@ -227,7 +202,7 @@ def scatter_reduce__two(
     src, index = _apart(op, self, src, index)
     if index._geometry.numel == 0:
         return self
-    source = _cropped(with_dims(src), index._geometry.sizes or (1,))
+    source = cropped(with_dims(src), index._geometry.sizes or (1,))
     _reduce(self, lambda x: along(op, x, d, index), source, reduce, include_self)
     return self
 

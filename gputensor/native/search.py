@@ -127,12 +127,9 @@ def searchsorted_Tensor(
     return _search("searchsorted", sorted_sequence, self, out_int32, goes_right, sorter)
 
 
-def searchsorted_Scalar(
-    key_set: int, sorted_sequence: Tensor, self: Any, out_int32: bool = False, right: bool = False,
-    side: str | None = None, sorter: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+def searchsorted_Scalar(key_set: int, sorted_sequence: Tensor, self: Any, *rest: Any) -> Tensor:
     x = _as_tensor("searchsorted", "self", self, sorted_sequence)
-    return calls.searchsorted_Tensor(sorted_sequence, x, out_int32, right, side, sorter)
+    return calls.searchsorted_Tensor(sorted_sequence, x, *rest)
 
 
 def bucketize_Tensor(
@@ -144,11 +141,9 @@ def bucketize_Tensor(
     return _search("bucketize", boundaries, self, out_int32, goes_right, None)
 
 
-def bucketize_Scalar(
-    key_set: int, self: Any, boundaries: Tensor, out_int32: bool = False, right: bool = False
-) -> Tensor:
+def bucketize_Scalar(key_set: int, self: Any, boundaries: Tensor, *rest: Any) -> Tensor:
     x = _as_tensor("bucketize", "self", self, boundaries)
-    return calls.bucketize_Tensor(x, boundaries, out_int32, right)
+    return calls.bucketize_Tensor(x, boundaries, *rest)
 
 
 # --- isin -----------------------------------------------------------------------------------------
@@ -176,24 +171,17 @@ def isin_Tensor_Tensor(
     for x, arg in ((elements, "elements"), (test_elements, "test_elements")):
         if x._geometry.dtype.category in (BOOL, COMPLEX):
             raise errors.wrong_dtype("isin", arg, "be a real number and no bool", x)
-    if elements._device is not test_elements._device:
-        raise errors.mixed_devices("isin", elements, "elements", test_elements, "test_elements")
+    arguments.check_device("isin", "elements", elements, "test_elements", test_elements)
     x, among = _met("isin", elements, test_elements)
     wanted = contiguous_geometry(x._geometry.sizes, dtypes.bool_)
     return library.call("isin", _is_in, (wanted,), x, among, bool(invert))[0]
 
 
-def isin_Tensor_Scalar(
-    key_set: int, elements: Tensor, test_element: Any, assume_unique: bool = False,
-    invert: bool = False,
-) -> Tensor:  # fmt: skip
+def isin_Tensor_Scalar(key_set: int, elements: Tensor, test_element: Any, *rest: Any) -> Tensor:
     among = _as_tensor("isin", "test_element", test_element, elements)
-    return calls.isin_Tensor_Tensor(elements, among, assume_unique, invert)
+    return calls.isin_Tensor_Tensor(elements, among, *rest)
 
 
-def isin_Scalar_Tensor(
-    key_set: int, element: Any, test_elements: Tensor, assume_unique: bool = False,
-    invert: bool = False,
-) -> Tensor:  # fmt: skip
+def isin_Scalar_Tensor(key_set: int, element: Any, test_elements: Tensor, *rest: Any) -> Tensor:
     x = _as_tensor("isin", "element", element, test_elements)
-    return calls.isin_Tensor_Tensor(x, test_elements, assume_unique, invert)
+    return calls.isin_Tensor_Tensor(x, test_elements, *rest)

@@ -12,7 +12,6 @@ from typing import Any
 from .._generated import calls, functions
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
-from ..core.dtype import FLOATING
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
@@ -31,8 +30,7 @@ def segment_reduce(
     unsafe: bool = False, initial: Any = None,
 ) -> Tensor:  # fmt: skip
     op, given = "segment_reduce", data._geometry
-    if given.dtype.category != FLOATING:
-        raise errors.wrong_dtype(op, "data", "be floating", data)
+    arguments.check_is_floating(op, "data", data)
     if reduce not in _REDUCTIONS:
         raise errors.must(op, "reduce", "be sum, mean, prod, max or min", reduce)
     if indices is not None:

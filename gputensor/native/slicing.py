@@ -101,8 +101,7 @@ def narrow(key_set: int, self: Tensor, dim: int, start: int, length: int) -> Ten
     d = arguments.dim("narrow", dim, shape.ndim)
     size = shape.sizes[d]
     first = arguments.integer("narrow", "start", start)
-    if (length := arguments.integer("narrow", "length", length)) < 0:
-        raise errors.must("narrow", "length", "not be negative", length)
+    length = arguments.integer("narrow", "length", length, least=0)
     if not -size <= first <= size:
         raise errors.wrong_index("narrow", "start", f"be in [{-size}, {size}]", start)
     first = first + size if first < 0 else first
@@ -237,19 +236,11 @@ def chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor
 
 def _chunk_size(op: str, self: Tensor, chunks: int, dim: int) -> int:
     size = _size(op, self, dim)
-    if (chunks := arguments.integer(op, "chunks", chunks)) <= 0:
-        raise errors.must(op, "chunks", "be positive", chunks)
+    chunks = arguments.integer(op, "chunks", chunks, least=1)
     return -(-size // chunks)
 
 
-def unsafe_split(key_set: int, self: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    return split(key_set, self, split_size, dim)
-
-
-def unsafe_split_with_sizes(
-    key_set: int, self: Tensor, split_sizes: Any, dim: int = 0
-) -> tuple[Tensor, ...]:
-    return split_with_sizes(key_set, self, split_sizes, dim)
+unsafe_split, unsafe_split_with_sizes = split, split_with_sizes
 
 
 def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

@@ -111,11 +111,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
 def out(operator: Operator, loop: str) -> Kernel:
     def kernel(key_set: int, self: Tensor, dim: int, half_to_float: bool, out: Tensor) -> Tensor:
         _check_input(loop, self, half_to_float)
-        if out._device is not self._device:
-            raise errors.mixed_devices(loop, self, "self", out, "out")
-        if out._geometry.dtype is not self._geometry.dtype:
-            rule = f"have self's dtype {self._geometry.dtype.short}"
-            raise errors.wrong_dtype(loop, "out", rule, out)
+        arguments.check_alike(loop, "self", self, "out", out)
         entry = _entry(operator, loop, (self,), dim, out)
         overlap.check_itself(loop, out)
         if out is not self:
@@ -132,8 +128,7 @@ def backward_functional(operator: Operator, loop: str) -> Kernel:
         key_set: int, grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype
     ) -> Tensor:
         _check(loop, grad_output, "grad_output")
-        if output._device is not grad_output._device:
-            raise errors.mixed_devices(loop, grad_output, "grad_output", output, "output")
+        arguments.check_device(loop, "grad_output", grad_output, "output", output)
         given = grad_output._geometry
         if output._geometry.sizes != given.sizes or output._geometry.dtype is not given.dtype:
             rule = f"have grad_output's sizes and dtype, {errors.describe(grad_output)}"

@@ -15,9 +15,9 @@ from ..core.geometry import contiguous_geometry
 from ..kernels import lapack
 from ..structured import arguments, forms, library
 from ..structured.matrices import (
-    adjoint_of, broadcast_batches, by_columns, check_alike, check_dtype, check_matrix,
+    adjoint_of, broadcast_batches, by_columns, check_dtype, check_matrix,
     check_pivots, check_square, checked, factorised, identity, is_vector, lower, lu_sizes,
-    matrices, real_of, upper as upper_of, zeros,
+    matrices, upper as upper_of, zeros,
 )  # fmt: skip
 from ..tensor.tensor import Tensor
 
@@ -33,7 +33,7 @@ def _linalg_solve_ex(
     op = "solve"
     check_square(op, "A", A)
     check_dtype(op, "B", B)
-    check_alike(op, "A", A, "B", B)
+    arguments.check_alike(op, "A", A, "B", B)
     vector = is_vector(A, B)
     if vector and not left:
         raise errors.wrong_shape(op, "B", "be a batch of matrices where left is False", B)
@@ -100,7 +100,7 @@ def linalg_lu_solve(
 ) -> Tensor:
     check_square("lu_solve", "LU", LU)
     check_matrix("lu_solve", "B", B)
-    check_alike("lu_solve", "LU", LU, "B", B)
+    arguments.check_alike("lu_solve", "LU", LU, "B", B)
     size = LU._geometry.sizes[-1]
     if B._geometry.sizes[-2 if left else -1] != size:
         rule = f"have {size} {'rows' if left else 'columns'}"
@@ -130,7 +130,7 @@ def linalg_solve_triangular(
     op = "solve_triangular"
     check_square(op, "self", self)
     check_matrix(op, "B", B)
-    check_alike(op, "self", self, "B", B)
+    arguments.check_alike(op, "self", self, "B", B)
     upper, left = given.flag(op, "upper", upper), given.flag(op, "left", left)
     unitriangular = given.flag(op, "unitriangular", unitriangular)
     size = self._geometry.sizes[-1]
@@ -188,7 +188,7 @@ def linalg_ldl_solve(
 ) -> Tensor:
     check_square("ldl_solve", "LD", LD)
     check_matrix("ldl_solve", "B", B)
-    check_alike("ldl_solve", "LD", LD, "B", B)
+    arguments.check_alike("ldl_solve", "LD", LD, "B", B)
     if B._geometry.sizes[-2] != LD._geometry.sizes[-1]:
         rule = f"have {LD._geometry.sizes[-1]} rows"
         raise errors.wrong_shape("ldl_solve", "B", rule, B)
@@ -219,7 +219,7 @@ def linalg_lstsq(
     op = "lstsq"
     check_matrix(op, "self", self)
     check_dtype(op, "b", b)
-    check_alike(op, "self", self, "b", b)
+    arguments.check_alike(op, "self", self, "b", b)
     chosen = driver or ("gels" if self._device.type == "cuda" else "gelsy")
     if chosen not in _DRIVERS:
         raise errors.must(op, "driver", f"be one of {', '.join(_DRIVERS)}", driver)
@@ -232,7 +232,7 @@ def linalg_lstsq(
         raise errors.wrong_shape(op, "b", f"have {m} rows, as self has", b)
     of = self._geometry.dtype
     if rcond is None:
-        rcond = (2.0**-52 if real_of(of) is float64 else 2.0**-23) * max(m, n)
+        rcond = (2.0**-52 if of.to_real is float64 else 2.0**-23) * max(m, n)
     rcond = given.real(op, "rcond", rcond)
     wide_a, wide_b = broadcast_batches(op, self, "b", matrix)
     batch = wide_b._geometry.sizes[:-2]
@@ -240,7 +240,7 @@ def linalg_lstsq(
     wanted = (
         matrices((*batch, max(m, n), columns), of),
         contiguous_geometry(batch, int64),
-        contiguous_geometry((*batch, min(m, n)), real_of(of)),
+        contiguous_geometry((*batch, min(m, n)), of.to_real),
     )
     if not self._geometry.numel or not matrix._geometry.numel:
         rows, rank, values = zeros(wanted, self)
@@ -249,7 +249,7 @@ def linalg_lstsq(
             op, lapack.lstsq, wanted, wide_a, wide_b, rcond, chosen
         )
     solution = calls.narrow(rows, -2, 0, n) if n < max(m, n) else rows
-    residuals = calls.new_empty(self, (0,), real_of(of), None, None, None)
+    residuals = calls.new_empty(self, (0,), of.to_real, None, None, None)
     full = chosen == "gels" or self._device.type == "meta"
     full = chosen != "gelsy" and (full or bool(calls.all(calls.eq_Tensor(rank, n))))
     if m > n and full:
@@ -258,7 +258,7 @@ def linalg_lstsq(
     solution = calls.squeeze_dim(solution, -1) if vector else solution
     empty_rank = calls.new_empty(self, (0,), int64, None, None, None)
     has_values = chosen in ("gelsd", "gelss")
-    values = values if has_values else calls.new_empty(self, (0,), real_of(of), None, None, None)
+    values = values if has_values else calls.new_empty(self, (0,), of.to_real, None, None, None)
     return solution, residuals, empty_rank if chosen == "gels" else rank, values
 
 
@@ -266,9 +266,7 @@ def linalg_lstsq(
 
 
 def linalg_tensorinv(key_set: int, self: Tensor, ind: int = 2) -> Tensor:
-    ind = arguments.integer("tensorinv", "ind", ind)
-    if ind < 1:
-        raise errors.must("tensorinv", "ind", "be positive", ind)
+    ind = arguments.integer("tensorinv", "ind", ind, least=1)
     sizes = self._geometry.sizes
     first, rest = sizes[:ind], sizes[ind:]
     if math.prod(first) != math.prod(rest):

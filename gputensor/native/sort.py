@@ -180,14 +180,12 @@ def msort(key_set: int, self: Tensor) -> Tensor:
     return calls.sort(self, 0, False)[0]
 
 
-def argsort(key_set: int, self: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
-    return calls.sort(self, dim, descending)[1]
+def argsort(key_set: int, *args: Any) -> Tensor:
+    return calls.sort(*args)[1]
 
 
-def argsort_stable(
-    key_set: int, self: Tensor, stable: bool, dim: int = -1, descending: bool = False
-) -> Tensor:
-    return calls.sort_stable(self, stable, dim, descending)[1]
+def argsort_stable(key_set: int, *args: Any) -> Tensor:
+    return calls.sort_stable(*args)[1]
 
 
 # --- topk -----------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from typing import Any
 
 from .._generated import calls, operators
 from ..core import arguments as given, errors
-from ..core.dtype import FLOATING, float64, int64
+from ..core.dtype import float64, int64
 from ..core.geometry import contiguous_geometry
 from ..kernels import lapack
 from ..structured import arguments, forms, library
+from ..structured.forms import Kernel
 from ..structured.matrices import (
-    adjoint_of, by_columns, check_matrix, check_square, factorised, identity, matrices, real_of,
+    adjoint_of, by_columns, check_matrix, check_square, factorised, identity, matrices,
     zeros,
 )  # fmt: skip
 from ..tensor.tensor import Tensor
@@ -32,7 +33,7 @@ def _linalg_eigh(key_set: int, A: Tensor, UPLO: str = "L", compute_v: bool = Tru
         raise errors.must("eigh", "UPLO", "be L or U", UPLO)
     sizes, of = A._geometry.sizes, A._geometry.dtype
     vectors = matrices(sizes, of) if compute_v else contiguous_geometry((0,), of)
-    wanted = (contiguous_geometry(sizes[:-1], real_of(of)), vectors)
+    wanted = (contiguous_geometry(sizes[:-1], of.to_real), vectors)
 
     def compute(namespace: Any, a: Any) -> Any:
         if compute_v:
@@ -84,7 +85,7 @@ def _linalg_svd(
     none = contiguous_geometry((0,), of)
     u = matrices((*batch, m, m if full_matrices else k), of) if compute_uv else none
     vh = matrices((*batch, n if full_matrices else k, n), of) if compute_uv else none
-    s = contiguous_geometry((*batch, k), real_of(of))
+    s = contiguous_geometry((*batch, k), of.to_real)
     if not A._geometry.numel:
         U, S, Vh = zeros((u, s, vh), A)
         if full_matrices and compute_uv:
@@ -130,8 +131,8 @@ def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
         atol = given.real(op, "atol", atol)
     if rtol is not None and not isinstance(rtol, Tensor):
         rtol = given.real(op, "rtol", rtol)
-    real = A._geometry.dtype.to_real if A._geometry.dtype.is_complex else A._geometry.dtype
-    eps = (2.0**-52 if real is float64 else 2.0**-23) * max(A._geometry.sizes[-2:], default=0)
+    is_double = A._geometry.dtype.to_real is float64
+    eps = (2.0**-52 if is_double else 2.0**-23) * max(A._geometry.sizes[-2:], default=0)
     if rtol is None:
         if isinstance(atol, Tensor):
             rtol = calls.where_self(calls.gt_Tensor(atol, 0), 0.0, eps)
@@ -177,20 +178,15 @@ def linalg_pinv_atol_rtol_float(
     hermitian: bool = False,
 ) -> Tensor:  # fmt: skip
     def tensor(x: Any) -> Any:
-        real = self._geometry.dtype.to_real if self._geometry.dtype.is_complex else None
-        of = real or self._geometry.dtype
+        of = self._geometry.dtype.to_real
         return None if x is None else calls.scalar_tensor(x, of, None, self._device, None)
 
     check_matrix("pinv", "self", self)
     return calls.linalg_pinv_atol_rtol_tensor(self, tensor(atol), tensor(rtol), hermitian)
 
 
-def linalg_pinv(key_set: int, self: Tensor, rcond: float, hermitian: bool = False) -> Tensor:
-    return linalg_pinv_atol_rtol_float(0, self, 0.0, rcond, hermitian)
-
-
-def pinverse(key_set: int, self: Tensor, rcond: float = 1e-15) -> Tensor:
-    return linalg_pinv(0, self, rcond, False)
+linalg_pinv: Kernel = forms.given(linalg_pinv_atol_rtol_float, atol=0.0)
+pinverse: Kernel = forms.given(linalg_pinv_atol_rtol_float, atol=0.0, hermitian=False)
 
 
 def linalg_pinv_rcond_tensor(
@@ -219,8 +215,7 @@ def linalg_matrix_rank_atol_rtol_tensor(
 linalg_matrix_rank_atol_rtol_float = linalg_matrix_rank_atol_rtol_tensor
 
 
-def linalg_matrix_rank(key_set: int, self: Tensor, tol: Any, hermitian: bool = False) -> Tensor:
-    return linalg_matrix_rank_atol_rtol_tensor(0, self, tol, 0.0, hermitian)
+linalg_matrix_rank: Kernel = forms.given(linalg_matrix_rank_atol_rtol_tensor, rtol=0.0)
 
 
 # --- norms ----------------------------------------------------------------------------------------
@@ -233,8 +228,7 @@ def linalg_matrix_norm(
     op = "matrix_norm"
     if self._geometry.ndim < 2:
         raise errors.wrong_shape(op, "self", "be a matrix or a batch of them", self)
-    if self._geometry.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     dims = arguments.dims(op, dim, self._geometry.ndim)
     if len(dims) != 2:
         raise errors.must(op, "dim", "name two dimensions", dims)

@@ -22,6 +22,7 @@ from ..dispatch.backend_select import resolve
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..structured.shortcuts import computed as short
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
@@ -104,22 +105,13 @@ def _compared(self: Tensor, keeps: Any, rows: int, columns: int, shift: int) -> 
     return found
 
 
-def tril_indices(key_set: int, row: int, col: int, offset: int = 0, *options: Any) -> Tensor:
-    return _indices("tril_indices", np.tril_indices, row, col, offset, *options)
-
-
-def triu_indices(key_set: int, row: int, col: int, offset: int = 0, *options: Any) -> Tensor:
-    return _indices("triu_indices", np.triu_indices, row, col, offset, *options)
-
-
 def _indices(
-    op: str, find: Any, row: int, col: int, offset: int, dtype: Any = None, layout: Any = None,
-    device: Any = None, pin_memory: Any = None,
+    key_set: int, op: str, find: Any, row: int, col: int, offset: int, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     """The indices, which are made on the host, like those of `tensor(...)`."""
     for arg, value in (("row", row), ("col", col)):
-        if (value := arguments.integer(op, arg, value)) < 0:
-            raise errors.must(op, arg, "not be negative", value)
+        arguments.integer(op, arg, value, least=0)
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)
@@ -132,6 +124,10 @@ def _indices(
         return made
     key_set = made._keys & BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, over_array(found), False)
+
+
+tril_indices: Kernel = given(_indices, op="tril_indices", find=np.tril_indices)
+triu_indices: Kernel = given(_indices, op="triu_indices", find=np.triu_indices)
 
 
 # --- diagonals ------------------------------------------------------------------------------------

@@ -85,10 +85,8 @@ flip_inplace = flip_out = _flips(_into)
 
 def angles_functional(operator: Operator, loop: str) -> Kernel:
     """Angles of complex numbers are row-major. Source: ATen/native/UnaryOps.cpp, angle."""
-    of_real, write = (
-        pointwise.functional(operator, rule(loop)),
-        pointwise.write(operator, rule(loop)),
-    )
+    of_real = pointwise.functional(operator, rule(loop))
+    write = pointwise.write(operator, rule(loop))
 
     def kernel(key_set: int, self: Tensor) -> Tensor:
         shape = self._geometry

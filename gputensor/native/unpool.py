@@ -13,6 +13,7 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..structured.layers.windows import check_planes
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
@@ -85,11 +86,7 @@ def _windows(
         if m + k - 1 > n - (count == 3):
             rule = f"have room for {list(out)} windows of {list(kernel)}"
             raise errors.wrong_shape(op, "self", rule, self)
-    if samples._geometry.dtype is not self._geometry.dtype:
-        rule = f"have self's dtype {self._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, "random_samples", rule, samples)
-    if samples._device is not self._device:
-        raise errors.mixed_devices(op, self, "self", samples, "random_samples")
+    arguments.check_alike(op, "self", self, "random_samples", samples)
     batch, channels = (1, *given)[-count - 2 : -count]
     wanted = samples._geometry.sizes
     if len(wanted) != 3 or wanted[0] < batch or wanted[1:] != (channels, count):
@@ -112,8 +109,9 @@ def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
 
 
 def _pooled(
-    count: int, self: Tensor, kernel_size: Any, output_size: Any, random_samples: Tensor
-) -> tuple[Tensor, Tensor]:
+    key_set: int, count: int, self: Tensor, kernel_size: Any, output_size: Any,
+    random_samples: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     kernel, out = _windows(count, self, kernel_size, output_size, random_samples)
     given = self._geometry.sizes
     before, inner = given[: len(given) - count], given[len(given) - count :]
@@ -138,37 +136,24 @@ def _pooled(
         at = flat + step
         now = calls.gather(x, -1, at)
         better = calls.logical_or(now > values, calls.ne_Tensor(now, now))
-        values, indices = (
-            calls.where_self(better, now, values),
-            calls.where_self(better, at, indices),
-        )
+        values = calls.where_self(better, now, values)
+        indices = calls.where_self(better, at, indices)
     return calls.reshape(values, (*before, *out)), calls.reshape(indices, (*before, *out))
 
 
 def _backward(
-    count: int, grad_output: Tensor, self: Tensor, kernel_size: Any, output_size: Any,
-    indices: Tensor,
+    key_set: int, count: int, grad_output: Tensor, self: Tensor, kernel_size: Any,
+    output_size: Any, indices: Tensor,
 ) -> Tensor:  # fmt: skip
     op = f"fractional_max_pool{count}d_backward"
     _check_planes(op, self, count)
     given = self._geometry.sizes
     wanted = (*given[: len(given) - count], *arguments.sizes(op, output_size, "output_size"))
-    if grad_output._geometry.sizes != wanted:
-        raise errors.wrong_shape(op, "grad_output", f"have sizes {list(wanted)}", grad_output)
+    arguments.check_sizes(op, wanted, grad_output=grad_output)
     return scattered(op, count, grad_output, self, indices, keeps=False)
 
 
-def fractional_max_pool2d(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
-    return _pooled(2, *args)
-
-
-def fractional_max_pool3d(key_set: int, *args: Any) -> tuple[Tensor, Tensor]:
-    return _pooled(3, *args)
-
-
-def fractional_max_pool2d_backward(key_set: int, *args: Any) -> Tensor:
-    return _backward(2, *args)
-
-
-def fractional_max_pool3d_backward(key_set: int, *args: Any) -> Tensor:
-    return _backward(3, *args)
+fractional_max_pool2d: Kernel = given(_pooled, count=2)
+fractional_max_pool3d: Kernel = given(_pooled, count=3)
+fractional_max_pool2d_backward: Kernel = given(_backward, count=2)
+fractional_max_pool3d_backward: Kernel = given(_backward, count=3)

@@ -298,8 +298,7 @@ def swapaxes_(key_set: int, self: Tensor, axis0: int, axis1: int) -> Tensor:
 
 
 def adjoint(key_set: int, self: Tensor) -> Tensor:
-    turned = mT(key_set, self)
-    return calls._conj(turned) if self._geometry.dtype.is_complex else turned
+    return calls.conj(mT(key_set, self))
 
 
 def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor:

@@ -17,6 +17,7 @@ from ..core.dtype import FLOATING, float64
 from ..dispatch import defaults
 from ..dispatch.keys import BATCHED
 from ..structured import arguments
+from ..structured.forms import Kernel, given
 from ..tensor.tensor import Tensor
 
 # --- windows --------------------------------------------------------------------------------------
@@ -25,13 +26,11 @@ Shape = Callable[[Tensor, float], Tensor]
 
 
 def _window(
-    op: str, shape: Shape, window_length: Any, periodic: bool, dtype: Any = None,
+    key_set: int, op: str, shape: Shape, window_length: Any, periodic: bool, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     """A window: `shape(positions from 0 to last, last)` in float64, rounded once."""
-    n = arguments.integer(op, "window_length", window_length)
-    if n < 0:
-        raise errors.must(op, "window_length", "not be negative", n)
+    n = arguments.integer(op, "window_length", window_length, least=0)
     of = defaults.get_default_dtype() if dtype is None else dtype
     if of.category != FLOATING:
         raise errors.wrong_dtype(op, "dtype", "be floating", of)
@@ -60,28 +59,8 @@ def _cosines(*factors: float) -> Shape:
 _HANN, _BLACKMAN = _cosines(0.5, -0.5), _cosines(0.42, -0.5, 0.08)
 
 
-def hann_window(key_set: int, window_length: Any, *options: Any) -> Tensor:
-    return _window("hann_window", _HANN, window_length, True, *options)
-
-
-def hann_window_periodic(key_set: int, window_length: Any, periodic: bool, *options: Any) -> Tensor:
-    return _window("hann_window", _HANN, window_length, periodic, *options)
-
-
-def hamming_window(key_set: int, window_length: Any, *options: Any) -> Tensor:
-    return hamming_window_periodic_alpha_beta(0, window_length, True, 0.54, 0.46, *options)
-
-
-def hamming_window_periodic(
-    key_set: int, window_length: Any, periodic: bool, *options: Any
-) -> Tensor:
-    return hamming_window_periodic_alpha_beta(0, window_length, periodic, 0.54, 0.46, *options)
-
-
-def hamming_window_periodic_alpha(
-    key_set: int, window_length: Any, periodic: bool, alpha: float, *options: Any
-) -> Tensor:
-    return hamming_window_periodic_alpha_beta(0, window_length, periodic, alpha, 0.46, *options)
+hann_window_periodic: Kernel = given(_window, op="hann_window", shape=_HANN)
+hann_window: Kernel = given(_window, op="hann_window", shape=_HANN, periodic=True)
 
 
 def hamming_window_periodic_alpha_beta(
@@ -89,41 +68,24 @@ def hamming_window_periodic_alpha_beta(
 ) -> Tensor:
     op = "hamming_window"
     shape = _cosines(real(op, "alpha", alpha), -real(op, "beta", beta))
-    return _window(op, shape, window_length, periodic, *options)
+    return _window(key_set, op, shape, window_length, periodic, *options)
 
 
-def blackman_window(key_set: int, window_length: Any, *options: Any) -> Tensor:
-    return _window("blackman_window", _BLACKMAN, window_length, True, *options)
-
-
-def blackman_window_periodic(
-    key_set: int, window_length: Any, periodic: bool, *options: Any
-) -> Tensor:
-    return _window("blackman_window", _BLACKMAN, window_length, periodic, *options)
+hamming_window_periodic_alpha: Kernel = given(hamming_window_periodic_alpha_beta, beta=0.46)
+hamming_window_periodic: Kernel = given(hamming_window_periodic_alpha_beta, alpha=0.54, beta=0.46)
+hamming_window: Kernel = given(
+    hamming_window_periodic_alpha_beta, periodic=True, alpha=0.54, beta=0.46
+)
+blackman_window_periodic: Kernel = given(_window, op="blackman_window", shape=_BLACKMAN)
+blackman_window: Kernel = given(_window, op="blackman_window", shape=_BLACKMAN, periodic=True)
 
 
 def _triangle(places: Tensor, last: float) -> Tensor:
     return 1 - calls.abs(places * (2 / last) - 1)
 
 
-def bartlett_window(key_set: int, window_length: Any, *options: Any) -> Tensor:
-    return _window("bartlett_window", _triangle, window_length, True, *options)
-
-
-def bartlett_window_periodic(
-    key_set: int, window_length: Any, periodic: bool, *options: Any
-) -> Tensor:
-    return _window("bartlett_window", _triangle, window_length, periodic, *options)
-
-
-def kaiser_window(key_set: int, window_length: Any, *options: Any) -> Tensor:
-    return kaiser_window_beta(0, window_length, True, 12.0, *options)
-
-
-def kaiser_window_periodic(
-    key_set: int, window_length: Any, periodic: bool, *options: Any
-) -> Tensor:
-    return kaiser_window_beta(0, window_length, periodic, 12.0, *options)
+bartlett_window_periodic: Kernel = given(_window, op="bartlett_window", shape=_triangle)
+bartlett_window: Kernel = given(_window, op="bartlett_window", shape=_triangle, periodic=True)
 
 
 def kaiser_window_beta(
@@ -137,7 +99,11 @@ def kaiser_window_beta(
         whole = calls.i0(calls.new_full(places, (), beta))
         return calls.i0(inner) / whole
 
-    return _window("kaiser_window", shape, window_length, periodic, *options)
+    return _window(key_set, "kaiser_window", shape, window_length, periodic, *options)
+
+
+kaiser_window_periodic: Kernel = given(kaiser_window_beta, beta=12.0)
+kaiser_window: Kernel = given(kaiser_window_beta, periodic=True, beta=12.0)
 
 
 # --- Fourier transforms of short parts ------------------------------------------------------------
@@ -172,8 +138,7 @@ def stft(
     return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Tensor:  # fmt: skip
     op, given = "stft", self._geometry
-    if given.dtype.category < FLOATING:
-        raise errors.wrong_dtype(op, "self", "be floating or complex", self)
+    arguments.check_is_floating(op, "self", self, or_complex=True)
     if given.ndim not in (1, 2):
         raise errors.wrong_shape(op, "self", "have one or two dimensions", self)
     n, hop, size = _lengths(op, n_fft, hop_length, win_length)

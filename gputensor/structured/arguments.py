@@ -1,5 +1,5 @@
-"""Conversion of integer arguments (sizes, strides, dimensions), with the errors for invalid
-ones.
+"""Conversion of integer arguments (sizes, strides, dimensions), and checks of operands that must
+have one dtype and device, with the errors for invalid ones.
 
 These functions run only if no cached result or plan was found, so repeated calls do not need them.
 """
@@ -13,8 +13,10 @@ import numpy as np
 
 from ..core import errors
 from ..core.arguments import real
+from ..core.dtype import FLOATING
 from ..core.geometry import Geometry
 from ..tensor.storage import Storage
+from ..tensor.tensor import Tensor
 
 
 def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
@@ -52,11 +54,13 @@ def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[
     return found
 
 
-def integer(op: str, arg: str, value: Any) -> int:
-    """One 64-bit int, as kernels take it; bools are rejected."""
+def integer(op: str, arg: str, value: Any, least: int | None = None) -> int:
+    """One 64-bit int, as kernels take it; bools are rejected. least: 0 or 1, the lower bound."""
     number = _integer(op, arg, value)
     if not -(2**63) <= number < 2**63:
         raise errors.must(op, arg, "fit into 64 bits", number)
+    if least is not None and number < least:
+        raise errors.must(op, arg, "be positive" if least else "not be negative", number)
     return number
 
 
@@ -107,6 +111,40 @@ def dims(op: str, value: Any, ndim: int, arg: str = "dim") -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise errors.must(op, arg, "name each dimension at most once", tuple(value))
     return found
+
+
+def check_device(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless both operands are on one device."""
+    if b._device is not a._device:
+        raise errors.mixed_devices(op, a, first, b, second)
+
+
+def check_dtype(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless operand `second` has the dtype of operand `first`."""
+    if b._geometry.dtype is not a._geometry.dtype:
+        rule = f"have {first}'s dtype {a._geometry.dtype.short}"
+        raise errors.wrong_dtype(op, second, rule, b)
+
+
+def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless both operands have one device and dtype."""
+    check_device(op, first, a, second, b)
+    check_dtype(op, first, a, second, b)
+
+
+def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:
+    """Raise unless all operands that are given have these sizes."""
+    for arg, x in operands.items():
+        if x is not None and x._geometry.sizes != sizes:
+            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
+
+
+def check_is_floating(op: str, arg: str, x: Tensor, or_complex: bool = False) -> None:
+    """Raise unless the operand is floating, or complex where `or_complex` allows it."""
+    category = x._geometry.dtype.category
+    if category < FLOATING or category != FLOATING and not or_complex:
+        rule = "be floating or complex" if or_complex else "be floating"
+        raise errors.wrong_dtype(op, arg, rule, x)
 
 
 def check_bounds(op: str, storage: Storage, offset: int, wanted: Geometry) -> None:

@@ -25,6 +25,10 @@ def given(kernel: Any, **values: Any) -> Kernel:
     """The kernel of an overload without these arguments, which have fixed values."""
     _, *names = kernel.__code__.co_varnames
     places = sorted([(names.index(name), value) for name, value in values.items()])
+    front = tuple([value for _, value in places])
+
+    def with_front(key_set: int, *args: Any) -> Any:
+        return kernel(key_set, *front, *args)
 
     def shorter(key_set: int, *args: Any) -> Any:
         full = list(args)
@@ -32,8 +36,10 @@ def given(kernel: Any, **values: Any) -> Kernel:
             full.insert(place, value)
         return kernel(key_set, *full)
 
-    shorter.__module__ = kernel.__module__  # names the family
-    return shorter
+    is_front = [place for place, _ in places] == [*range(len(places))]
+    made = with_front if is_front else shorter
+    made.__module__ = kernel.__module__  # names the family
+    return made
 
 
 def copy(of: Operator) -> Kernel:

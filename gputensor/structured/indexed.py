@@ -204,3 +204,11 @@ def number_of(op: str, value: Tensor, like: Tensor) -> Tensor:
     if value._geometry.dtype.is_complex and not like._geometry.dtype.is_complex:
         raise errors.wrong_dtype(op, "value", f"be real for {like._geometry.dtype.short}", value)
     return calls.to_device(value, like._device, like._geometry.dtype, False, False, None)
+
+
+def cropped(x: Tensor, sizes: Any) -> Tensor:
+    """The part of x with these sizes, from index 0 on."""
+    for d, n in enumerate(sizes):
+        if n != x._geometry.sizes[d]:
+            x = calls.slice_Tensor(x, d, 0, n, 1)
+    return x

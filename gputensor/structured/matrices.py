@@ -39,14 +39,6 @@ def check_square(op: str, arg: str, x: Tensor) -> None:
         raise errors.wrong_shape(op, arg, "be a square matrix or a batch of them", x)
 
 
-def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
-    if a._geometry.dtype is not b._geometry.dtype:
-        rule = f"have {first}'s dtype {a._geometry.dtype.short}"
-        raise errors.wrong_dtype(op, second, rule, b)
-    if a._device is not b._device:
-        raise errors.mixed_devices(op, a, first, b, second)
-
-
 def check_pivots(op: str, arg: str, namespace: Any, pivots: Any, rows: int) -> None:
     """Check pivots, unless that would wait for a device. LAPACK reads any address that they
     imply."""
@@ -73,10 +65,6 @@ def matrices(sizes: Sizes, of: dtype, by_columns: bool = True) -> Geometry:
         return dense
     strides = (*dense.strides[:-2], 1, max(sizes[-2], 1))
     return geometry(tuple(sizes), strides, of)
-
-
-def real_of(of: dtype) -> dtype:
-    return of.to_real if of.is_complex else of
 
 
 def is_vector(A: Tensor, B: Tensor) -> bool:

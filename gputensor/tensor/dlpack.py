@@ -130,12 +130,8 @@ def export(
         tensor, stream, flags = tensor.cpu(), None, IS_COPIED
     where = device_of(tensor)
     if dl_device is not None and tuple(dl_device) != where:
-        raise errors.not_exchangeable(
-            "__dlpack__",
-            "dl_device",
-            f"be {where} or (1, 0)",
-            errors.Got(str(tuple(map(int, dl_device)))),
-        )
+        rule, got = f"be {where} or (1, 0)", errors.Got(str(tuple(map(int, dl_device))))
+        raise errors.not_exchangeable("__dlpack__", "dl_device", rule, got)
     if copy and not flags:
         tensor, flags = calls.clone(tensor), IS_COPIED
     if where[0] == CUDA_DEVICE:

@@ -121,6 +121,11 @@ def Tensor_conj_physical(self):
     except Exception as error:
         return _refuse(error, "conj_physical", Tensor_conj_physical, locals())
 
+def call_conj_physical(self):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op_conj_physical.table[key_set](key_set, self)
+
 op_conj_physical_ = _define("aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def conj_physical_(input):
     """In place: The complex conjugate of each element, written to memory; input if it is

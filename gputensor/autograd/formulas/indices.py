@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..._generated import calls, functions
+from ...core.dtype import bool_
+from ...structured.indexed import cropped
 from ...tensor.tensor import Tensor
 from .fitting import Sizes
 from .numbers import conj
@@ -40,26 +42,18 @@ def gather_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tens
     return calls.scatter_add_(_zeros_around(grad, shape), dim, index, grad)
 
 
-def _corner(x: Tensor, sizes: Sizes) -> Tensor:
-    """Return the corner of x with `sizes`, at index 0 of each dimension."""
-    for d, n in enumerate(sizes):
-        if n != x._geometry.sizes[d]:
-            x = calls.slice_Tensor(x, d, 0, n, 1)
-    return x
-
-
-def _in_corner(found: Tensor, shape: Sizes) -> Tensor:
+def _incropped(found: Tensor, shape: Sizes) -> Tensor:
     """`found` padded with zeros at the end to `shape`."""
     if found._geometry.sizes == shape:
         return found
     made = _zeros_around(found, shape)
-    calls.copy_(_corner(made, found._geometry.sizes), found, False)
+    calls.copy_(cropped(made, found._geometry.sizes), found, False)
     return made
 
 
 def scatter_src_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
     """The gradient of a source that is read only within the index's sizes."""
-    return _in_corner(calls.gather(grad, dim, index, False), shape)
+    return _incropped(calls.gather(grad, dim, index, False), shape)
 
 
 def index_select_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
@@ -76,14 +70,8 @@ def put_self_backward(grad: Tensor, index: Tensor, source: Tensor, accumulate: b
 
 def index_fill_value_backward(grad: Tensor, dim: int, index: Tensor) -> Tensor:
     """The sum of the gradient over all filled elements; each counts once."""
-    mask = functions.zeros_like(grad, dtype=_bool()).index_fill(dim, index, True)
+    mask = functions.zeros_like(grad, dtype=bool_).index_fill(dim, index, True)
     return functions.where(mask, grad, 0).sum()
-
-
-def _bool() -> Any:
-    from ...core.dtype import bool_
-
-    return bool_
 
 
 def slice_scatter_backward(
@@ -186,7 +174,7 @@ def scattered_self(
     include_self: bool, result: Tensor,
 ) -> Tensor:  # fmt: skip
     reduce = _REDUCTIONS.get(reduce, reduce)
-    at, src = _Along("scatter_reduce", dim, index), _corner(src, index._geometry.sizes)
+    at, src = _Along("scatter_reduce", dim, index), cropped(src, index._geometry.sizes)
     return _reduce_self_backward(at, grad, self, src, reduce, include_self, result)
 
 
@@ -195,9 +183,9 @@ def scattered_src(
     include_self: bool, result: Tensor,
 ) -> Tensor:  # fmt: skip
     reduce = _REDUCTIONS.get(reduce, reduce)
-    at, read = _Along("scatter_reduce", dim, index), _corner(src, index._geometry.sizes)
+    at, read = _Along("scatter_reduce", dim, index), cropped(src, index._geometry.sizes)
     found = _reduce_source_backward(at, grad, self, read, reduce, include_self, result)
-    return _in_corner(found, src._geometry.sizes)
+    return _incropped(found, src._geometry.sizes)
 
 
 def index_self(

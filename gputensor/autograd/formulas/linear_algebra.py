@@ -18,10 +18,6 @@ def _mm(x: Tensor, y: Tensor) -> Tensor:
     return calls.matmul(x, y)
 
 
-def _conj(x: Tensor) -> Tensor:
-    return calls._conj_physical(x) if x._geometry.dtype.is_complex else x
-
-
 def _column(x: Tensor) -> Tensor:
     return calls.unsqueeze(x, -1)
 
@@ -93,7 +89,7 @@ def linalg_det_backward(grad: Tensor, A: Tensor, det: Tensor) -> Tensor:
     is_zero = calls.eq_Tensor(det, 0)
     size = A._geometry.sizes[-1]
     regular = calls.where_self(_column(_column(is_zero)), identity(size, A), A)
-    scale = _column(_column(calls.mul_Tensor(grad, _conj(det))))
+    scale = _column(_column(calls.mul_Tensor(grad, calls.conj_physical(det))))
     return _solve(_H(regular), calls.mul_Tensor(scale, identity(size, A)))
 
 
@@ -108,7 +104,7 @@ def linalg_slogdet_backward(to_sign: Any, to_log: Any, A: Tensor, sign: Tensor) 
     else:
         scale = calls.zeros_like(sign) if to_log is None else _as(to_log, sign)
         if to_sign is not None:  # the sign moves along the unit circle
-            around = calls.imag(calls.mul_Tensor(_conj(to_sign), sign))
+            around = calls.imag(calls.mul_Tensor(calls.conj_physical(to_sign), sign))
             scale = calls.add_Tensor(scale, calls.mul_Tensor(_as(around, sign), -1j), 1)
     return _solve(_H(A), calls.mul_Tensor(_column(_column(scale)), identity(size, A)))
 
@@ -242,7 +238,7 @@ def linalg_eig_backward(to_l: Any, to_v: Any, L: Tensor, V: Tensor, A: Tensor) -
     else:
         inner = _mm(turned, to_v)
         inner = inner - _mm(turned, V) * _row(_as(_real(_diagonal(inner)), V))
-        inner = _with_diagonal(inner / _apart(_conj(L), _conj(L)), to_l)
+        inner = _with_diagonal(inner / _apart(calls.conj_physical(L), calls.conj_physical(L)), to_l)
     made = _solve(turned, _mm(inner, turned))
     return made if A._geometry.dtype.is_complex else _real(made)
 

@@ -13,16 +13,9 @@ from typing import Any, overload
 from ..._generated import calls, functions
 from ...core import dtype as dtypes
 from ...structured.layers import recurrent
+from ...structured.layers.precision import wide as _wide
 from ...tensor.tensor import Tensor
 from ..modes import DEFAULT, grad_mode
-
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-
-
-def _wide(x: Tensor) -> Tensor:
-    if x._geometry.dtype not in _HALVES:
-        return x
-    return calls.to_dtype(x, dtypes.float32, False, False, None)
 
 
 def _mean(x: Tensor, dims: Any) -> Tensor:
@@ -122,10 +115,8 @@ class _Normal:
             if self.rows:
                 to_weight = calls.sum_dim_IntList(to_weight, self.rows, True)
             if not self.is_fixed:
-                along, along_of_x = (
-                    _mean(scaled * normal, self.dims),
-                    _mean(of_x * normal, self.dims),
-                )
+                along = _mean(scaled * normal, self.dims)
+                along_of_x = _mean(of_x * normal, self.dims)
                 to_normal = -self.rstd * (of_x * along + scaled * along_of_x)
                 rest = of_x * (scaled - _mean(scaled, self.dims) - normal * along)
                 to_x = -self.rstd * self.rstd * normal * _mean(rest, self.dims)

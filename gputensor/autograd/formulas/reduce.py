@@ -35,11 +35,7 @@ def sum_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor:
 
 
 def mean_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor:
-    dims = (dim,) if type(dim) is int else dim or range(len(shape))
-    count = 1
-    for d in dims if shape else ():
-        count *= shape[d]
-    return sum_backward(grad, shape, dim, keepdim) / count
+    return sum_backward(grad, shape, dim, keepdim) / _count(shape, dim)
 
 
 def extremum_backward(

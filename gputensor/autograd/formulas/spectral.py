@@ -29,10 +29,8 @@ def fft_c2r_backward(grad: Tensor, dim: Dims, normalization: int) -> Tensor:
     """Elements filled in by symmetry count twice."""
     made = calls._fft_r2c(grad, dim, normalization, True)
     last = dim[-1]
-    half, twice = (
-        made._geometry.sizes[last],
-        grad._geometry.sizes[last] - made._geometry.sizes[last],
-    )
+    half = made._geometry.sizes[last]
+    twice = grad._geometry.sizes[last] - made._geometry.sizes[last]
     if twice <= 0:
         return made
     parts = [

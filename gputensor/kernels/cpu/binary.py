@@ -78,14 +78,15 @@ def _scaled_integers(op: str, multiply: Loop, combine: Loop, to: np.dtype) -> Lo
 # --- division -----------------------------------------------------------------------------------
 
 
-def _true(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    return arithmetic(op, ufunc, inputs, common, out)
+def _integers_or(floating: Callable[..., Any]) -> Callable[..., Loop]:
+    """The builder for a ufunc of integers, and a function of floats."""
 
+    def build(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
+        if common.category == FLOATING:
+            return _function(op, floating, inputs, common, out)
+        return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
-def _floor(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    if common.category == FLOATING:
-        return _function(op, _floating_floor_divide, inputs, common, out)
-    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
+    return build
 
 
 def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
@@ -134,12 +135,6 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
     found.looks_at_values = True
     loop_found: Loop = found
     return loop_found
-
-
-def _fmod(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    if common.category == FLOATING:
-        return _function(op, _floating_fmod, inputs, common, out)
-    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
 
 
 # From this number of elements on, several NumPy ufuncs are faster than one function of C.
@@ -199,16 +194,8 @@ def _floor_by_steps(a: Any, b: Any) -> Any:
     return where(np.broadcast_to(np.equal(b, 0), whole.shape), plain, whole)
 
 
-def _remainder(
-    op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
-) -> Loop:
-    """Remainder of floats as in Python: zeros too have the sign of `other`."""
-    if common.category == FLOATING:
-        return _function(op, _floating_remainder, inputs, common, out)
-    return _checked(op, typed(ufunc, inputs, common, common, out), inputs, common)
-
-
 def _floating_remainder(a: Any, b: Any) -> Any:
+    """Remainder of floats as in Python: zeros too have the sign of `other`."""
     rest = _floating_fmod(a, b)
     return np.copysign(where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest), b)
 
@@ -376,12 +363,12 @@ LOOPS: dict[str, tuple[Callable[..., Loop], Callable[..., Any]]] = {
     "bitwise_right_shift": (arithmetic, np.right_shift),
     "bitwise_xor": (arithmetic, np.bitwise_xor),
     "copysign": (arithmetic, np.copysign),
-    "div": (_true, np.true_divide),
-    "div_floor": (_floor, np.floor_divide),
+    "div": (arithmetic, np.true_divide),
+    "div_floor": (_integers_or(_floating_floor_divide), np.floor_divide),
     "div_trunc": (_trunc, np.floor_divide),
     "fmax": (_extremum, np.fmax),
     "fmin": (_extremum, np.fmin),
-    "fmod": (_fmod, np.fmod),
+    "fmod": (_integers_or(_floating_fmod), np.fmod),
     "gcd": (_bare, np.gcd),
     "heaviside": (_function, _heaviside),
     "hypot": (_function, _hypot),
@@ -394,7 +381,7 @@ LOOPS: dict[str, tuple[Callable[..., Loop], Callable[..., Any]]] = {
     "nextafter": (_bare, np.nextafter),
     "pow": (_pow, np.power),
     "pow_number": (_pow_number, np.power),
-    "remainder": (_remainder, np.remainder),
+    "remainder": (_integers_or(_floating_remainder), np.remainder),
     "sub": (arithmetic, np.subtract),
     "sub_alpha": (_scaled, np.subtract),
     "threshold_backward": (_threshold, np.less_equal),

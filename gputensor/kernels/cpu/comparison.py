@@ -14,16 +14,10 @@ from ...core.dtype import bool_, dtype
 from .pointwise import Input, Loop, number_position, typed, with_number
 
 LOOPS = {
-    "eq": np.equal,
-    "ge": np.greater_equal,
-    "gt": np.greater,
-    "le": np.less_equal,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-    "lt": np.less,
-    "ne": np.not_equal,
-}
+    "eq": np.equal, "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+    "lt": np.less, "ne": np.not_equal,
+}  # fmt: skip
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:

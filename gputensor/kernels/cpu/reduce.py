@@ -60,12 +60,12 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if op == "mean":
         return _mean(compute.np, out.np)
     if op == "prod":
-        return _prod(compute.np)
+        return _in_dtype(np.multiply.reduce, compute.np)
     if op == "nansum" and given.category == FLOATING:
-        return _skipping_nan(_sum(compute.np))
+        return _skipping_nan(_in_dtype(sum_in_blocks, compute.np))
     if numel is not None and numel <= CHAIN and given is compute is out:
         return np.add.reduce
-    return _sum(compute.np)
+    return _in_dtype(sum_in_blocks, compute.np)
 
 
 def _count_nonzero(
@@ -74,11 +74,13 @@ def _count_nonzero(
     out[...] = np.count_nonzero(cast.readable(array), axes, keepdims=keepdims)
 
 
-def _sum(compute: np.dtype) -> Loop:
+def _in_dtype(function: Loop, compute: np.dtype) -> Loop:
+    """The loop of a reduction that takes the dtype in which it computes."""
+
     def loop(
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
     ) -> Any:
-        return sum_in_blocks(array, axes, compute, out, keepdims)
+        return function(array, axes, compute, out, keepdims)
 
     return loop
 
@@ -91,17 +93,6 @@ def _skipping_nan(plain: Loop) -> Loop:
         if not np.isnan(found).any():
             return found
         return plain(np.where(np.isnan(array), array.dtype.type(0), array), *args)
-
-    return loop
-
-
-def _prod(compute: np.dtype) -> Loop:
-    multiply: Loop = np.multiply.reduce
-
-    def loop(
-        array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
-    ) -> Any:
-        return multiply(array, axes, compute, out, keepdims)
 
     return loop
 

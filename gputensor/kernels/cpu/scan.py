@@ -7,6 +7,7 @@ begin at 0.0, so a row of -0.0 gives 0.0.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,6 @@ _WIDER = {
     np.dtype(np.float16): np.float32, np.dtype(np.float32): np.float64,
     np.dtype(np.complex64): np.complex128,
 }  # fmt: skip
-
-
-def cumsum(x: np.ndarray, axis: int, out: np.ndarray) -> None:
-    _accumulate(np.add, 0, x, axis, out)
-
-
-def cumprod(x: np.ndarray, axis: int, out: np.ndarray) -> None:
-    _accumulate(np.multiply, 1, x, axis, out)
 
 
 def _accumulate(ufunc: Any, start: int, x: np.ndarray, axis: int, out: np.ndarray) -> None:
@@ -61,14 +54,6 @@ def _log_add_exp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(a) | np.isnan(b), complex(np.nan, np.nan), found)
 
 
-def cummax(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> None:
-    _extremes(np.maximum, x, axis, values, out)
-
-
-def cummin(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> None:
-    _extremes(np.minimum, x, axis, values, out)
-
-
 def _extremes(ufunc: Any, x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray) -> None:
     if x.dtype.kind == "V":
         x = x.astype(np.float32)
@@ -77,3 +62,9 @@ def _extremes(ufunc: Any, x: np.ndarray, axis: int, values: np.ndarray, out: np.
     places = np.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
     is_new = (x == found) | (x != x)
     np.maximum.accumulate(np.where(is_new, places, 0), axis, None, out)
+
+
+cumsum = partial(_accumulate, np.add, 0)
+cumprod = partial(_accumulate, np.multiply, 1)
+cummax = partial(_extremes, np.maximum)
+cummin = partial(_extremes, np.minimum)

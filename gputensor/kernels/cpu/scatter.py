@@ -9,7 +9,7 @@ gather.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -24,22 +24,6 @@ def scatter(
     if not bad:
         x[key(x, indices, led, begin)] = value
     return bad
-
-
-def scatter_add(x: np.ndarray, value: np.ndarray, *places: Any) -> int:
-    return _combine(np.add, x, value, *places)
-
-
-def scatter_multiply(x: np.ndarray, value: np.ndarray, *places: Any) -> int:
-    return _combine(np.multiply, x, value, *places)
-
-
-def scatter_amax(x: np.ndarray, value: np.ndarray, *places: Any) -> int:
-    return _combine(np.maximum, x, value, *places)
-
-
-def scatter_amin(x: np.ndarray, value: np.ndarray, *places: Any) -> int:
-    return _combine(np.minimum, x, value, *places)
 
 
 def check_writable(x: np.ndarray) -> None:
@@ -57,3 +41,9 @@ def _combine(
     if not bad:
         ufunc.at(x, key(x, indices, led, begin), value)
     return bad
+
+
+scatter_add = partial(_combine, np.add)
+scatter_multiply = partial(_combine, np.multiply)
+scatter_amax = partial(_combine, np.maximum)
+scatter_amin = partial(_combine, np.minimum)

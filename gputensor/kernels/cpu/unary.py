@@ -59,22 +59,6 @@ def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     return stored(where(is_nan, x, found) if is_nan.any() else found, out)
 
 
-def _degrees(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    return np.multiply(x, 180 / math.pi, out)
-
-
-def _frac(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    return np.subtract(x, np.trunc(x), out)
-
-
-def _is_negative_infinity(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    return np.equal(x, -math.inf, out)
-
-
-def _is_positive_infinity(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    return np.equal(x, math.inf, out)
-
-
 def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     """NumPy's complex expm1 handles infinities, NaN and zeros differently from exp."""
     found = np.expm1(x, out)
@@ -96,10 +80,6 @@ def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     found = np.empty_like(x)
     found.real, found.imag = size, np.arctan2(im, 1 + re)
     return stored(found, out)
-
-
-def _radians(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    return np.multiply(x, math.pi / 180, out)
 
 
 def _rsqrt(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -200,7 +180,13 @@ def _always(answer: bool) -> Loop:
     return loop
 
 
+# Functions of NumPy that have the operator's name.
+_OF_NUMPY = (
+    "ceil", "cos", "cosh", "exp", "exp2", "floor", "isfinite", "isinf", "isnan", "log", "log10",
+    "log2", "logical_not", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
 LOOPS: dict[str, Any] = {
+    **{name: getattr(np, name) for name in _OF_NUMPY},
     "abs": np.absolute,
     "acos": np.arccos,
     "acosh": np.arccosh,
@@ -210,44 +196,24 @@ LOOPS: dict[str, Any] = {
     "atan": np.arctan,
     "atanh": np.arctanh,
     "bitwise_not": np.invert,
-    "ceil": np.ceil,
     "conj_physical": np.conjugate,
-    "cos": np.cos,
-    "cosh": np.cosh,
-    "deg2rad": _radians,
+    "deg2rad": lambda x, out=None: np.multiply(x, math.pi / 180, out),
     "erf": _erf,
     "erfc": _erfc,
-    "exp": np.exp,
-    "exp2": np.exp2,
     "expm1": _expm1,
-    "floor": np.floor,
-    "frac": _frac,
-    "isfinite": np.isfinite,
-    "isinf": np.isinf,
-    "isnan": np.isnan,
-    "isneginf": _is_negative_infinity,
-    "isposinf": _is_positive_infinity,
-    "log": np.log,
-    "log10": np.log10,
+    "frac": lambda x, out=None: np.subtract(x, np.trunc(x), out),
+    "isneginf": lambda x, out=None: np.equal(x, -math.inf, out),
+    "isposinf": lambda x, out=None: np.equal(x, math.inf, out),
     "log1p": _log1p,
-    "log2": np.log2,
-    "logical_not": np.logical_not,
     "neg": np.negative,
-    "rad2deg": _degrees,
-    "reciprocal": np.reciprocal,
+    "rad2deg": lambda x, out=None: np.multiply(x, 180 / math.pi, out),
     "round": np.rint,
     "rsqrt": _rsqrt,
     "sgn": _sgn,
     "sigmoid": _sigmoid,
     "sign": _sign,
     "signbit": _signbit,
-    "sin": np.sin,
     "sinc": _sinc,
-    "sinh": np.sinh,
-    "sqrt": np.sqrt,
-    "tan": np.tan,
-    "tanh": np.tanh,
-    "trunc": np.trunc,
 }
 OPS = (*LOOPS, "relu")
 _OF_INTEGERS = {

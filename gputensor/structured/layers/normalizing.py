@@ -6,6 +6,7 @@ On the CPU the family's kernels use f32 for parameters and statistics of f16 and
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,6 @@ from .precision import FLOAT, HALVES, cast, wide
 
 Three = tuple[Tensor, Tensor, Tensor]
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
-
-
-def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> None:
-    for arg, x in operands.items():
-        if x is not None and x._geometry.sizes != sizes:
-            raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}", x)
 
 
 def center(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,6 +64,19 @@ def parameter_gradient(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
     """Sums over dims, in the form of a parameter's gradient."""
     summed = calls.sum_dim_IntList(x, dims, False) if dims else x
     return cast(calls.reshape(summed, sizes), of)
+
+
+def composed_gradients(
+    of_input: Callable[[], Tensor], grad: Tensor, normal: Tensor, rows: Any, sizes: Any, of: dtype,
+    mask: Any,
+) -> Gradients:  # fmt: skip
+    """The wanted gradients, by operators. normal: the normalised input. rows: the dimensions along
+    which a weight is shared. sizes, of: sizes and dtype of the parameters."""
+    return (
+        of_input() if mask[0] else None,
+        parameter_gradient(grad * normal, rows, sizes, of) if mask[1] else None,
+        parameter_gradient(grad, rows, sizes, of) if mask[2] else None,
+    )
 
 
 # --- kernels of the CPU --------------------------------------------------------------------------

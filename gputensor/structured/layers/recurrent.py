@@ -90,11 +90,8 @@ def first_states(operands: Operands, how: How) -> State:
 
 def of_input(operands: Operands, how: How) -> Tensor:
     """What the input gives the gates, (rows, ...), the biases that are added to it included."""
-    bias, rows, turned = (
-        input_bias(operands, how),
-        flat(operands.input),
-        calls.t(operands.weight_ih),
-    )
+    bias, rows = input_bias(operands, how), flat(operands.input)
+    turned = calls.t(operands.weight_ih)
     return calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
 
 
