@@ -25,11 +25,14 @@ find_python = for p in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 p
 	echo "$$p"; break; fi; done
 
 # $(call install,EXTRA OF pyproject.toml): CuPy with NVRTC joins it where an NVIDIA driver answers.
+# The CPU's loops need no package: they compile while pip downloads, and pip's build waits for them.
+# Python compiles a package's modules when they are first imported: most never are.
 install = cuda="$(EXTRA)"; [ -n "$$cuda" ] || cuda=$$($(bin)/python -I gputensor/cli/driver.py); \
 	if [ "$$cuda" = none ]; then extras=$(1); echo "setup: no NVIDIA driver, so CPU-only mode"; \
 	else extras=$(1),$$cuda; echo "setup: an NVIDIA driver, so CuPy and NVRTC come along ($$cuda)"; fi; \
 	echo "setup: installing gputensor[$$extras] into $(VENV); pip is silent until it is done"; \
-	$(bin)/python -m pip install -qq --editable ".[$$extras]" && $(library) && touch $@
+	$(library) --loops & loops=$$!; trap 'kill $$loops 2>/dev/null' EXIT; trap 'exit 1' INT TERM; \
+	$(bin)/python -m pip install -qq --no-compile --editable ".[$$extras]" && $(library) && touch $@
 
 # Loops of this CPU alone, in half the time; the other targets compile those of every CPU.
 demo test: export GPUTENSOR_BUILD_CAPABILITIES ?= best

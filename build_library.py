@@ -2,9 +2,10 @@
 
 setup.py calls this when the package is installed or a wheel is built; `python build_library.py`
 builds what changed, in place, and says in one line what came of it; it fails where
-GPUTENSOR_REQUIRE_LIBRARY=1 and nothing was built. With `--times` it says what each object cost,
-with `--check` it compiles nothing, and fails
-unless the library is that of the sources. NumPy's and Python's headers are needed, and no network.
+GPUTENSOR_REQUIRE_LIBRARY=1 and nothing was built. `--times` prints what each object cost. `--check`
+compiles nothing, and fails unless the library is that of the sources. `--loops` compiles the loops
+alone, which need no package, so that `make` can do it while pip installs NumPy. The library needs
+NumPy's and Python's headers, and no network.
 
 The sources of `engine/` are compiled once, those of `loops/` once for each capability of the
 machine. Objects stay in build/library and are compiled again where their command, the compiler or
@@ -19,6 +20,8 @@ sets them anew.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import fcntl
 import functools
 import hashlib
 import json
@@ -31,7 +34,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,11 +165,8 @@ def build(target: Path = LIBRARY, say: Callable[[str], None] = lambda line: None
     reason = unavailable_reason()
     if reason:
         raise BuildError(reason)
-    write_heads(FOLDER)
     todo = units(capabilities(), FOLDER)
-    todo.sort(key=lambda unit: _last_seconds(unit, FOLDER), reverse=True)  # the longest first
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        objects = list(pool.map(lambda unit: compiled(unit, FOLDER, say), todo))
+    objects = all_compiled(todo, FOLDER, say)
     identity = _identity(todo, FOLDER)
     if _is_of(target, identity):
         return
@@ -175,6 +175,23 @@ def build(target: Path = LIBRARY, say: Callable[[str], None] = lambda line: None
     link = [*compiler(), *map(str, objects), *LINK, f"-Wl,--build-id=0x{identity}"]
     _run([*link, "-o", str(made)], target.name)
     made.replace(target)  # a process may have the old one mapped
+
+
+def build_loops(say: Callable[[str], None]) -> None:
+    """Compile what the library is built from without NumPy; without a compiler, nothing."""
+    if shutil.which(compiler()[0]):
+        all_compiled(loop_units(capabilities(), FOLDER), FOLDER, say)
+
+
+def all_compiled(
+    todo: Sequence[Unit], folder: Path, say: Callable[[str], None] = lambda line: None
+) -> list[Path]:
+    """Compile units on all cores, the longest first. Return their objects. Raises: BuildError."""
+    with _one_process(folder / "heads"):
+        write_heads(folder)
+    todo = sorted(todo, key=lambda unit: _last_seconds(unit, folder), reverse=True)
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(lambda unit: compiled(unit, folder, say), todo))
 
 
 def is_current(target: Path = LIBRARY) -> bool:
@@ -205,11 +222,21 @@ def units(wanted: dict[str, list[str]], folder: Path) -> list[Unit]:
         Unit(f"engine_{s.stem}", s, (*LANGUAGE, *ENGINE, *built), tuple(_foreign_headers()))
         for s in sorted((SOURCES / "engine").glob("*.cpp"))
     ]
-    loops = sorted((SOURCES / "loops").glob("*.cpp"))
-    for name, flags in wanted.items():
-        options = (*LANGUAGE, *LOOPS, *flags, f"-DCAPABILITY={name}")
-        found += [Unit(f"{name}_{s.stem}", s, options, loop_headers(folder)) for s in loops]
-    return found
+    return found + loop_units(wanted, folder)
+
+
+def loop_units(wanted: dict[str, list[str]], folder: Path) -> list[Unit]:
+    """The loops of these capabilities, which include neither Python's nor NumPy's headers."""
+    return [
+        Unit(
+            f"{name}_{source.stem}",
+            source,
+            (*LANGUAGE, *LOOPS, *flags, f"-DCAPABILITY={name}"),
+            loop_headers(folder),
+        )
+        for name, flags in wanted.items()
+        for source in sorted((SOURCES / "loops").glob("*.cpp"))
+    ]
 
 
 def loop_headers(folder: Path) -> tuple[str, ...]:
@@ -231,10 +258,27 @@ def write_heads(folder: Path) -> None:
 
 
 def compiled(unit: Unit, folder: Path, say: Callable[[str], None]) -> Path:
-    """The object of a unit, compiled where there is none of this text, compiler and command."""
+    """The object of a unit, compiled where there is none of this text, compiler and command.
+
+    Two processes may compile the units of one folder: each unit is compiled by one of them.
+    """
+    with _one_process(folder / unit.name):
+        if not _is_compiled(unit, folder):
+            _compile(unit, folder, say)
+    return folder / f"{unit.name}.o"
+
+
+@contextlib.contextmanager
+def _one_process(path: Path) -> Iterator[None]:
+    """Let one process at a time inside; a process that ends lets the next one in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{path}.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(unit: Unit, folder: Path, say: Callable[[str], None]) -> None:
     made, record = folder / f"{unit.name}.o", folder / f"{unit.name}.json"
-    if _is_compiled(unit, folder):
-        return made
     say(f"compiling {unit.source.name} ({unit.name})")
     listed = folder / f"{unit.name}.d"
     command = [*compiler(), *unit.options, *unit.places, "-MMD", "-MF", str(listed)]
@@ -245,15 +289,22 @@ def compiled(unit: Unit, folder: Path, say: Callable[[str], None]) -> Path:
     listed.unlink()
     key = _key(unit, [folder / path for path in files])
     record.write_text(json.dumps({"key": key, "files": files, "seconds": seconds}))
-    return made
 
 
 def _last_seconds(unit: Unit, folder: Path) -> float:
-    """What the CPU took to compile a unit the last time; by its size where nobody knows."""
+    """CPU seconds that a unit took the last time; the first time, an estimate from its text and
+    from the number of loops that the generated table lists for it."""
     record = folder / f"{unit.name}.json"
     if record.exists():
         return float(json.loads(record.read_text())["seconds"])
-    return unit.source.stat().st_size / 1000
+    table = f"#define {unit.source.stem.upper()}_LOOPS(X)"
+    loops = _table_of_loops().partition(table)[2].partition("#define")[0].count("X(")
+    return unit.source.stat().st_size / 3000 + loops / 30
+
+
+@functools.cache
+def _table_of_loops() -> str:
+    return (ROOT / "gputensor" / "_generated" / "loops.h").read_text(encoding="utf-8")
 
 
 def _is_compiled(unit: Unit, folder: Path) -> bool:
@@ -304,6 +355,10 @@ def main(arguments: Sequence[str]) -> None:
     if list(arguments) == ["--check"]:
         if not is_current():
             sys.exit("build_library: the library is not of these sources; run build_library.py")
+        return
+    if list(arguments) == ["--loops"]:
+        with contextlib.suppress(BuildError):  # the build that follows says what is wrong
+            build_loops(say=lambda line: None)
         return
     began = time.monotonic()
     try:

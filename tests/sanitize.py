@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,13 +100,11 @@ SANITIZERS = {
 def build(name: str) -> Path:
     """The library, instrumented, for the first capability."""
     folder = FOLDER / name
-    build_library.write_heads(folder)
     first = next(iter(build_library.capabilities().items()))
     options = (*OPTIONS, f"-fsanitize={name}")
     plain = build_library.units(dict([first]), folder)
     units = [unit._replace(options=(*unit.options, *options)) for unit in plain]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        objects = list(pool.map(lambda u: build_library.compiled(u, folder, lambda _: None), units))
+    objects = build_library.all_compiled(units, folder)
     library = folder / build_library.LIBRARY.name
     command = [*build_library.compiler(), "-shared", f"-fsanitize={name}", "-o", str(library)]
     subprocess.run([*command, *map(str, objects)], check=True)

@@ -11,7 +11,6 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -40,15 +39,13 @@ def missing() -> str:
 
 def built(capability: str, machine: str, folder: Path, to: Path) -> Path:
     """The harness with the loops of a capability; objects stay in `folder`."""
-    build_library.write_heads(folder)
     flags = build_library.CAPABILITIES[machine][capability].split()
     units = [
         unit._replace(places=()) if unit.name.startswith("engine") else unit
         for unit in build_library.units({capability: flags}, folder)
         if unit.name[7:] not in ("module", "chain", "operands", "registers", "blocks")  # Python's
     ]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        objects = list(pool.map(lambda u: build_library.compiled(u, folder, lambda _: None), units))
+    objects = build_library.all_compiled(units, folder)
     program = to / capability
     command = [*build_library.compiler(), "-std=c++17", "-O1", "-w", "-static"]
     command += [f"-DCAPABILITY={capability}", f"-I{build_library.SOURCES}", str(HARNESS)]
