@@ -15,7 +15,6 @@ from .plateau import ReduceLROnPlateau
 class _Combined(LRScheduler):
     """Base of schedulers made of others, whose states are part of its own."""
 
-    optimizer: Optimizer
     _schedulers: list[LRScheduler]
 
     def state_dict(self) -> dict[str, Any]:
@@ -32,6 +31,7 @@ class _Combined(LRScheduler):
 class SequentialLR(_Combined):
     """Schedulers one after the other. milestones: the steps at which the next one begins."""
 
+    optimizer: Optimizer
     last_epoch: int
 
     def __init__(
@@ -67,6 +67,8 @@ class SequentialLR(_Combined):
 
 class ChainedScheduler(_Combined):
     """Several schedulers of one optimizer, all stepped in order at each step."""
+
+    optimizer: Optimizer
 
     def __init__(
         self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
