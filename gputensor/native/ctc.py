@@ -21,14 +21,18 @@ from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import INTEGER
 from ..core.geometry import contiguous_geometry
+from ..kernels import stub
 from ..structured import arguments, library
-from ..tensor.make import over_array
+from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from .criterion import MEAN, check_reduction, reduced
 
 Lengths = tuple[int, ...]
 
 BY_LIBRARY = True
+
+_forward_loop = stub.compiled("ctc", "forward")
+_backward_loop = stub.compiled("ctc", "backward")
 
 
 def _lengths(op: str, arg: str, given: Any, count: int, most: int) -> Lengths:
@@ -96,10 +100,14 @@ def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any
     return labels, xp.arange(labels.shape[1])[None] < 2 * length + 1, skips
 
 
-def _emitted(on: Any, logs: Any, labels: Any, is_there: Any) -> Any:
-    """(steps, samples, states): the log-probability of each state's label."""
-    index = on.np.broadcast_to(labels[None], (len(logs), *labels.shape))
-    return on.np.where(is_there[None], on.np.take_along_axis(logs, index, 2), -math.inf)
+def _emitted(on: Any, logs: Any, labels: Any, is_there: Any, spans: Lengths) -> Any:
+    """(steps, samples, states): the log-probability of each state's label; -inf beyond a sample's
+    steps and states."""
+    xp = on.np
+    index = xp.broadcast_to(labels[None], (len(logs), *labels.shape))
+    in_time = xp.arange(len(logs))[:, None] < xp.asarray(np.array(spans))
+    is_there = is_there[None] & in_time[:, :, None]
+    return xp.where(is_there, xp.take_along_axis(logs, index, 2), -math.inf)
 
 
 def _added(on: Any, *logs: Any) -> Any:
@@ -125,13 +133,14 @@ def _forward(
 ) -> tuple[Any, Any]:
     xp = on.np
     labels, is_there, skips = _states(on, targets, texts, blank)
-    emitted = _emitted(on, logs, labels, is_there)
+    emitted = _emitted(on, logs, labels, is_there, spans)
     alpha = xp.full(emitted.shape, -math.inf, logs.dtype)
     alpha[0, :, :2] = emitted[0, :, :2]
     for t in range(1, len(alpha)):
         before = alpha[t - 1]
         skipped = xp.where(skips, _shifted(on, before, 2), -math.inf)
-        alpha[t] = _added(on, before, _shifted(on, before, 1), skipped) + emitted[t]
+        after = _added(on, before, _shifted(on, before, 1), skipped) + emitted[t]
+        alpha[t] = xp.where(is_there, after, -math.inf)
     ends = xp.asarray(np.array([max(n - 1, 0) for n in spans]))
     final = alpha[ends, xp.arange(len(texts))]
     likely = xp.where(_is_last(on, labels, texts), final, -math.inf)
@@ -156,7 +165,7 @@ def _backward(
 ) -> Any:  # fmt: skip
     xp = on.np
     labels, is_there, skips = _states(on, targets, texts, blank)
-    emitted = _emitted(on, logs, labels, is_there)
+    emitted = _emitted(on, logs, labels, is_there, spans)
     ends = xp.asarray(np.array(spans) - 1)[:, None]
     first = xp.where(_is_last(on, labels, texts), 0.0, -math.inf).astype(logs.dtype)
     beta = xp.full(labels.shape, -math.inf, logs.dtype)
@@ -178,6 +187,25 @@ def _backward(
     return xp.where(step <= ends[None], made, 0)
 
 
+# --- by the CPU's loops ---------------------------------------------------------------------------
+
+
+def _by_loop(
+    loop: Any, before: tuple[Tensor, ...], log_probs: Tensor, targets: Tensor, spans: Lengths,
+    texts: Lengths, after: tuple[Tensor, ...], *numbers: int,
+) -> bool:  # fmt: skip
+    """Run the CPU's loop `(*before, logs, targets, spans, texts, *after, *numbers)`, whose operands
+    are made dense; results are dense already. Returns True if done."""
+    if any([t._device is not CPU for t in (*before, log_probs, targets, *after)]):
+        return False
+    found: bool = loop(
+        *[np.ascontiguousarray(t._get_array()) for t in before], log_probs._get_array(),
+        np.ascontiguousarray(targets._get_array(), np.int64), np.array(spans), np.array(texts),
+        *[np.ascontiguousarray(t._get_array()) for t in after], *numbers,
+    )  # fmt: skip
+    return found
+
+
 # --- operators ------------------------------------------------------------------------------------
 
 
@@ -193,6 +221,11 @@ def _ctc_loss(
         contiguous_geometry((count,), of),
         contiguous_geometry((count, steps, 2 * max(texts) + 1), of),
     )
+    if log_probs._device is CPU:
+        loss, alpha = [allocate(geometry, CPU) for geometry in wanted]
+        results = (loss, alpha)
+        if _by_loop(_forward_loop, (), log_probs, targets, spans, texts, results, blank):
+            return results
     loss, alpha = library.call(op, _forward, wanted, log_probs, targets, spans, texts, blank)
     return loss, alpha
 
@@ -213,6 +246,14 @@ def _ctc_loss_backward(
         if x._geometry.sizes != sizes or x._device is not log_probs._device:
             raise errors.wrong_shape(op, arg, f"have sizes {list(sizes)}, beside log_probs", x)
     wanted = contiguous_geometry(log_probs._geometry.sizes, log_probs._geometry.dtype)
+    if log_probs._device is CPU:
+        made = allocate(wanted, CPU)
+        after = (neg_log_likelihood, log_alpha, made)
+        if _by_loop(
+            _backward_loop, (grad,), log_probs, targets, spans, texts, after, blank,
+            int(zero_infinity),
+        ):  # fmt: skip
+            return made
     return library.call(
         op, _backward, (wanted,), grad, log_probs, targets, neg_log_likelihood, log_alpha, spans,
         texts, blank, zero_infinity,

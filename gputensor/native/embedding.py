@@ -23,6 +23,7 @@ from ..tensor.tensor import Tensor
 
 SUM, MEAN, MAX = range(3)
 _sum_bags = stub.compiled("embedding_bag", "sum")
+_compare_bags = stub.compiled("embedding_bag", "max")
 
 
 def _check_weight(op: str, weight: Tensor) -> None:
@@ -198,9 +199,9 @@ def _bagged(
     """
     op = "embedding_bag"
     _check_bag(op, weight, indices, offsets, mode, per_sample_weights)
-    made, of, sizes, places = _summed(
+    made, of, sizes, places = _at_once(
         weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
-    ) or _summed_by_parts(
+    ) or _by_parts(
         weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx
     )  # fmt: skip
     is_short = indices._geometry.dtype is int32 and offsets._geometry.dtype is int32
@@ -211,9 +212,8 @@ def _bagged(
         sizes = calls.new_zeros(indices, (zeros,), integer, None, None, None)
     if places is None:
         places = calls.clone(sizes, None)
-    of, sizes, places = (
-        calls.to_dtype(x, integer, False, False, None) for x in (of, sizes, places)
-    )
+    if integer is int32:
+        of, sizes, places = [calls.to_dtype(x, int32) for x in (of, sizes, places)]
     return made, of, sizes, places
 
 
@@ -221,13 +221,13 @@ def _bagged(
 _Parts = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 
-def _summed(
+def _at_once(
     weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, weights: Tensor | None,
     include_last_offset: bool, padding_idx: int,
 ) -> _Parts | None:  # fmt: skip
-    """Compute sums or means in one pass on the CPU; return None without a loop."""
+    """Compute the bags in one pass on the CPU; return None without a loop."""
     given = [x for x in (weight, indices, offsets, weights) if x is not None]
-    if mode == MAX or any([x._device is not CPU for x in given]):
+    if any([x._device is not CPU for x in given]):
         return None
     count, width = offsets._geometry.numel - bool(include_last_offset), weight._geometry.sizes[1]
     if count < 1 or not indices._geometry.numel or not width:
@@ -235,15 +235,20 @@ def _summed(
     made = allocate(contiguous_geometry((count, width), weight._geometry.dtype), CPU)
     of = allocate(contiguous_geometry(indices._geometry.sizes, int64), CPU)
     sizes = allocate(contiguous_geometry((count,), int64), CPU)
-    arrays = [None if x is None else x._get_array() for x in (weight, indices, offsets, weights)]
+    arrays = [x._get_array() for x in (weight, indices, offsets)]
     results = [x._get_array() for x in (made, of, sizes)]
     padding = padding_idx if 0 <= padding_idx < 2**63 else -1
-    if _sum_bags(*arrays, *results, mode == MEAN, padding):
+    if mode == MAX:
+        places = allocate(contiguous_geometry((count, width), int64), CPU)
+        done = _compare_bags(*arrays, *results, places._get_array(), padding)
+        return (made, of, sizes, places) if done else None
+    factors = None if weights is None else weights._get_array()
+    if _sum_bags(*arrays, factors, *results, mode == MEAN, padding):
         return made, of, sizes, None
     return None
 
 
-def _summed_by_parts(
+def _by_parts(
     weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, per_sample_weights: Tensor | None,
     include_last_offset: bool, padding_idx: int,
 ) -> _Parts:  # fmt: skip
@@ -277,6 +282,7 @@ def _extremes(made: Tensor, rows: Tensor, bags: Bags, indices: Tensor) -> Tensor
     is_empty = calls.unsqueeze(calls.eq_Tensor(bags.sizes, 0), 1)
     ask_inplace(operators.copy_, made, calls.where_self(is_empty, 0, made), False)
     is_largest = calls.eq_Tensor(low, calls.index_select(made, 0, bags.of))
+    is_largest = calls.logical_or(is_largest, calls.ne_Tensor(low, low))  # NaN
     numbers = calls.unsqueeze(calls.arange(count, int64, None, rows._device, None), 1)
     first = allocate(contiguous_geometry((bags.count, width), int64), rows._device)
     ask_inplace(operators.fill__Scalar, first, count)

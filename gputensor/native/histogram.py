@@ -12,12 +12,15 @@ from typing import Any
 from .._generated import calls, functions
 from ..core import dtype as dtypes, errors
 from ..core.arguments import real
+from ..core.device import CPU
 from ..core.dtype import FLOATING, INTEGER
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu import quiet
 from ..runtime import cpu
+from ..runtime.libraries import HOST
 from ..structured import arguments, library
+from ..tensor.make import over_array
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -40,14 +43,21 @@ def bincount(
     if (minlength := arguments.integer("bincount", "minlength", minlength)) < 0:
         raise errors.must("bincount", "minlength", "not be negative", minlength)
     if weights is None:
-        return library.waiting("bincount", _count, self, None, minlength)[0]
+        return _counted(self, None, minlength)
     if weights._geometry.sizes != given.sizes:
         raise errors.wrong_shape("bincount", "weights", "have self's sizes", weights)
     if weights._device is not self._device:
         raise errors.mixed_devices("bincount", self, "self", weights, "weights")
     to = dtypes.float32 if weights._geometry.dtype is dtypes.float32 else dtypes.float64
     wide = calls.to_dtype(weights, dtypes.float64)
-    return calls.to_dtype(library.waiting("bincount", _count, self, wide, minlength)[0], to)
+    return calls.to_dtype(_counted(self, wide, minlength), to)
+
+
+def _counted(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
+    if self._device is not CPU:
+        return library.waiting("bincount", _count, self, weights, minlength)[0]
+    by = None if weights is None else weights._get_array()
+    return over_array(quiet.run(_count, HOST, self._get_array(), by, minlength))
 
 
 def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:

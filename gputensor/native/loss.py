@@ -14,7 +14,7 @@ from typing import Any
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
-from ..core.dtype import FLOATING
+from ..core.dtype import FLOATING, dtype
 from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
@@ -403,11 +403,17 @@ def _smoothed(
     ignored = calls.eq_Tensor(target, ignore_index)
     each = calls.where_self(ignored, 0.0, each)
     if reduction == MEAN:
-        # as in nll_loss, by the weights of the targets
-        ones = calls.zeros_like(logs) - 1 if weight is None else calls.zeros_like(logs) - _along(
-            weight, dim, logs._geometry.ndim
-        )  # fmt: skip
-        each = calls.sum(each) / calls.nll_loss_nd(ones, target, None, SUM, ignore_index)
+        each = calls.sum(each) / _total_weight(target, ignored, weight, logs._geometry.dtype)
     elif reduction == SUM:
         each = calls.sum(each)
     return of_targets * (1 - smoothing) + each * _share(smoothing, logs._geometry.sizes[dim])
+
+
+def _total_weight(target: Tensor, ignored: Tensor, weight: Tensor | None, of: dtype) -> Tensor:
+    """The sum of the targets' weights without the ignored ones; their number without weights."""
+    if weight is None:
+        return calls.sum(calls.to_dtype(~ignored, of))
+    rows = (target._geometry.numel,)
+    classes = calls.to_dtype(calls.where_self(ignored, 0, target), dtypes.int64)
+    each = calls.index_select(weight, 0, calls.reshape(classes, rows))
+    return calls.sum(calls.where_self(calls.reshape(ignored, rows), 0.0, each))

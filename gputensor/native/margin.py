@@ -1,25 +1,36 @@
 """Losses of margins between classes: multi_margin_loss of one target, multilabel_margin_loss of
 several, with their gradients.
 
-Composed of other operators; f16 and bf16 are computed in f32 and rounded once. A mean over no rows
-is NaN, where PyTorch returns uninitialised memory. Source: aten/src/ATen/native/LossMultiMargin.cpp
-and
-LossMultiLabelMargin.cpp.
+Composed of other operators; on the CPU, multilabel_margin_loss has loops. f16 and bf16 are computed
+in f32 and rounded once. A mean over no rows is NaN, where PyTorch returns uninitialised memory.
+Source: aten/src/ATen/native/LossMultiMargin.cpp and LossMultiLabelMargin.cpp.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import FLOATING
+from ..core.geometry import contiguous_geometry
+from ..dispatch.tls import AUTOGRAD
+from ..kernels import stub
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .criterion import MEAN, NONE, check_reduction, reduced
 from ..structured.layers.precision import cast, wide
+
+Sizes = tuple[int, ...]
+Results = list[Tensor] | None
+
+_multilabel = stub.compiled("margin", "multilabel")
+_multilabel_backward = stub.compiled("margin", "multilabel_backward")
 
 
 def _rows(op: str, self: Tensor) -> Tensor:
@@ -131,18 +142,35 @@ def multilabel_margin_loss(
 _BLOCK = 1 << 20
 
 
-def _pairs(
-    op: str, self: Tensor, target: Tensor
-) -> tuple[Iterator[Tensor], Tensor, Tensor, Tensor]:
-    """(the margin violations of non-target classes for each target, some targets at a time; the
-    mask of target classes; the targets, 0 where there is none; the mask of present targets)."""
+def _of_rows(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The input and the targets, both as (rows, classes)."""
     x = _rows(op, self)
-    sizes = x._geometry.sizes
     if target._geometry.sizes != self._geometry.sizes:
         rule = f"have self's sizes {list(self._geometry.sizes)}"
         raise errors.wrong_shape(op, "target", rule, target)
+    return x, calls.reshape(target, x._geometry.sizes)
+
+
+def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given: Any) -> Results:
+    """Results of these sizes, which the CPU's loop `(*operands, *results, *numbers)` writes; None
+    without a loop. at: the number of operands among `given`. The operand before the last is x."""
+    operands, numbers = given[:at], given[at:]
+    x = operands[-2]
+    if any([t._device is not CPU for t in operands]) or not x._geometry.numel:
+        return None
+    of = x._geometry.dtype
+    made = [allocate(contiguous_geometry(sizes, of), CPU) for sizes in wanted]
+    arrays = [np.ascontiguousarray(t._get_array()) for t in operands]
+    return made if loop(*arrays, *[t._get_array() for t in made], *numbers) else None
+
+
+def _pairs(
+    op: str, self: Tensor, x: Tensor, target: Tensor
+) -> tuple[Iterator[Tensor], Tensor, Tensor, Tensor]:
+    """(the margin violations of non-target classes for each target, some targets at a time; the
+    mask of target classes; the targets, 0 where there is none; the mask of present targets)."""
+    sizes = x._geometry.sizes
     _targets(op, self, target, sizes, -1)
-    target = calls.reshape(target, sizes)
     valid = calls.cumprod(cast(target >= 0, dtypes.int64), 1)
     at, is_there = target * valid, cast(valid, x._geometry.dtype)
     is_target = calls.scatter_add(calls.zeros_like(is_there), 1, at, is_there) > 0
@@ -165,13 +193,23 @@ def multilabel_margin_loss_forward(
     key_set: int, self: Tensor, target: Tensor, reduction: int
 ) -> tuple[Tensor, Tensor]:
     op, given = "multilabel_margin_loss", self._geometry
-    parts, is_target, _, _ = _pairs(op, self, target)
-    sums = [calls.sum_dim_IntList(each, (1, 2), False) for each in parts]
-    losses = functools.reduce(calls.add_Tensor, sums) / is_target._geometry.sizes[1]
+    check_reduction(op, reduction)
+    x, target = _of_rows(op, self, target)
+    sizes = x._geometry.sizes
+    losses, is_target = _by_loop(_multilabel, (sizes[:1], sizes), 2, x, target) or _multilabel_of(
+        op, self, x, target
+    )
     if reduction == NONE:
         losses = calls.reshape(losses, given.sizes[:-1])
     loss = cast(reduced(op, losses, reduction), given.dtype)
     return loss, cast(calls.reshape(is_target, given.sizes), given.dtype)
+
+
+def _multilabel_of(op: str, self: Tensor, x: Tensor, target: Tensor) -> list[Tensor]:
+    """The loss of each row, and the mask of target classes, composed of operators."""
+    parts, is_target, _, _ = _pairs(op, self, x, target)
+    sums = [calls.sum_dim_IntList(each, (1, 2), False) for each in parts]
+    return [functools.reduce(calls.add_Tensor, sums) / x._geometry.sizes[1], is_target]
 
 
 def multilabel_margin_loss_backward(
@@ -179,14 +217,28 @@ def multilabel_margin_loss_backward(
     is_target: Tensor,
 ) -> Tensor:  # fmt: skip
     op = "multilabel_margin_loss_backward"
-    parts, _, at, is_there = _pairs(op, self, target)
-    rows, classes = at._geometry.sizes
+    check_reduction(op, reduction)
+    x, target = _of_rows(op, self, target)
+    sizes = x._geometry.sizes
+    found = None
+    if not key_set & AUTOGRAD or not (grad_output.requires_grad or self.requires_grad):
+        mean_of = sizes[0] if reduction == MEAN else 0
+        found = _by_loop(_multilabel_backward, (sizes,), 3, wide(grad_output), x, target, mean_of)
+    if found is None:
+        made = _slopes(op, self, x, target)
+        made = made * (_share(op, grad_output, sizes[0], reduction) / sizes[1])
+    else:
+        made = found[0]
+    return cast(calls.reshape(made, self._geometry.sizes), self._geometry.dtype)
+
+
+def _slopes(op: str, self: Tensor, x: Tensor, target: Tensor) -> Tensor:
+    """The derivatives of each row's sum of violations, composed of operators."""
+    parts, _, at, is_there = _pairs(op, self, x, target)
     of_classes, of_targets = [], []
     for each in parts:
         slope = cast(each > 0, each._geometry.dtype)
         of_classes.append(calls.sum_dim_IntList(slope, (1,), False))
         of_targets.append(-calls.sum_dim_IntList(slope, (2,), False))
     rest = functools.reduce(calls.add_Tensor, of_classes)
-    made = calls.scatter_add(rest, 1, at, calls.cat(of_targets, 1) * is_there)
-    made = made * (_share(op, grad_output, rows, reduction) / classes)
-    return cast(calls.reshape(made, self._geometry.sizes), self._geometry.dtype)
+    return calls.scatter_add(rest, 1, at, calls.cat(of_targets, 1) * is_there)

@@ -29,6 +29,7 @@ from ..structured.layers.precision import cast, wide
 BY_LIBRARY = True
 
 _max_pool_loop = stub.compiled("pool_windows", "max_pool")
+_adaptive_loop = stub.compiled("pool_windows", "adaptive_max_pool")
 _backward_loop = stub.compiled("pool_windows", "max_pool_backward")
 
 Sizes = tuple[int, ...]
@@ -207,7 +208,12 @@ def _adaptive_max_pool(count: int, self: Tensor, output_size: Any) -> Two:
     out = windows.output_size(op, self, output_size, count)
     _check_ordered(op, self)
     like = self if count == 2 else None
-    return _made(op, self, like, out, partial(_adapted, out))
+
+    def loop(x: Any, values: Any, places: Any) -> bool:
+        done: bool = _adaptive_loop(x, values, places, count)
+        return done
+
+    return _made(op, self, like, out, partial(_adapted, out), loop)
 
 
 def adaptive_max_pool2d(key_set: int, self: Tensor, output_size: Any) -> Two:

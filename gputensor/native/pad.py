@@ -141,14 +141,15 @@ def constant_pad_nd(key_set: int, self: Tensor, pad: Any, value: Any = 0) -> Ten
         return float8.moved(constant_pad_nd, key_set, self, pad, code)
     pairs = _pairs(op, "pad", pad, self._geometry.ndim)
     sizes = _grown(op, "pad", self, pairs)
+    grows = any([before > 0 or after > 0 for _, before, after in pairs])
+    form = suggest_memory_format(self)
+    if grows and _is_on_cpu(self):
+        return _at_once(op, self, pairs, _constant_pieces, form, value)
     kept = self
     for d, before, after in pairs:
         kept = _cut(kept, d, max(-before, 0), kept._geometry.sizes[d] + min(after, 0))
-    if all(max(before, after) <= 0 for _, before, after in pairs):
+    if not grows:
         return calls.clone(kept)
-    form = suggest_memory_format(self)
-    if _is_on_cpu(self):
-        return _at_once(op, self, pairs, _constant_pieces, form, value)
     shape = geometry(sizes, formats.strides_for(op, sizes, form), self._geometry.dtype)
     made = allocate(shape, self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW

@@ -338,17 +338,30 @@ void run_others() {
   for (int of : {f32, f64}) {
     Memory x(R * C, of), out(R * 15, of), places(R * 15, i64_), back(R * C, of);
     Array from = array_of(x.drawn(false), R, C), to = array_of(out, R, 15);
-    Array images[2] = {from, to};
+    Array images[3] = {from, to, array_of(places, R, 15)};
     for (Array& image : images) {  // (rows, 1, 1, 1, columns)
       image.ndim = 5, image.shape[4] = image.shape[1], image.stride[4] = image.stride[1];
       for (int d : {1, 2, 3}) image.shape[d] = 1, image.stride[d] = 0;
     }
     call("pool_windows", "adaptive_avg_pool", {{images[0], images[1]}, {}, {}, 2, 0, 0});
     out.write("pool_windows", "adaptive_avg_pool");
+    call("pool_windows", "adaptive_max_pool", {{images[0], images[1], images[2]}, {}, {}, 3, 0, 0});
+    out.write("pool_windows", "adaptive_max_pool");
+    places.write("pool_windows", "adaptive_max_pool");
     for (i64 k = 0; k < R * 15; k++) ((i64*)places.data)[k] = k * 7 % C;
     call("pool_windows", "max_pool_backward",
          {{to, array_of(places, R, 15), array_of(back, R, C)}, {}, {}, 3, 0, 0});
     back.write("pool_windows", "max_pool_backward");
+  }
+  for (int of : {f32, f64}) {
+    Memory x(R * C, of), targets(R * C, i64_), losses(R, of), made(R * C, of);
+    for (i64 k = 0; k < R * C; k++) ((i64*)targets.data)[k] = k * 7 % (C + 1) - 1;
+    const Array from = array_of(x.drawn(false), R, C), at = array_of(targets, R, C);
+    const Array sums = array_of(losses, R, 1), to = array_of(made, R, C);
+    call("margin", "multilabel", {{from, at, sums, to}, {}, {}, 4, 0, 0});
+    losses.write("margin", "multilabel"), made.write("margin", "multilabel");
+    call("margin", "multilabel_backward", {{sums, from, at, to}, {R}, {}, 4, 1, 0});
+    made.write("margin", "multilabel_backward");
   }
   for (int of : {f32, f64}) {  // 0, 0: no BLAS
     Memory a(4 * 5 * 9, of), b(4 * 9 * 7, of), out(4 * 5 * 7, of);

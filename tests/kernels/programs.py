@@ -343,6 +343,7 @@ _add(ZEROS_EQUAL, "amax amin", _of_rows(REALS))
 _add(BITS, "count_nonzero median", _of_rows(REALS))
 _add(BITS, "kthvalue", _ordered)
 _add(BITS, "topk", lambda f, d: _ordered(f, d)[0])  # of equal values any may come first
+_add(BITS, "adaptive_max_pool2d", lambda f, d: f(d.tensor(REALS, (2, 3, 9, 70), "any"), (2, 7)))
 _add(BITS, "sum prod cumsum cumprod", _of_rows((*INTEGERS, gt.bool)))
 for _name in ("sum", "prod", "cumsum", "cumprod"):
     TABLE[f"{_name} of integers"] = TABLE.pop(_name)
@@ -431,6 +432,11 @@ _add(SUMS, "eigvalsh", lambda f, d: f((a := _square(d)) + a.mH))
 _add(SUMS, "svdvals", lambda f, d: f(_square(d)))
 _add(SUMS, "matrix_exp", lambda f, d: f(_square(d) / 64))
 _add(SUMS, "cross_entropy", lambda f, d: f(d.tensor(FLOATS, (70, 12)), d.places((70,), 12)))
+_add(SUMS, "multilabel_margin_loss",
+     lambda f, d: f(d.tensor(FLOATS, (70, 12)), d.places((70, 12), 13) - 1))  # fmt: skip
+_add(SUMS, "ctc_loss", lambda f, d: f(
+    d.tensor(SINGLES, (12, 3, 9)).log_softmax(2), d.places((3, 4), 8) + 1, (12, 9, 12), (4, 2, 0)
+))  # fmt: skip
 _add(
     SUMS, "mse_loss", lambda f, d: f(x := d.tensor(FLOATS, (9, 65)), d.tensor((x.dtype,), (9, 65)))
 )

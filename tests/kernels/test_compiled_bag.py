@@ -21,22 +21,23 @@ OFFSETS: list[Any] = [[0], [0, 3, 3, 9, 40], [0, 0, 50, 50], [*range(0, 50, 2)]]
 
 def _both(monkeypatch: Any, *args: Any) -> tuple[Any, Any, bool]:
     served: list[bool] = []
-    loop = embedding._sum_bags
+    name = "_compare_bags" if args[4] == 2 else "_sum_bags"
+    loop = getattr(embedding, name)
 
     def noted(*given: Any) -> bool:
         served.append(loop(*given))
         return served[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(embedding, "_sum_bags", noted)
+        patch.setattr(embedding, name, noted)
         found = calls._embedding_bag(*args)
     with monkeypatch.context() as patch:
-        patch.setattr(embedding, "_sum_bags", lambda *given: False)
+        patch.setattr(embedding, name, lambda *given: False)
         return found, calls._embedding_bag(*args), served == [True]
 
 
 @pytest.mark.parametrize("of", [np.float32, np.float64])
-@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("padding", [-1, 3])
 @pytest.mark.parametrize("offsets", OFFSETS, ids=str)
 def test_the_same_bits(of: Any, mode: int, padding: int, offsets: Any, monkeypatch: Any) -> None:
@@ -60,8 +61,21 @@ def test_the_same_bits(of: Any, mode: int, padding: int, offsets: Any, monkeypat
 def test_an_index_beyond_the_table_is_refused() -> None:
     table, offsets = gt.zeros(4, 3), gt.tensor([0])
     for bad in (4, -1):
-        with pytest.raises(IndexError):
-            calls._embedding_bag(table, gt.tensor([1, bad]), offsets)
+        for mode in (0, 2):
+            with pytest.raises(IndexError):
+                calls._embedding_bag(table, gt.tensor([1, bad]), offsets, False, mode)
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_the_first_nan_is_the_maximum(is_plain: bool, monkeypatch: Any) -> None:
+    nan = float("nan")
+    table = gt.tensor([[1.0, 5.0], [nan, 2.0], [3.0, 5.0], [nan, nan]])
+    if is_plain:
+        monkeypatch.setattr(embedding, "_compare_bags", lambda *given: False)
+    at, offsets = gt.tensor([0, 2, 1, 3, 0, 2]), gt.tensor([0, 4])
+    made, _, _, places = calls._embedding_bag(table, at, offsets, False, 2)
+    np.testing.assert_array_equal(made.numpy(), [[nan, nan], [3.0, 5.0]])
+    assert places.tolist() == [[1, 3], [2, 0]]
 
 
 def test_bits_do_not_depend_on_threads() -> None:
@@ -71,8 +85,8 @@ def test_bits_do_not_depend_on_threads() -> None:
     try:
         for threads in (1, 2, 3):
             gt.set_num_threads(threads)
-            made = calls._embedding_bag(table, at, offsets, False, 1)[0]
-            found.append(made.numpy().tobytes())
+            means, most = [calls._embedding_bag(table, at, offsets, False, k)[0] for k in (1, 2)]
+            found.append(means.numpy().tobytes() + most.numpy().tobytes())
     finally:
         gt.set_num_threads(before)
     assert found[0] == found[1] == found[2]

@@ -149,6 +149,25 @@ def test_means_of_as_many_windows_as_are_asked_for(
     assert len(bits) == 1
 
 
+@pytest.mark.parametrize("sizes, out", [*ADAPTED, ((2, 3, 14, 14), 1), ((3, 2, 6, 70), (3, 2))])
+@pytest.mark.parametrize("of", [np.float32, np.float64, np.int64, np.uint8, np.float16])
+def test_maxima_of_as_many_windows_as_are_asked_for(
+    sizes: Any, out: Any, of: Any, monkeypatch: Any
+) -> None:
+    op = calls.adaptive_max_pool3d if len(sizes) == 5 else calls.adaptive_max_pool2d
+    for given in _layouts(gt.tensor(_numbers(sizes, of))):
+        with monkeypatch.context() as patch:
+            served = _served(patch, max_pool, "_adaptive_loop")
+            found = op(given, out)
+            assert served == [True]
+        with monkeypatch.context() as patch:
+            _without(patch, max_pool, "_adaptive_loop")
+            plain = op(given, out)
+        for x, y in zip(found, plain):
+            np.testing.assert_array_equal(x.numpy(), y.numpy())
+            assert x.stride() == y.stride()
+
+
 @pytest.mark.parametrize("sizes, out", ADAPTED, ids=str)
 @pytest.mark.parametrize("of", [np.float32, np.float64, np.float16])
 def test_gradients_of_means_of_as_many_windows_as_are_asked_for(
@@ -213,6 +232,7 @@ def test_bits_do_not_depend_on_threads() -> None:
             gradient = calls.max_pool2d_with_indices_backward(
                 values, x, 3, 2, 1, 1, False, places
             )  # fmt: skip
-            made = (means, values, places, parts, gradient)
+            peaks = calls.adaptive_max_pool2d(x, (7, 9))
+            made = (means, values, places, parts, gradient, *peaks)
             found.append([y.numpy().tobytes() for y in made])
         assert found[0] == found[1] == found[2]

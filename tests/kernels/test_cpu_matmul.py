@@ -82,3 +82,16 @@ def test_a_large_product_of_any_layout(turned: str) -> None:
         a = wide[:, ::2]
     assert matmul.mm(a, b, out) is out
     np.testing.assert_allclose(out, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_product_in_blocks_of_rows(is_turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "_ROWS", 256)
+    monkeypatch.setattr(matmul, "_WORK", 100)
+    random = np.random.default_rng(0)
+    for rows in (255, 256, 511, 700, 1025):
+        a, b = random.integers(-9, 9, (rows, 20)), random.integers(-9, 9, (20, 300))
+        x = np.asfortranarray(a, np.float32) if is_turned else a.astype(np.float32)
+        out = np.empty((rows, 300), np.float32)
+        assert matmul.mm(x, b.astype(np.float32), out) is out
+        np.testing.assert_array_equal(out, a @ b)

@@ -43,7 +43,7 @@ def built(capability: str, machine: str, folder: Path, to: Path) -> Path:
     units = [
         unit._replace(places=()) if unit.name.startswith("engine") else unit
         for unit in build_library.units({capability: flags}, folder)
-        if unit.name[7:] not in ("module", "chain", "operands", "registers")  # Python's
+        if unit.name[7:] not in ("module", "chain", "operands", "registers", "blocks")  # Python's
     ]
     objects = build_library.all_compiled(units, folder)
     program = to / capability

@@ -52,6 +52,7 @@ def calls(random: Any) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
         yield "MultiMarginLoss", [x, random.integers(0, 4, 3)], {"weight": weight, "margin": 0.7}
         yield "MultiMarginLoss", [x, random.integers(0, 4, 3)], {"weight": weight, "p": 2}
     yield "MultiLabelMarginLoss", [x, np.array([[0, 3, -1, 1], [2, -1, 0, 0], [1, 2, 3, 0]])], {}
+    yield "MultiLabelMarginLoss", [drawn(random, 40, 33), random.integers(-1, 33, (40, 33))], {}
     for log_target in (False, True):
         yield "KLDivLoss", [x, drawn(random, 3, 4, low=0.1)], {"log_target": log_target}
     for log_input in (False, True):
@@ -80,6 +81,10 @@ def calls(random: Any) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
     texts = [logs, random.integers(1, 4, (3, 2)), np.array([6, 4, 1]), np.array([2, 1, 2])]
     for spares in (False, True):
         yield "CTCLoss", texts, {"zero_infinity": spares}
+    many = np.log(random.dirichlet(np.full(6, 9.0), (8, 4)))
+    lengths = [np.array([8, 8, 5, 7]), np.array([3, 2, 2, 1])]
+    for labels in (random.integers(0, 5, (4, 3)), random.integers(0, 5, 8)):
+        yield "CTCLoss", [many, labels, *lengths], {"blank": 5}
 
 
 odd = [math.nan, 1.0, math.inf, -math.inf, 1e30, -1e30, 0.0, -0.0]

@@ -114,7 +114,7 @@ def slogdet(lu: np.ndarray, pivots: np.ndarray) -> Any:
 
 
 def cholesky(a: np.ndarray, upper: bool) -> Any:
-    run = _bound("cholesky", a.dtype.char, "potrf")
+    run = _bound("cholesky", a.dtype.char, "" if _is_tiny(a) else "potrf")
     factor, info = _columns(a.shape, a.dtype), np.empty(a.shape[:-2], np.int32)
     run(blas.is_limited(), bool(upper), a, factor, info)
     return factor, info

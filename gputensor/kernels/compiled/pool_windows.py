@@ -14,6 +14,7 @@ _ONES = (1, 1, 0, 1)  # kernel, step, pad and gap
 _max_pool = library.function("pool_windows", "max_pool")
 _avg_pool = library.function("pool_windows", "avg_pool")
 _adaptive_avg_pool = library.function("pool_windows", "adaptive_avg_pool")
+_adaptive_max_pool = library.function("pool_windows", "adaptive_max_pool")
 _max_pool_backward = library.function("pool_windows", "max_pool_backward")
 _line = library.function("pool_windows", "line")
 
@@ -39,6 +40,13 @@ def adaptive_avg_pool(x: np.ndarray, out: np.ndarray, count: int) -> bool:
     """Write the means of windows: one for each element of the last `count` dimensions of `out`."""
     arrays = [of_volumes(array, count) for array in (x, out)]
     return x.flags.aligned and _adaptive_avg_pool(*arrays) == 0
+
+
+def adaptive_max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, count: int) -> bool:
+    """Write the maxima of windows and their places: a window for each element of the last `count`
+    dimensions of `values`. Returns True if done."""
+    arrays = [of_volumes(array, count) for array in (x, values, places)]
+    return x.flags.aligned and _adaptive_max_pool(*arrays) == 0
 
 
 def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> bool:

@@ -15,6 +15,7 @@ namespace CAPABILITY {
   X(copy_pack) \
   X(copy_pieces) \
   X(criterion) \
+  X(ctc) \
   X(distance) \
   X(embedding_bag) \
   X(exponential) \
@@ -22,6 +23,7 @@ namespace CAPABILITY {
   X(histogram) \
   X(lapack) \
   X(loss) \
+  X(margin) \
   X(matmul) \
   X(moments) \
   X(nonzero) \

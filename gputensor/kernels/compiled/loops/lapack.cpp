@@ -4,8 +4,8 @@
 //          the matrices are divided among the library's threads (see `over`); then flags. Shapes
 //          operands have any strides, and their batches broadcast; results are dense batches of
 //          column-major matrices. Types f32, f64, c64, c128; pivots and info i32, as in LAPACK. Own
-//          for real matrices of up to TINY rows (tiny.h), our own loops compute LU and solutions;
-//          the address is 0.
+//          for real matrices of up to TINY rows (tiny.h), our own loops compute LU, solutions
+//          and Cholesky; the address is 0.
 #include "tiny.h"
 
 namespace CAPABILITY {
@@ -167,6 +167,8 @@ template <class T> static i64 cholesky(const Call& call) {
   int* info = (int*)call.array[2].data;
   const i64 n = rows_of(a);
   over(call, call.integer[1], items(a, 2), n * n * n, [&](i64 first, i64 last) {
+    if constexpr (!is_pair<T>)
+      if (!potrf) return cholesky_tiny(a, is_upper, factor, info, first, last);
     for (i64 unit = first; unit < last; ++unit) {
       T* to = factor + unit * n * n;
       int size = (int)n, found = 0;

@@ -2,12 +2,13 @@
 // elements. family: pool
 // Calls    max_pool(x, values, places, windows),
 //          avg_pool(x, out, windows, include_pad, divisor or 0),
-//          adaptive_avg_pool(x, out): one window of x for each element of out
+//          adaptive_avg_pool(x, out), adaptive_max_pool(x, out, places): one window of x for each
+//          element of out
 //          max_pool_backward(grad, places, out), dense: planes of grad, and of out
 //          line(x, out, at, by, has_gaps): lines of an image resampled to another length Arrays of
 //          pools are (n, c, d, h, w), of any strides; windows: the kernel, the step, the padding
 //          and the dilation of d, h and w.
-// Types    max_pool: integers, f32 and f64; means and gradients: f32 and f64.
+// Types    maxima: integers, f32 and f64; means and gradients: f32 and f64.
 // Numbers the first of equal elements; the last NaN.
 // Order a window's elements are added in row-major order. One thread computes a row of windows, or
 //          the adjacent channels of a window. adaptive_avg_pool first adds up each column, then the
@@ -424,7 +425,8 @@ i64 line(const Call& call) {
 
 const abi::FunctionEntry functions[] = {
     {"max_pool", max_pool}, {"avg_pool", avg_pool}, {"adaptive_avg_pool", adaptive_avg_pool},
-    {"max_pool_backward", max_pool_backward}, {"line", line}};
+    {"adaptive_max_pool", adaptive_max_pool}, {"max_pool_backward", max_pool_backward},
+    {"line", line}};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// LU and its solutions for real matrices of up to TINY rows. As many matrices as a vector has lanes
-// are processed together: element (i, j) of all of them is one vector.
+// LU, its solutions and Cholesky for real matrices of up to TINY rows. As many matrices as a vector
+// has lanes are processed together: element (i, j) of all of them is one vector.
 //
 // Order rows are eliminated from the first column on; each element is updated once per column.
 //          Quotients are divisions. The pivot is the first of the largest elements, as in LAPACK.
@@ -88,6 +88,35 @@ template <class T> struct Tiny {
     }
   }
 
+  // The lower factor, in the lower triangle; other elements are not read. A lane stops at a pivot
+  // that is not positive.
+  void factorise_definite() {
+    info = whole{};
+    for (int k = 0; k < n; ++k) {
+      const whole is_bad = ~(a[k][k] > 0) & (info == 0);
+      info = is_bad ? whole{} + k + 1 : info;
+      const whole goes_on = info == 0;
+      lanes root = a[k][k];
+      for (int lane = 0; lane < LANES<T>; ++lane)
+        if (goes_on[lane]) root[lane] = sqrt(root[lane]);
+      a[k][k] = root;
+      for (int i = k + 1; i < n; ++i) a[i][k] = goes_on ? a[i][k] / root : a[i][k];
+      for (int j = k + 1; j < n; ++j)
+        for (int i = j; i < n; ++i) a[i][j] -= goes_on ? a[i][k] * a[j][k] : lanes{};
+    }
+  }
+
+  // Copy the lower triangle to the upper one, or the upper one to the lower one.
+  void mirror(bool is_upper) {
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < i; ++j) is_upper ? a[i][j] = a[j][i] : a[j][i] = a[i][j];
+  }
+
+  void clear(bool is_upper) {
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < i; ++j) is_upper ? a[j][i] = lanes{} : a[i][j] = lanes{};
+  }
+
   // Copy matrix `unit` of a batch to one lane.
   template <int WIDTH> void load(lanes (*to)[WIDTH], int lane, const Array& from, i64 unit) {
     const char* at = item(from, 2, unit);
@@ -120,6 +149,26 @@ static void factorise_tiny(const Array& a, T* lu, int* pivots, int* info, i64 fi
       tiny.store(lu + to * n * n, tiny.a, lane, n);
       for (int k = 0; k < n; ++k) pivots[to * n + k] = (int)tiny.pivot[k][lane];
       info[to] = (int)tiny.info[lane];
+    }
+  }
+}
+
+// As cholesky of lapack.cpp.
+template <class T>
+static void cholesky_tiny(const Array& a, bool is_upper, T* factor, int* info, i64 first,
+                          i64 last) {
+  Tiny<T> tiny;
+  const int n = tiny.n = (int)rows_of(a);
+  for (i64 unit = first; unit < last; unit += LANES<T>) {
+    for (int lane = 0; lane < LANES<T>; ++lane)
+      tiny.load(tiny.a, lane, a, smaller(unit + lane, last - 1));
+    if (is_upper) tiny.mirror(true);
+    tiny.factorise_definite();
+    if (is_upper) tiny.mirror(false);
+    tiny.clear(!is_upper);
+    for (int lane = 0; lane < LANES<T> && unit + lane < last; ++lane) {
+      tiny.store(factor + (unit + lane) * n * n, tiny.a, lane, n);
+      info[unit + lane] = (int)tiny.info[lane];
     }
   }
 }
