@@ -182,3 +182,28 @@ def test_products_of_halves_take_a_0d_operand_unrounded(
             for z in (op(given, y), inplace(y), op(given, y, out=out)):
                 assert z.dtype is of and z.tolist() == wanted, (op.__name__, value)
     assert differing, "no case tells rounded from unrounded"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: gt.add(1, 2), gt.tensor(3)),
+        (lambda: gt.add(True, 2), gt.tensor(3)),
+        (lambda: gt.sub(3, 1.5, alpha=2), gt.tensor(0.0)),
+        (lambda: gt.multiply(2.0, 3), gt.tensor(6.0)),
+        (lambda: gt.mul(np.float64(2), 1j), gt.tensor(2j)),
+        (lambda: gt.div(1, 2), gt.tensor(0.5)),
+        (lambda: gt.div(-7, 2, rounding_mode="trunc"), gt.tensor(-3)),
+        (lambda: gt.floor_divide(-7, 2), gt.tensor(-4)),
+        (lambda: gt.add(1, 2, out=gt.empty(())), gt.tensor(3.0)),
+    ],
+)
+def test_functions_of_two_numbers(call, expected):
+    made = call()
+    assert made.dtype is expected.dtype and made.shape == () and gt.equal(made, expected)
+
+
+@pytest.mark.parametrize("name", ["pow", "remainder", "maximum", "eq", "fmod"])
+def test_other_functions_need_a_tensor(name):
+    with pytest.raises(errors.ArgumentTypeError, match="must be a Tensor"):
+        getattr(gt, name)(5, 3)

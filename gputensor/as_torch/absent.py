@@ -18,6 +18,9 @@ class _AbsentType(type):
     def __getitem__(cls, item: Any) -> Any:
         return cls  # annotations such as `Future[Tensor]`
 
+    def __iter__(cls) -> Any:  # by __getitem__ it would not end
+        return cls()
+
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

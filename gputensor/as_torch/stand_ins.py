@@ -230,6 +230,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "SymInt": int, "SymFloat": float, "SymBool": bool,
         "GradScaler": gt.amp.GradScaler, "Stream": legacy_types.Stream, "Event": legacy_types.Event,
         "UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage,
+        "legacy_contiguous_format": gt.contiguous_format,
         "AcceleratorError": errors.DeviceError, "OutOfMemoryError": errors.OutOfMemoryError,
         "default_generator": default_generator(gt.device("cpu")),
         "get_deterministic_debug_mode": lambda: 0, "set_deterministic_debug_mode": nothing,

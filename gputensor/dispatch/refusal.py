@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from ..core import errors
-from ..core.arguments import number_in
+from ..core.arguments import number, number_in
 from . import dispatcher
 from .refused_memory import is_of_the_host, refuse_memory, refuse_opaque
 
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from ..core.schema import Argument, Type
     from .operator import Operator
 
+# Their first operand may be a number beside another number, as in PyTorch.
+# Source: torch/csrc/utils/python_arg_parser.cpp, should_allow_numbers_as_tensors.
+_OF_NUMBERS = frozenset(
+    ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
+)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -36,6 +41,9 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
     """
     # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback that frame.
     given.pop("error", None)
+    if op in _OF_NUMBERS and None not in (number(given.get("input")), number(given.get("other"))):
+        made = dispatcher.find("aten::full")([], number(given["input"]))
+        return _again(function, {**given, "input": made})
     if plain := _numbers_of_tensors(op, given):
         return _again(function, {**given, **plain})
     try:

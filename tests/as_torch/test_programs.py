@@ -233,9 +233,10 @@ def test_absent_names_can_be_derived_from() -> None:
     class Mine(found):  # type: ignore[misc]
         pass
 
-    assert not isinstance(3, found)
-    with pytest.raises(NotImplementedError, match="not traced into graphs"):
-        Mine()
+    assert not isinstance(3, found) and found[int] is found
+    for use in (Mine, lambda: iter(found), lambda: tuple(found)):
+        with pytest.raises(NotImplementedError, match="not traced into graphs"):
+            use()
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])

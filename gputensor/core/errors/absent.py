@@ -107,7 +107,7 @@ _FAMILIES = (
             "*erializationStorageContext DispatchKey* ExcludeDispatchKeyGuard *Logger LoggerBase "
             "PyTorchFile* StreamObjType DeviceObjType FatalError Tag init_num_threads cpp "
             "classproperty prepare_multiprocessing_environment profiler_allow_* "
-            "thread_safe_generator compiled_with_cxx11_abi legacy_contiguous_format",
+            "thread_safe_generator compiled_with_cxx11_abi",
             "torch.autograd": "DeviceType NestedIOFunction SavedTensor enforce_grad_layout_policy "
             "has_torch_function is_view_replay_enabled *_multithreading_enabled",
             "torch.cuda": "CudaError DeferredCudaCallError check_error cudaStatus cudart "
