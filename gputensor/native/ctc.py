@@ -45,8 +45,9 @@ def _lengths(op: str, arg: str, given: Any, count: int, most: int) -> Lengths:
 
 
 def _checked(
-    op: str, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int
-) -> tuple[Lengths, Lengths]:
+    op: str, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: Any
+) -> tuple[Lengths, Lengths, int]:
+    """The lengths of each sample's steps and text, and the number of the blank class."""
     given, labels = log_probs._geometry, targets._geometry
     if given.dtype not in (dtypes.float32, dtypes.float64):
         raise errors.wrong_dtype(op, "log_probs", "be f32 or f64", log_probs)
@@ -60,6 +61,7 @@ def _checked(
     if labels.ndim not in (1, 2) or labels.ndim == 2 and labels.sizes[0] != count:
         rule = f"be ({count}, longest), or texts one behind another"
         raise errors.wrong_shape(op, "targets", rule, targets)
+    blank = arguments.integer(op, "blank", blank)
     if not 0 <= blank < classes:
         raise errors.must(op, "blank", f"be in [0, {classes - 1}]", blank)
     spans = _lengths(op, "input_lengths", input_lengths, count, steps)
@@ -74,7 +76,7 @@ def _checked(
         if outside.size:
             rule, got = f"hold classes in [0, {classes - 1}]", str(outside[0])
             raise errors.must(op, "targets", rule, errors.Got(got), kind=errors.IndexRangeError)
-    return spans, texts
+    return spans, texts, blank
 
 
 # --- over arrays ----------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ def _ctc_loss(
     blank: int, zero_infinity: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     op = "ctc_loss"
-    spans, texts = _checked(op, log_probs, targets, input_lengths, target_lengths, blank)
+    spans, texts, blank = _checked(op, log_probs, targets, input_lengths, target_lengths, blank)
     steps, count, _ = log_probs._geometry.sizes
     of = log_probs._geometry.dtype
     wanted = (
@@ -235,7 +237,7 @@ def _ctc_loss_backward(
     zero_infinity: bool,
 ) -> Tensor:  # fmt: skip
     op = "ctc_loss_backward"
-    spans, texts = _checked(op, log_probs, targets, input_lengths, target_lengths, blank)
+    spans, texts, blank = _checked(op, log_probs, targets, input_lengths, target_lengths, blank)
     steps, count, _ = log_probs._geometry.sizes
     for arg, x, sizes in (
         ("grad", grad, (count,)),
