@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from . import framework_rows, function_rows, layer_rows, transformers_rows, vision_rows
+from . import (
+    architecture_rows,
+    framework_rows,
+    function_rows,
+    layer_rows,
+    transformers_rows,
+    vision_rows,
+)
 
 # Rows of a group run in one process for each side.
 GROUPS = {
     "transformers": transformers_rows,
+    "architectures": architecture_rows,
     "vision": vision_rows,
     "layers": layer_rows,
     "functions": function_rows,
