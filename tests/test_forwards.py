@@ -87,7 +87,7 @@ def test_a_number_may_come_first() -> None:
     assert gt.sub(3, x, alpha=2).tolist() == [1.0, -1.0]
     assert gt.div(3, x).tolist() == [3.0, 1.5]
     for refused in (
-        lambda: gt.add(3, x, alpha=2), lambda: gt.add(3, 4), lambda: gt.maximum(3, x),
+        lambda: gt.add(3, x, alpha=2), lambda: gt.maximum(3, 4), lambda: gt.maximum(3, x),
         lambda: gt.where(True, x, x),
     ):  # fmt: skip
         with pytest.raises(TypeError):

@@ -215,8 +215,8 @@ def ops_of(family: str) -> frozenset[str]:
     module = importlib.import_module(f"{__package__}.cpu.{family}")
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
     if ops is None:  # each op is a function
-        found = vars(module).items()
-        own = [n for n, f in found if getattr(f, "__module__", "") == module.__name__]
+        functions = {n: getattr(f, "func", f) for n, f in vars(module).items()}  # of partials
+        own = [n for n, f in functions.items() if getattr(f, "__module__", "") == module.__name__]
         ops = [name for name in own if not name.startswith("_")]
     return frozenset(ops)
 

@@ -302,7 +302,8 @@ def _of_size(op: str, value: int) -> Kernel:
     return kernel
 
 
-zeros, ones = _of_size("zeros", 0), _of_size("ones", 1)
+zeros: Kernel = _of_size("zeros", 0)
+ones: Kernel = _of_size("ones", 1)
 
 
 def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None = None) -> None:
@@ -340,7 +341,8 @@ def _like(op: str, value: int) -> Kernel:
     return kernel
 
 
-zeros_like, ones_like = _like("zeros_like", 0), _like("ones_like", 1)
+zeros_like: Kernel = _like("zeros_like", 0)
+ones_like: Kernel = _like("ones_like", 1)
 
 
 def new_full(key_set: int, self: Tensor, size: Any, fill_value: Any, *options: Any) -> Tensor:

@@ -157,7 +157,10 @@ def _of_unbiased(name: str) -> Kernel:
     return kernel
 
 
-var, var_dim, std, std_dim = map(_of_unbiased, ("var", "var_dim", "std", "std_dim"))
+var: Kernel = _of_unbiased("var")
+var_dim: Kernel = _of_unbiased("var_dim")
+std: Kernel = _of_unbiased("std")
+std_dim: Kernel = _of_unbiased("std_dim")
 
 
 def var_mean(key_set: int, self: Tensor, unbiased: bool = True) -> Pair:

@@ -219,5 +219,7 @@ def _between_ranks(x: Tensor, q: Tensor, interpolation: str, ignores_nan: bool) 
     return calls.lerp_Tensor(low, calls.gather(ordered, -1, above), weight)
 
 
-quantile = quantile_scalar = given(_quantile, op="quantile")
-nanquantile = nanquantile_scalar = given(_quantile, op="nanquantile")
+quantile: Kernel = given(_quantile, op="quantile")
+quantile_scalar: Kernel = quantile
+nanquantile: Kernel = given(_quantile, op="nanquantile")
+nanquantile_scalar: Kernel = nanquantile

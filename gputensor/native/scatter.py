@@ -165,7 +165,8 @@ def scatter__reduce(
 
 
 scatter__value_reduce = scatter__reduce
-scatter__src = scatter__value = given(_scatter, op="scatter", loop="scatter")
+scatter__src: Kernel = given(_scatter, op="scatter", loop="scatter")
+scatter__value: Kernel = scatter__src
 scatter_add_: Kernel = given(_scatter, op="scatter_add", loop="scatter_add")
 
 

@@ -367,7 +367,9 @@ _add(ELEMENTARY, "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
 _add(ELEMENTARY, "sinh cosh tanh asinh acosh atanh erf rsqrt sigmoid", _unary(FLOATS))
 _add(ELEMENTARY, "pow atan2 hypot", _beside(FLOATS, REALS))
 _add(Rule(64, of_largest=True), "erfc", _unary(FLOATS))  # SciPy's has few digits in its tail
-_add(SEVERAL, "gelu silu mish elu selu softplus logsigmoid", _unary(FLOATS, "calm"))
+_add(SEVERAL, "silu mish elu selu softplus logsigmoid", _unary(FLOATS, "calm"))
+# 1 + erf has few digits in its tail, as PyTorch's.
+_add(Rule(64, of_largest=True), "gelu", _unary(FLOATS, "calm"))
 _add(SEVERAL, "logaddexp logaddexp2", _beside((gt.uint8, gt.bool), SINGLES))
 _add(ELEMENTARY, "randn", lambda f, d: f(d.pick(*_RANDOM_SIZES), dtype=d.pick(*FLOATS)))
 

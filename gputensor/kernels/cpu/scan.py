@@ -7,6 +7,7 @@ begin at 0.0, so a row of -0.0 gives 0.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -64,7 +65,8 @@ def _extremes(ufunc: Any, x: np.ndarray, axis: int, values: np.ndarray, out: np.
     np.maximum.accumulate(np.where(is_new, places, 0), axis, None, out)
 
 
-cumsum = partial(_accumulate, np.add, 0)
-cumprod = partial(_accumulate, np.multiply, 1)
-cummax = partial(_extremes, np.maximum)
-cummin = partial(_extremes, np.minimum)
+Loop = Callable[..., None]
+cumsum: Loop = partial(_accumulate, np.add, 0)
+cumprod: Loop = partial(_accumulate, np.multiply, 1)
+cummax: Loop = partial(_extremes, np.maximum)
+cummin: Loop = partial(_extremes, np.minimum)

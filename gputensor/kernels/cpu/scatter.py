@@ -8,7 +8,7 @@ gather.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -43,7 +43,8 @@ def _combine(
     return bad
 
 
-scatter_add = partial(_combine, np.add)
-scatter_multiply = partial(_combine, np.multiply)
-scatter_amax = partial(_combine, np.maximum)
-scatter_amin = partial(_combine, np.minimum)
+Loop = Callable[..., int]
+scatter_add: Loop = partial(_combine, np.add)
+scatter_multiply: Loop = partial(_combine, np.multiply)
+scatter_amax: Loop = partial(_combine, np.maximum)
+scatter_amin: Loop = partial(_combine, np.minimum)
