@@ -8,6 +8,7 @@ Source: aten/src/ATen/native/Linear.cpp.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,27 +29,39 @@ def einsum(
 ) -> Tensor:
     if not tensors:
         raise errors.must("einsum", "tensors", "hold a tensor at least", 0)
-    text = equation.replace(" ", "")
-    left, arrow, right = text.partition("->")
-    terms = left.split(",")
+    terms, _ = _parsed(equation)
     if len(terms) != len(tensors):
         raise _bad(f"have {len(tensors)} terms, as there are operands", equation)
-    wide = 0  # maximum number of dimensions of an ellipsis
-    parsed = []
-    for number, (term, x) in enumerate(zip(terms, tensors)):
-        labels = _labels(term, equation)
+    for number, (labels, x) in enumerate(zip(terms, tensors)):
         ndim, named = x._geometry.ndim, len(labels) - (... in labels)
         if named > ndim or (named != ndim and ... not in labels):
             rule = f"name {ndim} dimensions of operand {number}"
             raise errors.wrong_shape("einsum", "equation", rule, x)
-        if ... in labels:
-            wide = max(wide, ndim - named)
-        parsed.append(labels)
+    named_terms, order, count = _named(equation, tuple([x._geometry.ndim for x in tensors]))
+    operands = [_aligned(x, labels, order) for x, labels in zip(tensors, named_terms)]
+    _check_sizes(operands, order, equation)
+    return _contracted(operands, count, path)
+
+
+@lru_cache(maxsize=256)
+def _parsed(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
+    """The labels of each operand, and of the result if the equation has an arrow."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = [_labels(term, equation) for term in left.split(",")]
+    return terms, _labels(right, equation) if arrow else None
+
+
+@lru_cache(maxsize=256)
+def _named(equation: str, ndims: Sizes) -> tuple[list[list[str]], list[str], int]:
+    """The labels of each operand with ellipses expanded, all labels in the order of the
+    computation, and how many of them the result has."""
+    terms, right = _parsed(equation)
+    wide = max([n - len(term) + 1 for n, term in zip(ndims, terms) if ... in term], default=0)
     rest = [f"...{i}" for i in range(wide)]
-    named_terms = [_spread(labels, x, rest) for labels, x in zip(parsed, tensors)]
+    named_terms = [_spread(labels, ndim, rest) for labels, ndim in zip(terms, ndims)]
     flat = [name for labels in named_terms for name in labels]
-    if arrow:
-        result = [y for x in _labels(right, equation) for y in (rest if x is ... else [x])]
+    if right is not None:
+        result = [y for x in right for y in (rest if x is ... else [x])]
         for name in result:
             if result.count(name) > 1:
                 raise _bad(f"name {name!r} once in the result", equation)
@@ -58,9 +71,7 @@ def einsum(
         once = sorted([x for x in set(flat) - set(rest) if flat.count(x) == 1], key=_order)
         result = [*rest, *once]
     order = [*result, *sorted(set(flat) - set(result), key=_order)]
-    operands = [_aligned(x, labels, order) for x, labels in zip(tensors, named_terms)]
-    _check_sizes(operands, order, equation)
-    return _contracted(operands, len(result), path)
+    return named_terms, order, len(result)
 
 
 def _order(label: str) -> tuple[bool, str]:
@@ -83,9 +94,9 @@ def _labels(term: str, equation: str) -> list[Any]:
     return found
 
 
-def _spread(labels: list[Any], x: Tensor, rest: list[str]) -> list[str]:
+def _spread(labels: list[Any], ndim: int, rest: list[str]) -> list[str]:
     """The labels with the ellipsis expanded; ellipses are aligned at their last dimensions."""
-    count = x._geometry.ndim - (len(labels) - 1)
+    count = ndim - (len(labels) - 1)
     return [y for label in labels for y in (rest[len(rest) - count :] if label is ... else [label])]
 
 

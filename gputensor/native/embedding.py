@@ -17,10 +17,11 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..structured import arguments
 from ..structured.forms import Kernel, given
-from ..structured.indexed import index_dtype
+from ..structured.indexed import Places, index_dtype, read
 from ..structured.missing import ask_inplace
 from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
+from .gather import as_int64
 
 SUM, MEAN, MAX = range(3)
 _sum_bags = stub.compiled("embedding_bag", "sum")
@@ -45,9 +46,11 @@ def embedding(
 ) -> Tensor:  # fmt: skip
     _check_weight("embedding", weight)
     index_dtype("embedding", indices, int64, int32, arg="indices")
-    found = calls.index_select(weight, 0, _flat(indices))
+    arguments.check_device("embedding", "weight", weight, "indices", indices)
     sizes = (*indices._geometry.sizes, weight._geometry.sizes[1])
-    return calls.view(found, sizes)
+    at = Places("embedding", weight, sizes, [as_int64(indices)], [0], 0, wraps=False)
+    made = contiguous_geometry(sizes, weight._geometry.dtype)
+    return read(at, allocate(made, weight._device))
 
 
 def embedding_backward(

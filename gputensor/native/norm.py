@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, memory_format as formats
 from ..core.arguments import real
 from ..core.device import CPU
 from ..core.dtype import dtype
-from ..core.geometry import contiguous_geometry
+from ..core.geometry import Geometry, contiguous_geometry
 from ..iterator import overlap
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
@@ -54,30 +54,43 @@ def native_layer_norm(
     eps: float,
 ) -> Three:  # fmt: skip
     op = "layer_norm"
-    check_floating(op, input=input, weight=weight, bias=bias)
-    wanted = _normalized(op, input, normalized_shape)
-    arguments.check_sizes(op, wanted, weight=weight, bias=bias)
-    of, given = of_statistics(input, weight, bias), input._geometry
-    outer = given.sizes[: given.ndim - len(wanted)]
+    wanted = arguments.sizes(op, normalized_shape, "normalized_shape")
+    operands = (input, weight, bias)
+    table = operators.native_layer_norm.table
+    key = (wanted, *[None if x is None else (x._geometry, x._device) for x in operands])
+    plan = table.plans.get(key)
+    if plan is None:
+        check_floating(op, input=input, weight=weight, bias=bias)
+        _normalized(op, input, wanted)
+        arguments.check_sizes(op, wanted, weight=weight, bias=bias)
+        of, sizes = of_statistics(*operands), input._geometry.sizes
+        outer = sizes[: len(sizes) - len(wanted)]
+        kept = (*outer, *[1] * len(wanted))
+        plan = (math.prod(outer), math.prod(wanted)), _layouts(input, kept, of)
+        table.remember(key, plan)
+    rows, layouts = plan
     if is_for_kernels(input):
-        rows, kept = (math.prod(outer), math.prod(wanted)), (*outer, *[1] * len(wanted))
         params = [None if x is None else x._get_array().reshape(1, -1) for x in (weight, bias)]
-        return _by_rows(input, rows, params, eps, kept, of)
-    dims = tuple(range(-len(wanted), 0))
+        return _by_rows(input, rows, params, eps, layouts)
+    dims, of = tuple(range(-len(wanted), 0)), layouts[1].dtype
     centered, mean, rstd = center(wide(input), dims, eps)
     made = affine(calls.mul_Tensor(centered, rstd), weight, bias)
     return in_format(made, input._geometry.dtype), in_format(mean, of), in_format(rstd, of)
 
 
+def _layouts(input: Tensor, kept: tuple[int, ...], of: dtype) -> tuple[Geometry, Geometry]:
+    given = input._geometry
+    return contiguous_geometry(given.sizes, given.dtype), contiguous_geometry(kept, of)
+
+
 def _by_rows(
-    input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any, kept: tuple[int, ...],
-    of: dtype,
+    input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any,
+    layouts: tuple[Geometry, Geometry],
 ) -> Three:  # fmt: skip
     """Normalise the input on the CPU: as `rows`, over all dimensions but the first. Returns the
-    result and the statistics."""
-    eps, given = real("norm", "eps", eps), input._geometry
-    layouts = (given.sizes, given.dtype), (kept, of), (kept, of)
-    made, mean, rstd = [allocate(contiguous_geometry(*layout), CPU) for layout in layouts]
+    result and the statistics. layouts: of the result and of each statistic."""
+    eps = real("norm", "eps", eps)
+    made, mean, rstd = [allocate(layouts[n], CPU) for n in (0, 1, 1)]
     out, *found = [x._get_array() for x in (made, mean, rstd)]
     run(
         stub.cpu("norm").normalized, input._get_array().reshape(rows), *params, eps,
@@ -170,7 +183,7 @@ def native_group_norm(
     if is_for_kernels(input):
         rows = (N * group, C // group, HxW)
         params = [_channels(x, N, rows) for x in (weight, bias)]
-        made, mean, rstd = _by_rows(input, rows, params, eps, (N, group), of)
+        made, mean, rstd = _by_rows(input, rows, params, eps, _layouts(input, (N, group), of))
         return calls.contiguous(made, form), mean, rstd
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
     centered, mean, rstd = center(grouped, (2,), eps)

@@ -20,7 +20,7 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..runtime import cpu
 from ..structured import arguments, library
-from ..tensor.make import over_array
+from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -53,12 +53,28 @@ def sorted_by_digits(
     if on.is_gpu or not x.size:
         return None
     rows = numpy.moveaxis(x, dim, -1)
-    found = stub.cpu("order").sort(rows.reshape(-1, rows.shape[-1]), descending, with_places)
-    if found is None:
+    flat = rows.reshape(-1, rows.shape[-1])
+    values = numpy.empty(flat.shape, x.dtype)
+    places = numpy.empty(flat.shape, numpy.int64) if with_places else None
+    if not stub.cpu("order").sort(flat, descending, values, places):
         return None
-    values, places = [y if y is None else numpy.moveaxis(y.reshape(rows.shape), -1, dim)
-                      for y in found]  # fmt: skip
-    return values, places
+    of_values, of_places = [
+        y if y is None else numpy.moveaxis(y.reshape(rows.shape), -1, dim) for y in (values, places)
+    ]
+    return of_values, of_places
+
+
+def _rows_sorted(
+    self: Tensor, values: Geometry, indices: Geometry, descending: bool
+) -> Pair | None:  # fmt: skip
+    """`sort` of a contiguous CPU tensor along its last dimension, by the CPU's loop; None if it
+    does not apply."""
+    x, n = self._get_array(), values.sizes[-1]
+    pair = allocate(values, CPU), allocate(indices, CPU)
+    arrays = [y.reshape(-1, n) for y in (x, pair[0]._get_array(), pair[1]._get_array())]
+    if values.dtype.category == BOOL:
+        arrays[:2] = [y.view(numpy.uint8) for y in arrays[:2]]
+    return pair if run(stub.cpu("order").sort, arrays[0], descending, *arrays[1:]) else None
 
 
 def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
@@ -165,6 +181,11 @@ def sort(key_set: int, self: Tensor, dim: int = -1, descending: bool = False) ->
     strides = dense_strides_like(shape)
     values = geometry(shape.sizes, strides, shape.dtype)
     indices = geometry(shape.sizes, strides, dtypes.int64)
+    is_rows = d == shape.ndim - 1 and shape.is_contiguous and shape.numel
+    if is_rows and self._device is CPU:
+        pair = _rows_sorted(self, values, indices, largest_first)
+        if pair is not None:
+            return pair
     return _found("sort", self, (values, indices), d, largest_first)
 
 

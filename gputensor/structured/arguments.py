@@ -23,6 +23,8 @@ def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
     """A tuple of ints from one int or a sequence of them."""
     if type(value) is int:
         return (value,)
+    if type(value) is tuple and all([type(x) is int for x in value]):
+        return value
     is_one = hasattr(value, "__index__") and not hasattr(value, "__iter__")
     given = (value,) if is_one and not isinstance(value, bool) else value
     try:
@@ -49,7 +51,7 @@ def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[
     found = found * count if len(found) == 1 else found
     if len(found) != count:
         raise errors.must(op, arg, f"be one int or {count}", value)
-    if any(x < least for x in found):
+    if min(found) < least:
         raise errors.must(op, arg, f"be at least {least} everywhere", value)
     return found
 

@@ -68,11 +68,9 @@ class Storage:
     @property
     def ptr(self) -> int:
         """Address of the first byte; 0 on meta."""
-        if self.data is None:
-            return 0
         if self.device is CPU:
-            return int(self.data.__array_interface__["data"][0])
-        return int(self.data.ptr)
+            return cpu.address_of(self._array if self._data is None else self._data)
+        return 0 if self.data is None else int(self.data.ptr)
 
     def data_ptr(self) -> int:
         expose(self)

@@ -61,16 +61,33 @@ def test_what_numpys_sort_puts_first(of: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["many", "few", "constant", "ascending", "descending"])
 @pytest.mark.parametrize("of", DTYPES, ids=lambda d: d.short)
-def test_long_rows_sort_as_numpys(of: Any, kind: str) -> None:
-    for sizes in ((3, 512), (2, 5000), (1, 20_000)):
+def test_rows_sort_as_numpys(of: Any, kind: str) -> None:
+    for sizes in ((5, 1), (4, 30), (9, 511), (3, 512), (2, 5000), (1, 20_000)):
         x = _rows(sizes, of, kind)
         for descending in (False, True):
-            values, places = stub.cpu("order").sort(x, descending)
             wanted = order.first(x, sizes[1], descending)
+            values, places = np.empty(sizes, x.dtype), np.empty(sizes, np.int64)
+            assert stub.cpu("order").sort(x, descending, values, places)
             assert (places == wanted[1]).all() and values.tobytes() == wanted[0].tobytes()
-            values, places = stub.cpu("order").sort(x, descending, with_places=False)
-            assert places is None and values.tobytes() == wanted[0].tobytes()
-    assert stub.cpu("order").sort(x[:, :100], False) is None
+            values[...] = 0
+            assert stub.cpu("order").sort(x, descending, values, None)
+            assert values.tobytes() == wanted[0].tobytes()
+
+
+def test_many_short_rows_are_left_to_numpy() -> None:
+    x = np.zeros((1000, 100), np.float32)
+    assert not stub.cpu("order").sort(x, False, np.empty_like(x), None)
+
+
+@pytest.mark.parametrize("of", [*DTYPES, gt.bool], ids=lambda d: d.short)
+def test_short_rows_sort_through_the_operator(of: Any) -> None:
+    x = gt.tensor(_rows((6, 40), of, "few") if of is not gt.bool else _random.random((6, 40)) < 0.5)
+    x = x.to(of)
+    for descending in (False, True):
+        values, places = gt.sort(x, descending=descending)
+        wanted = gt.sort(x.float(), descending=descending)
+        assert (places == wanted[1]).all() and values.dtype is of
+        assert gt.equal(values.float().nan_to_num(7), wanted[0].nan_to_num(7))
 
 
 def test_sort_along_any_dimension_and_of_any_layout() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+def address_of(array: np.ndarray, /) -> int: ...
 def allocate(nbytes: int, /) -> np.ndarray: ...
 def bind(
     family: str, op: str, kinds: tuple[int, ...], common: int, out: int,

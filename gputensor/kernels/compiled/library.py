@@ -63,7 +63,7 @@ def choice() -> Choice:
     _library.use(best, tuple([d.np for d in STORED]))
     _library.set_threads(cpu.get_num_threads())
     cpu.on_num_threads(_library.set_threads)
-    cpu.allocate_by(_library.allocate, _library.empty)
+    cpu.allocate_by(_library.allocate, _library.empty, _library.address_of)
     lowered = best != found[-1]
     reason, remedy = (f"{VARIABLE}={wanted}", f"unset {VARIABLE}") if lowered else ("", "")
     return Choice(best, reason, remedy, _library)

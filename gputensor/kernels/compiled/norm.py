@@ -6,6 +6,7 @@ by ones and zeros.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,19 @@ def _computed(x: np.ndarray) -> np.dtype[Any]:
     return _DOUBLE if x.dtype == _DOUBLE else _SINGLE
 
 
+@cache
+def _alike(value: int, ndim: int, of: np.dtype[Any]) -> np.ndarray:
+    """The parameter of all elements, if none is given; only read."""
+    return np.full((1,) * ndim, value, of)
+
+
 def normalized(
     x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
     rstd: np.ndarray,
 ) -> None:  # fmt: skip
     of = _computed(x)
-    by = np.ones((1,) * x.ndim, of) if scale is None else _dense(scale, of)
-    more = np.zeros((1,) * x.ndim, of) if shift is None else _dense(shift, of)
+    by = _alike(1, x.ndim, of) if scale is None else _dense(scale, of)
+    more = _alike(0, x.ndim, of) if shift is None else _dense(shift, of)
     if by.shape[-1] != more.shape[-1]:  # a loop takes both parameters or none
         by, more = map(_dense, np.broadcast_arrays(by, more))
     to = mean, rstd

@@ -9,7 +9,8 @@ from ..cpu import order as numpys
 from .library import function
 
 _MOST = 1 << 32  # elements of a row
-_LONG = 512  # from this row length on, the radix sort is faster than NumPy
+# Of more elements, NumPy sorts shorter rows faster, by vector instructions.
+_SHORT, _MANY = 512, 1 << 13
 
 
 def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -22,20 +23,16 @@ def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarr
     return values, places
 
 
-def sort(
-    x: np.ndarray, descending: bool, with_places: bool = True
-) -> tuple[np.ndarray, np.ndarray | None] | None:
+def sort(x: np.ndarray, descending: bool, values: np.ndarray, places: np.ndarray | None) -> bool:
     n = x.shape[1]
-    if n < _LONG or n >= _MOST:
-        return None
+    if n < _SHORT and x.size > _MANY and x.dtype != np.float64:
+        return False
     loop = function("order", f"sort {of_ours(x.dtype).short}")
-    if loop is None:
-        return None
-    values = np.empty(x.shape, x.dtype)
-    places = np.empty(x.shape, np.int64) if with_places else None
+    if loop is None or n >= _MOST:
+        return False
     if loop(values, places, np.ascontiguousarray(x), descending):
         raise MemoryError
-    return values, places
+    return True
 
 
 def kth(x: np.ndarray, k: int) -> np.ndarray:

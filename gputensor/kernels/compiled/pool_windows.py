@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -61,17 +62,24 @@ def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> 
 
 def of_volumes(x: np.ndarray, count: int) -> np.ndarray:
     """A view of x as (n, c, d, h, w)."""
-    before = (None,) if x.ndim == count + 1 else ()
-    index: Any = (*before, *(slice(None),) * (x.ndim - count), *(None,) * (3 - count), ...)
-    view: np.ndarray = x[index]
+    if count == 3 and x.ndim == 5:
+        return x
+    view: np.ndarray = x[_index(x.ndim, count)]
     return view
 
 
-def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> list[int]:
+@cache
+def _index(ndim: int, count: int) -> tuple[Any, ...]:
+    before = (None,) if ndim == count + 1 else ()
+    return (*before, *(slice(None),) * (ndim - count), *(None,) * (3 - count), ...)
+
+
+@lru_cache(maxsize=256)
+def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
     """Extend window parameters to three dimensions by `ones`, which describe one window of one
     element."""
     lead = 3 - len(windows[0])
-    return [n for of, one in zip(windows, ones) for n in (*(one,) * lead, *of)]
+    return tuple([n for of, one in zip(windows, ones) for n in (*(one,) * lead, *of)])
 
 
 def line(

@@ -16,10 +16,10 @@ import numpy
 from ...core import errors, memory_format as formats
 from ...core.device import CPU
 from ...core.dtype import dtype
-from ...core.geometry import geometry
+from ...core.geometry import Geometry, geometry
 from ...kernels.cpu import quiet
 from ...runtime import cpu
-from ...tensor.base import suggest_memory_format
+from ...tensor.base import suggested_format
 from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
 from .. import arguments, library
@@ -131,7 +131,7 @@ Loop = Callable[..., bool]
 
 
 def made_of(
-    op: str, x: Tensor, like: Tensor | None, out: Sizes, results: Sequence[dtype], work: Work,
+    op: str, x: Tensor, like: Tensor | None, out: Sizes, results: tuple[dtype, ...], work: Work,
     shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """New tensors of x's leading sizes and `out`, in the memory format of `like`.
@@ -139,13 +139,8 @@ def made_of(
     loop: tried first on the CPU. shares_rows: threads share the rows of large planes. reads: the
     number of elements read of a plane; None for all.
     """
-    count, form = len(out), formats.contiguous_format
-    if like is not None and (count, like._geometry.ndim) != (2, 3):
-        form = suggest_memory_format(like)
-    sizes = (*x._geometry.sizes[:-count], *out)
-    strides = formats.strides_for(op, sizes, form)
-    wanted = [geometry(sizes, strides, of) for of in results]
-    is_last = form is not formats.contiguous_format and len(sizes) == count + 2
+    pattern = None if like is None else like._geometry
+    wanted, is_last = _laid_out(op, x._geometry, pattern, out, results)
     if loop is not None and x._device is CPU and x._geometry.numel:
         tensors = tuple([allocate(of, CPU) for of in wanted])
         if loop(x._get_array(), *[made._get_array() for made in tensors]):
@@ -153,6 +148,21 @@ def made_of(
     types = [of.np for of in results]
     compute = partial(_computed, out, types, is_last, work, shares_rows, reads)
     return library.call(op, compute, wanted, x)
+
+
+@lru_cache(maxsize=256)
+def _laid_out(
+    op: str, x: Geometry, like: Geometry | None, out: Sizes, results: tuple[dtype, ...]
+) -> tuple[list[Geometry], bool]:
+    """The layouts of `made_of`'s results, and True if channels are their last dimension in
+    memory."""
+    count, form = len(out), formats.contiguous_format
+    if like is not None and (count, like.ndim) != (2, 3):
+        form = suggested_format(like)
+    sizes = (*x.sizes[:-count], *out)
+    strides = formats.strides_for(op, sizes, form)
+    is_last = form is not formats.contiguous_format and len(sizes) == count + 2
+    return [geometry(sizes, strides, of) for of in results], is_last
 
 
 def _computed(

@@ -151,6 +151,15 @@ PyObject* empty(PyObject*, PyObject* args) {
   return (PyObject*)new_array((PyArray_Descr*)of, (int)ndim, shape, nullptr);
 }
 
+// (array) -> the address of its first element
+PyObject* address_of(PyObject*, PyObject* given) {
+  if (!PyArray_Check(given)) {
+    PyErr_SetString(PyExc_TypeError, "address_of: takes an array");
+    return nullptr;
+  }
+  return PyLong_FromVoidPtr(PyArray_DATA((PyArrayObject*)given));
+}
+
 PyObject* memory_in_use(PyObject*, PyObject*) {
   return Py_BuildValue("nn", (Py_ssize_t)in_use, (Py_ssize_t)kept);
 }
@@ -194,6 +203,8 @@ PyMethodDef allocate_method = {"allocate", allocate, METH_O,
                                "(bytes) -> a uint8 array, not initialised."};
 PyMethodDef empty_method = {"empty", empty, METH_VARARGS,
                             "(sizes, dtype) -> a row-major array, not initialised."};
+PyMethodDef address_of_method = {"address_of", address_of, METH_O,
+                                 "(array) -> the address of its first element."};
 PyMethodDef memory_in_use_method = {"memory_in_use", memory_in_use, METH_NOARGS,
                                     "(bytes of the blocks in use, bytes of the kept blocks)."};
 PyMethodDef empty_cache_method = {"empty_cache", empty_cache, METH_NOARGS,

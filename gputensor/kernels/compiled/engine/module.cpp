@@ -673,6 +673,7 @@ PyMethodDef methods[] = {
     program_method,
     allocate_method,
     empty_method,
+    address_of_method,
     memory_in_use_method,
     empty_cache_method,
     {"bind", bind, METH_VARARGS, "(family, op, kinds, common, out, otherwise) -> a loop, or None."},

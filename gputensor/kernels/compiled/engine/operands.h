@@ -50,7 +50,8 @@ extern PyMethodDef program_method;
 // of: its reference is taken. strides: of bytes, without gaps; null for row-major ones.
 PyArrayObject* new_array(PyArray_Descr* of, int ndim, const npy_intp* shape,
                          const npy_intp* strides);
-extern PyMethodDef allocate_method, empty_method, memory_in_use_method, empty_cache_method;
+extern PyMethodDef allocate_method, empty_method, address_of_method, memory_in_use_method,
+    empty_cache_method;
 
 }  // namespace engine
 

@@ -1,4 +1,5 @@
-// Sorting of long rows by the digits of their keys, the lowest digit first. Included by order.cpp.
+// Sorting of rows: of long ones by the digits of their keys, the lowest digit first. Included by
+// order.cpp.
 // The difference of a key and the row's smallest key forms one number with the index, if both fit
 // into 64 bits; without indices, it is the number. So integers of a small range have few digits.
 
@@ -55,6 +56,39 @@ template <class T> static inline T value_of(typename key_of<T>::type key) {
   return is_signed_integer<T> ? (T)(key ^ (K)1 << (8 * sizeof(K) - 1)) : (T)key;
 }
 
+constexpr i64 SHORT_ROW = 512;  // shorter rows are sorted by comparisons
+
+// Write the elements in the order of `numbers`, whose lower half is their place.
+template <class T, class N> static void write_row(const Radix& r, i64 row, const N* numbers) {
+  const T* x = (const T*)r.x + row * r.n;
+  T* values = (T*)r.values + row * r.n;
+  i64* places = r.places ? r.places + row * r.n : nullptr;
+  for (i64 i = 0; i < r.n; ++i) values[i] = x[(u32)numbers[i]];
+  for (i64 i = 0; places && i < r.n; ++i) places[i] = (u32)numbers[i];
+}
+
+template <class T> static void sort_short_row(const Radix& r, i64 row) {
+  typedef typename key_of<T>::type K;
+  const T* x = (const T*)r.x + row * r.n;
+  const K turn = r.descending ? ~(K)0 : 0;
+  K keys[SHORT_ROW], least = ~(K)0, largest = 0;
+  for (i64 i = 0; i < r.n; ++i) {
+    keys[i] = key(x[i]) ^ turn;
+    least = keys[i] < least ? keys[i] : least, largest = keys[i] > largest ? keys[i] : largest;
+  }
+  if ((u64)(largest - least) >> 32) {
+    typename placed<K>::type numbers[SHORT_ROW];
+    for (i64 i = 0; i < r.n; ++i) numbers[i] = with_place(keys[i], i);
+    sort(numbers, r.n, most_splits(r.n));
+    write_row<T>(r, row, numbers);
+  } else {
+    u64 numbers[SHORT_ROW];
+    for (i64 i = 0; i < r.n; ++i) numbers[i] = (u64)(keys[i] - least) << 32 | (u64)i;
+    sort(numbers, r.n, most_splits(r.n));
+    write_row<T>(r, row, numbers);
+  }
+}
+
 template <class T> static void sort_row(const Radix& r, i64 row, char* memory) {
   typedef typename key_of<T>::type K;
   const T* x = (const T*)r.x + row * r.n;
@@ -99,6 +133,10 @@ template <class T> static void sort_row(const Radix& r, i64 row, char* memory) {
 
 template <class T> static void sort_rows(void* context, i64 first, i64 last) {
   Radix& r = *(Radix*)context;
+  if (r.n < SHORT_ROW) {
+    for (i64 row = first; row < last; ++row) sort_short_row<T>(r, row);
+    return;
+  }
   const i64 each = sizeof(typename key_of<T>::type) == 8 ? sizeof(Apart) : sizeof(u64);
   char* memory = (char*)malloc((sizeof(u32) * MOST_DIGITS << DIGIT) + 2 * r.n * each);
   if (!memory) {
@@ -114,6 +152,6 @@ template <class T> static i64 sort_all(const Call& call) {
   const abi::Array& x = call.array[2];
   Radix r = {x.data, call.array[0].data, (i64*)call.array[1].data, x.shape[1],
              (bool)call.integer[0]};
-  call.share(sort_rows<T>, &r, x.shape[0], 1);
+  call.share(sort_rows<T>, &r, x.shape[0], r.n < SHORT_ROW ? LONG / 16 / (r.n + 1) + 1 : 1);
   return r.has_failed ? OUT_OF_MEMORY : 0;
 }
