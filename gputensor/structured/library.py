@@ -41,6 +41,8 @@ from .resizing import resize_output
 
 Results = tuple[Tensor, ...]
 
+_CAPSULE: type = type(np.empty(0).__array_struct__)  # types.CapsuleType, from Python 3.13 on
+
 
 def kernel(op: str, results: Callable[..., Any], function: Compute) -> Callable[..., Any]:
     """The kernel of all devices. results(*args): checks the arguments and returns the geometry of
@@ -152,11 +154,15 @@ def _adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[A
     taken = [x for x in given if isinstance(x, np.ndarray)]
     made = []
     for value, geometry in zip(found, wanted):
+        if _is_new(value, geometry, taken):
+            taken.append(value)
+            made.append(from_array(value, geometry))
+            continue
         array = np.asarray(value)
-        owner = array if array.base is None else array.base
+        owner = array.base if type(array.base) is np.ndarray else array
         if (
             has_layout(array, _of(geometry, 0)) and array.flags.writeable and array.size
-            and type(owner) is np.ndarray and owner.base is None and owner.nbytes == array.nbytes
+            and _owns(owner) and owner.nbytes == array.nbytes
             and not any(np.may_share_memory(array, x) for x in taken)
         ):  # fmt: skip
             taken.append(array)
@@ -166,6 +172,21 @@ def _adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[A
             np.copyto(tensor._get_array(), array, casting="unsafe")
             made.append(tensor)
     return tuple(made)
+
+
+def _owns(array: np.ndarray) -> bool:
+    """True if NumPy or the compiled library allocated the array's memory for it."""
+    return array.base is None or type(array.base) is _CAPSULE
+
+
+def _is_new(x: Any, geometry: Geometry, taken: Sequence[np.ndarray]) -> bool:
+    """True if x is a row-major array of this geometry that owns its memory, and none of `taken` is
+    x or a view of it. The common case of `_adopted`, told without comparing addresses."""
+    return (
+        type(x) is np.ndarray and _owns(x) and x.flags.carray and x.size > 0
+        and geometry.is_row_major and x.shape == geometry.sizes and x.dtype == geometry.dtype.np
+        and not any([x is y or y.base is x for y in taken])
+    )  # fmt: skip
 
 
 def _on_device(

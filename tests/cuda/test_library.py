@@ -53,6 +53,21 @@ def test_a_result_is_not_copied_where_it_lies_as_promised():
     assert first.data_ptr() != second.data_ptr()
 
 
+@pytest.mark.parametrize("count", [4, 100_000])
+@pytest.mark.parametrize("reshaped", [False, True])
+def test_memory_that_the_namespace_allocates_is_the_results(count, reshaped):
+    made = []
+
+    def twice(namespace, x):
+        made.append(namespace.empty((2, count // 2) if reshaped else (count,), x.dtype))
+        made[0][...] = x[0] * 2
+        return made[0].reshape(count) if reshaped else made[0]
+
+    x = gt.ones(count)
+    (result,) = library.call("twice", twice, (x._geometry,), x)
+    assert result.data_ptr() == made[0].ctypes.data and result.sum() == 2 * count
+
+
 def test_outputs_and_operands_are_strided_views(place):
     x, out = gt.arange(12.0).view(3, 4).to(place), gt.zeros(4, 3).to(place)
     library.write("sort", lambda n, out, x: n.np.multiply(x, 2, out), (out.t()[:, 1:],), x[:, 1:])
