@@ -33,7 +33,7 @@ def normalized(
     of = _computed(x)
     by = np.ones((1,) * x.ndim, of) if scale is None else _dense(scale, of)
     more = np.zeros((1,) * x.ndim, of) if shift is None else _dense(shift, of)
-    if by.shape[-1] != more.shape[-1]:  # a loop takes both parameters or none
+    if by.shape[-1] != more.shape[-1]:  # a loop takes both parameters, or neither
         by, more = map(_dense, np.broadcast_arrays(by, more))
     to = mean, rstd
     if mean.dtype != of:

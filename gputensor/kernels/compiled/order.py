@@ -8,7 +8,7 @@ from ...core.dtype import of_ours
 from ..cpu import order as numpys
 from .library import function
 
-_MOST = 1 << 32  # elements of a row
+_MOST = 1 << 32  # largest number of elements in a row
 _LONG = 512  # from this row length on, the radix sort is faster than NumPy
 
 
