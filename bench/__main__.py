@@ -253,10 +253,11 @@ def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
 def _completed(
     around: dict[str, Any], data: dict[str, Any], args: argparse.Namespace
 ) -> dict[str, Any]:
-    """Add to the environment what is known after a run: imported versions, and missing parts."""
+    """Add to the environment what is known only after a run: imported versions, and missing
+    parts."""
     made = around | {
         "versions": around["versions"] | peers.versions()
-    }  # some are imported when needed
+    }  # some modules are imported only when needed
     if "gpu" in made:
         made["gpu"] = made["gpu"] | {"carried_cubins": carried.used()}
     lacking = []
@@ -303,7 +304,7 @@ def _write_report(data: dict[str, Any], stem: str, folder: Path) -> None:
     print(f"written: {page}", file=sys.stderr)
     try:
         paths = plots.draw(data, folder)
-    except (ImportError, OSError) as error:  # no matplotlib, or no folder for its fonts
+    except (ImportError, OSError) as error:  # matplotlib is missing, or has no folder for its fonts
         print(f"no plots: {error}", file=sys.stderr)
         return
     for path in paths:

@@ -56,7 +56,8 @@ def _cases(lib: Any, device: str) -> dict[str, Side]:
 def _what_nothing_costs() -> dict[str, float]:
     """Return nanoseconds of a + b with and without the autograd kernel, the fastest of many rounds.
 
-    The fastest, because the difference is a tenth of either, and other load only adds time.
+    The fastest round counts, because the difference is a tenth of either time, and other load only
+    adds time.
     """
     from gputensor._generated import operators
     from gputensor.dispatch import keys

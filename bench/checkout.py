@@ -25,7 +25,8 @@ _SOURCES = ("gputensor", "bench", "tests", "examples")
 def commit() -> dict[str, Any] | None:
     """Return {"hash", "dirty"}; in an image, of the checkout it was built from; None if unknown."""
     noted = _noted()
-    # The note first: a copied tree may lie in another repository, or over an older commit.
+    # The note is read first, because a copied tree may lie in another repository, or over an older
+    # commit.
     if noted is not None and not noted["dirty"]:
         return noted
     return _of_git() or noted

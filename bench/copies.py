@@ -23,8 +23,9 @@ THREADS = 2
 CPU_TORCH, CPU_WORST_TORCH, CPU_NUMPY, CPU_FROM_BYTES = 2.4, 0.9, 4.5, 1 << 20
 # Budgets on CUDA: share of memcpy in the same run, geometric mean and worst; ratios to peers.
 CUDA_SHARE, CUDA_WORST_SHARE, CUDA_TORCH, CUDA_CUPY, CUDA_WORST_PEER = 0.88, 0.60, 2.0, 2.5, 0.97
-# A copy this many times faster than the best memcpy of the same size is an error. Broadcasts write
-# more than they read, which is faster; a CPU's clock and caches vary.
+# A copy this many times faster than the best memcpy of the same size is an error of the
+# measurement. Broadcasts may be faster, because they write more than they read. On a CPU, clock and
+# caches vary.
 ROOFLINE = {"cpu": 2.0, "cuda": 1.10, "broadcast": 3.0}
 # A case is measured until its ratios are known with this accuracy, or up to (rounds, seconds).
 NOISE = 0.005

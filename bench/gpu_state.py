@@ -82,7 +82,7 @@ class Watch:
         return found | {
             "default_sm_clock_mhz": self.default, "throttle_reasons": list(reasons),
             "slow_rounds": self.unfair,
-            # So many slow rounds that the figures include some.
+            # True if so many rounds were slow that the figures include some.
             "is_slow": self.unfair * 2 >= len(self.rounds) > 0,
         }  # fmt: skip
 

@@ -32,7 +32,7 @@ def replays(
         record = _by_pytorch if name in _OF_PYTORCH else _by_cupy
         try:
             made[name] = record(side, calls, device)
-        except Exception as error:  # libraries raise any class
+        except Exception as error:  # libraries raise errors of any class
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             raise NotRecorded(f"{name}: {reason}") from error
     return made

@@ -133,7 +133,7 @@ def machine(data: dict[str, Any]) -> str:
 
 
 def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
-    """Draw a bar for each case, within a paler one for memcpy in the same rounds."""
+    """Draw a bar for each case, in front of a paler bar for memcpy in the same rounds."""
     lines = [y for (y, _), _ in cases]
     memcpy = [c["memcpy_gb_per_s"] for _, c in cases]
     ours = [c["gb_per_s"]["gputensor"] for _, c in cases]

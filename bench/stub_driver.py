@@ -79,7 +79,7 @@ def install() -> ctypes.c_ulonglong:
     driver = ctypes.CDLL(_built(), mode=ctypes.RTLD_GLOBAL)
     try:
         import cupy
-    except Exception as error:  # any class, if parts of CUDA are missing
+    except Exception as error:  # an error of any class, if parts of CUDA are missing
         raise Unavailable(f"CuPy cannot be imported ({error})") from error
     if cupy.cuda.driver.get_build_version() < 0:
         raise Unavailable("this CuPy is built for no CUDA")
@@ -91,7 +91,8 @@ def install() -> ctypes.c_ulonglong:
 
 
 def _answer(cupy: Any) -> None:
-    attributes = {75: 9, 76: 0, 16: 132, 39: 2048, 81: 233472, 97: 232448}  # keys: cudaDevAttr*
+    # the keys are numbers of cudaDevAttr*
+    attributes = {75: 9, 76: 0, 16: 132, 39: 2048, 81: 233472, 97: 232448}
     asked = cupy.cuda.runtime
     asked.getDevice = repeat(0).__next__
     asked.getDeviceCount = lambda: 1

@@ -260,6 +260,6 @@ def elements(shape: Shape, dtype: str, seed: int) -> np.ndarray:
 def _numbers(seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     made = random.random(SIZES[-1], np.float32)
-    made *= np.float32(0.79)  # times 10 and truncated: 1 to 8
+    made *= np.float32(0.79)  # multiplied by 10 and truncated: 1 to 8
     made += np.float32(0.105)
     return made

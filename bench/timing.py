@@ -52,8 +52,8 @@ def alternate(
 ) -> list[Sample]:  # fmt: skip
     """Time each callable `rounds` times, in shuffled turns: A B C, B A C, A C B, …
 
-    So no callable follows itself, with caches that it filled, and none always follows the same
-    other one.
+    So no callable runs directly after itself, with caches that it filled, and no callable always
+    runs after the same other one.
 
     round_ms: approximate time of a round of one callable; most short rounds are not disturbed by
     other processes. finish: called at the end of each round, inside the timing, to wait for a

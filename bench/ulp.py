@@ -273,7 +273,7 @@ def arguments(name: str, dtype: Any, count: int, rng: np.random.Generator) -> li
     if BOUNDS[name].inputs == 1:
         half = count // 2
         parts = [special(dtype), _any(dtype, half, rng), _moderate(dtype, half, rng)]
-        if name in OF_ANGLE:  # near multiples of pi / 2
+        if name in OF_ANGLE:  # numbers near multiples of pi / 2
             turns = np.exp2(rng.uniform(0, np.log2(FAR_ANGLE["f64"]), count // 8)).astype(np.int64)
             parts.append((turns * (np.longdouble("3.14159265358979323846264") / 2)).astype(dtype))
         return [np.concatenate(parts)]

@@ -73,7 +73,7 @@ def _compare(model: Model) -> int:
 
 
 def _stale(texts: dict[Path, str]) -> list[Path]:
-    """Files in _generated that are no longer generated."""
+    """Return the files in _generated that are no longer generated."""
     return sorted(
         path
         for path in paths.GENERATED.rglob("*.py*")

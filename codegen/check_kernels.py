@@ -15,7 +15,7 @@ from .model import Model, Op
 
 
 _places: Any = paths.load_module("cli.places")
-# Names that a file of the package has -> their lines.
+# A function that returns the names that a file defines -> their lines.
 Names = Callable[[Path], dict[str, int]]
 python_names: Names = _places.python_names
 cpu_loops: Names = _places.cpu_loops
@@ -24,7 +24,7 @@ cuda_names: Names = _places.cuda_names
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that the YAML declares and that does not exist."""
+    """The YAML declares something that does not exist."""
 
     op: Op
     what: str
@@ -37,7 +37,7 @@ class Missing:
 
 
 def missing(model: Model) -> list[Missing]:
-    """All missing things, in the YAML's order."""
+    """Return everything that is missing, in the YAML's order."""
     return [item for op in model.all.ops for item in _missing(op)]
 
 
@@ -64,8 +64,8 @@ def defines(family: str, name: str) -> bool:
 
 
 def formulas(names: Iterable[str]) -> dict[str, list[str]]:
-    """The modules that define these names: `autograd.formulas.reduce` -> the names in order. Names
-    without a module are operators, under the package."""
+    """Return the modules that define these names: `autograd.formulas.reduce` -> the names in order.
+    Names without a module are operators, under the package."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         homes = [path for path in paths.formulas() if name in python_names(path)]

@@ -19,8 +19,8 @@ _WORDS = {
 
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
-    """The docstring's lines. A method with a function, or an in-place method whose operator has
-    one, refers to it.
+    """Return the docstring's lines. A method that has a function, or an in-place method whose
+    operator has one, refers to it.
 
     ops: the overloads of one name; the first one's `doc` is used. parameters: as in the signature,
     with defaults.
@@ -55,7 +55,7 @@ def _broken(line: str) -> list[str]:
 
 
 def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
-    """A line for each parameter: `name: type, default`."""
+    """Return a line for each parameter: `name: type, default`."""
     found = []
     takes_args, first = "*args" in parameters, ops[0]
     for written in parameters:
@@ -117,7 +117,7 @@ def _returns(op: Op) -> str:
 
 
 def _gradient(ops: Sequence[Op]) -> list[str]:
-    """The gradient of the overload with the most arguments."""
+    """Return the gradient of the overload with the most arguments."""
     with_gradient = [op for op in ops if op.derivatives]
     if not with_gradient:
         return []

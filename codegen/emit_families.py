@@ -1,5 +1,6 @@
-"""_generated/families/<family>.py, a block of functions for each operator; and _generated/index.py,
-the family of every name, with the lazy modules that load a family on first use.
+"""Text of _generated/families/<family>.py, with functions for each operator, and of
+_generated/index.py, with the family of every name and the lazy modules that load a family on first
+use.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _NAMED = re.compile(r"\b(?:_?operators|_ops)\.(\w+)")
 
 
 def families(model: Model, used: set[str]) -> dict[Path, str]:
-    """The families' files, and the index. used: identifiers of overloads that code calls."""
+    """Return the families' files, and the index. used: identifiers of overloads that code calls."""
     folder = paths.GENERATED / "families"
     found = {folder / "__init__.py": module("What is called, a file a family.")}
     for family in model.families():
@@ -85,7 +86,7 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
 
 
 def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
-    """Overloads called by the package, a formula or the given generated texts.
+    """Return the overloads that the package, a formula or the given generated texts call.
 
     Raises: LookupError for a call of an unknown operator.
     """
@@ -99,12 +100,13 @@ def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
 
 
 def named_operators() -> set[str]:
-    """Names that the package reads from `operators`."""
+    """Return the names that the package reads from `operators`."""
     return {name for text in _texts() for name in _NAMED.findall(text)}
 
 
 def _texts() -> list[str]:
-    """The package's modules that use generated code, and are not it."""
+    """Return the texts of the package's modules that use generated code, except generated
+    modules."""
     found = [path for path in paths.PACKAGE.rglob("*.py") if paths.GENERATED not in path.parents]
     texts = [path.read_text(encoding="utf-8") for path in found]
     return [text for text in texts if "_generated import" in text]
@@ -157,7 +159,8 @@ def _index(model: Model, used: set[str]) -> str:
 
 
 def _namespaces(model: Model) -> str:
-    """Namespace -> its family, except for `aten`. Raises: LookupError for a second family."""
+    """Return namespace -> its family, except for `aten`. Raises: LookupError for a second
+    family."""
     found: dict[str, str] = {}
     for op in model.others:
         if found.setdefault(op.namespace, op.family) != op.family:
@@ -167,7 +170,8 @@ def _namespaces(model: Model) -> str:
 
 
 def _lacked(methods: set[str]) -> list[str]:
-    """Attributes of PyTorch's tensors and NumPy's arrays, by names.txt, that ours lack."""
+    """Return the attributes that PyTorch's tensors and NumPy's arrays have, by names.txt, and ours
+    do not."""
     lines = paths.NAMES.read_text(encoding="utf-8").splitlines()
     theirs = [line.partition(": ") for line in lines]
     of_tensors = [names for kind, _, names in theirs if kind in ("torch.Tensor", "numpy.ndarray")]
@@ -180,7 +184,7 @@ def _lacked(methods: set[str]) -> list[str]:
 
 
 def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """The names defined by a class's statements."""
+    """Return the names that a class's statements define."""
     for node in body:
         if isinstance(node, ast.FunctionDef):
             yield node.name
@@ -193,7 +197,7 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def _modules(model: Model) -> list[str]:
-    """Functions of the modules besides gt, under their names there."""
+    """Return the functions of the modules other than gt, under their names there."""
     lines = []
     for name in MODULES:
         bases = [*model.bases("function", name), *model.aliases("function", name)]
@@ -203,8 +207,9 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """A row with one loop gives the loop's dtypes; a row with several loops gives those of loops
-    without such a row: `clamp_min` takes bool, `clamp` with two bounds does not.
+    """Return the dtypes of loops. They are those of the row that has only this loop; without such a
+    row, those of a row with several loops: `clamp_min` takes bool, `clamp` with two bounds does
+    not.
 
     Raises: LookupError if two rows contradict each other about a loop's dtypes.
     """
@@ -227,13 +232,14 @@ def _loops(model: Model) -> str:
 
 
 def batching(model: Model) -> str:
-    """The batch rules of rows with their own rule."""
+    """Return the batch rules of rows with their own rule."""
     rows = [f'"aten::{op.name}": "{op.batch}",' for op in model.ops if op.batch]
     return module(BATCHING_DOC, "\n".join(["RULES = {", *indent(rows), "}"]))
 
 
 def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str]]:
-    """(module, name) of a module's lazy names: those imported `as` themselves for type checkers.
+    """Return (module, name) of a module's lazy names: those imported `as` themselves for type
+    checkers.
 
     A lazy name that is itself a module ends with a dot.
     """
@@ -256,7 +262,7 @@ def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str
 
 
 def _later() -> list[str]:
-    """The lazy names of modules besides gt, by module."""
+    """Return the lazy names of modules other than gt, by module."""
     lines = []
     for source in sorted(paths.PACKAGE.rglob("*.py")):
         if "lazy.attributes(globals())" in source.read_text(encoding="utf-8"):
@@ -277,7 +283,7 @@ def _family_of(model: Model, base: str) -> str:
 
 
 def _listed(names: list[tuple[str, str]]) -> str:
-    """`family: name name` of all families, filled to lines."""
+    """Return lines `family: name name` for all families, filled to the line length."""
     groups: dict[str, list[str]] = {}
     for family, name in names:
         groups.setdefault(family, []).append(name)

@@ -1,8 +1,8 @@
-"""The public callables of one operator: its function, its method, and the methods of Python's
-operators.
+"""Text of the public callables of one operator: its function, its method, and the methods of
+Python's operators.
 
-Each chooses the overload and calls through the table itself: one frame between the user and the
-kernel.
+Each callable selects the overload and calls through the table itself: there is one frame between
+the user and the kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def functions(model: Model, base: str) -> list[list[str]]:
-    """The function of a public name, as a block of lines; empty if `gt` does not have the name."""
+    """Return the function of a public name, as a block of lines; empty if `gt` does not have the
+    name."""
     if base in (aliases := model.aliases("function")):
         return [[f"{base} = {aliases[base]}"]]
     return [public(model, base, "function")] if base in model.bases("function") else []
@@ -43,7 +44,7 @@ def methods(model: Model, base: str) -> list[list[str]]:
 
 
 def _alias(model: Model, base: str) -> list[str]:
-    """`Tensor_t = t`, if the method has the function's parameters and code."""
+    """Return `Tensor_t = t` if the method has the function's parameters and code."""
     if base not in model.bases("function"):
         return []
     function, method = (gathered(model, base, variant) for variant in ("function", "method"))
@@ -77,19 +78,19 @@ class Public:
 
     @property
     def vararg(self) -> Argument | None:
-        """The list of ints that may be given as `x.view(2, 3)`."""
+        """The parameter that takes a list of ints and may be given as `x.view(2, 3)`."""
         return None if self.merge is not None else vararg(self.first, is_method=self.is_method)
 
     @property
     def options(self) -> list[Argument]:
-        """dtype, layout, device and the like, where all overloads have them."""
+        """dtype, layout, device and similar options, if all overloads have them."""
         if not all(op.has_options for op in self.ops):
             return []
         return [a for a in self.first.schema.keyword_only if a.name in OPTIONS]
 
     @property
     def takes_requires_grad(self) -> bool:
-        """True if an overload is a factory; then all of linspace's take it."""
+        """True if an overload is a factory. All overloads of linspace then take it."""
         return all(op.has_options for op in self.ops) and any(
             op.takes_requires_grad for op in self.ops
         )
@@ -105,7 +106,7 @@ def gathered(model: Model, name: str, variant: str) -> Public:
 
 
 def public(model: Model, name: str, variant: str) -> list[str]:
-    """The lines of one function or method."""
+    """Return the lines of one function or method."""
     it = gathered(model, name, variant)
     parameters = signature(it)
     body = docstring.lines(it.ops, parameters, is_method=it.is_method)
@@ -121,7 +122,8 @@ def public(model: Model, name: str, variant: str) -> list[str]:
 
 
 def input_for_self(lines: Sequence[str]) -> list[str]:
-    """A function's lines with PyTorch's name of its first operand, which elsewhere is `self`."""
+    """Return a function's lines with PyTorch's name for its first operand, which other code calls
+    `self`."""
     return [re.sub(r"\bself\b", "input", line) for line in lines]
 
 
@@ -147,7 +149,7 @@ def signature(it: Public) -> list[str]:
 
 
 def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
-    """NumPy's name -> ours, for parameters that the function takes by both names.
+    """Return NumPy's name -> ours, for parameters that the function takes by both names.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, numpy_compatibility_arg_names. `dim` has none if
     a required parameter follows it.
@@ -163,7 +165,7 @@ def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
 
 
 def _by_numpy_names(it: Public) -> list[str]:
-    """Lines that assign arguments passed by NumPy's names."""
+    """Return lines that assign the arguments passed by NumPy's names."""
     listed = _own_parameters(it)
     names = numpy_names(listed)
     lines = []
@@ -187,7 +189,7 @@ def _own_parameters(it: Public) -> list[str]:
             found.insert(0, "self")
         for argument in it.first.schema.positional:
             if it.is_method and argument.name == "self" and it.vararg is None:
-                found.insert(0, "self")  # where() has its condition first
+                found.insert(0, "self")  # the condition of where() comes before self
             elif argument is it.vararg:
                 found.append(f"{parameter(argument.name)}=None")
             elif not (it.is_method and argument.name == "self"):
@@ -232,7 +234,7 @@ def _single(it: Public) -> list[str]:
 
 
 def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """The call; several results become a named tuple."""
+    """Return the call. Several results become a named tuple."""
     if not op.named_results or not op.is_public:
         return gather.call(op, arguments, lead)
     return gather.call(op, arguments, f"{lead}Results_{op.base.rstrip('_')}(", ")")
@@ -251,7 +253,7 @@ def results(model: Model, base: str) -> list[str]:
 
 
 def _out_keys(form: Op) -> str:
-    """The keys of `out` are added too."""
+    """Return lines that add the keys of `out`."""
     name, count = form.base, len(form.schema.out_arguments)
     if count == 1:
         return f'key_set |= _checked_out("{name}", out)._keys & keep'
@@ -259,14 +261,14 @@ def _out_keys(form: Op) -> str:
 
 
 def _out(form: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """The call of an out form. Arguments that only the out form has get their defaults."""
+    """Return the call of an out form. Arguments that only the out form has get their defaults."""
     outs = [a.name for a in form.schema.out_arguments]
     given = {name: f"out[{n}]" for n, name in enumerate(outs)} if outs[1:] else {outs[0]: "out"}
     return _call(form, {**arguments, **given}, lead)
 
 
 def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) -> list[str]:
-    """Device strings to devices, NumPy's dtypes to ours."""
+    """Return the arguments, with device strings converted to devices and NumPy's dtypes to ours."""
     lines = []
     for argument in arguments:
         at, base = parameter(argument.name), argument.type.base
@@ -332,7 +334,7 @@ def _if(condition: str, body: list[str]) -> list[str]:
 
 
 def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> list[str]:
-    """The keys that all overloads have, and the branch of a call with `out`."""
+    """Return lines for the keys that all overloads have, and the branch of a call with `out`."""
     lines = gather.gathered(ops[-1]) if shared else []
     if not it.outs:
         return lines
@@ -356,7 +358,8 @@ def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> li
 
 
 def _dunder(op: Op, name: str) -> list[str]:
-    """`__add__`, which calls `op` with the YAML's arguments; an equal call is an alias."""
+    """Return a method such as `__add__`, which calls `op` with the YAML's arguments. If an equal
+    method exists, it is an alias."""
     written = op.operators[name]
     if written == "self":
         return [f"Tensor_{name} = Tensor_{op.base}"]
@@ -373,7 +376,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
     keys = "self._keys | other._keys"
     if op.numbers:
         keys = f"self._keys if type(other) in NUMBERS else {keys}"
-        # NumPy's arrays too; a comparison has no gradient that could be lost to them.
+        # The class may be NumPy's array. A comparison has no gradient that would be lost there.
         is_comparison = name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
         foreign = [
             f"if (other := self._operand({op.base!r}, other, {is_comparison})) is None:",
@@ -383,7 +386,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
     else:
         foreign = ["return NotImplemented"]
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
-    # With the operands in order and only defaults otherwise.
+    # True if the operands are in order and all other arguments are defaults.
     is_plain = all(given.get(a.name, a.name) in (a.name, default(a)) for a in op.arguments)
     first = gather.short_cut(op, arguments=given) if is_plain else []
     lines = ["try:", *indent([*first, f"key_set = {keys}"])]
@@ -392,7 +395,8 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
 
 
 def _given(op: Op, written: str) -> dict[str, str]:
-    """The arguments of a call, written in the YAML as `other, self, rounding_mode="floor"`."""
+    """Return the arguments of a call that the YAML writes as `other, self,
+    rounding_mode="floor"`."""
     text = f"_({written})"
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)

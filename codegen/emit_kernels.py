@@ -1,7 +1,7 @@
-"""_generated/kernels/<family>.py: a family's registrations and derivatives.
+"""Text of _generated/kernels/<family>.py: a family's registrations and derivatives.
 
-One row for each operator; gputensor/makers makes the kernels that need no signature when a slot is
-computed.
+There is one row for each operator. When a slot is computed, gputensor/makers makes the kernels that
+do not depend on the signature.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from . import check_kernels, emit_nodes, paths
 from .model import DEVICES, NAMESPACE, Model, Op
 from .text import WIDTH, imported, indent, module, wrap
 
-# Names that a module may need -> where they are.
+# Names that a module may need -> the modules that have them.
 IMPORTED = {
     "_FREED": "from ...autograd.node import FREED as _FREED",
     "_Node": "from ...autograd.node import Node as _Node",
@@ -28,7 +28,7 @@ IMPORTED = {
 
 
 def kernels(model: Model, family: str) -> str:
-    """The module of a family."""
+    """Return the module of a family."""
     names = emit_nodes.node_names(model)
     found = emit_nodes.nodes(model, family)
     rows = [line for op in model.ops if op.family == family for line in _row(op, names)]
@@ -61,7 +61,8 @@ ROWS = {
 
 
 def _row(op: Op, names: dict[str, str]) -> list[str]:
-    prefix = "" if op.namespace == NAMESPACE else "op_"  # of a family's own module
+    # an operator of another namespace is in its family's own module
+    prefix = "" if op.namespace == NAMESPACE else "op_"
     operator = f"_operators.{prefix}{op.identifier}"
     if op.is_forward:
         return _call("forwards", operator, f"_operators.{op.follows}")
@@ -82,7 +83,7 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
 
 
 def _kernel(op: Op, name: str) -> str:
-    """The kernel: a function of native/<family>.py, or one derived from another operator."""
+    """Return the kernel: a function of native/<family>.py, or one derived from another operator."""
     if not op.follows:
         return f"native.{name}"
     if check_kernels.defines(op.family, op.identifier):
@@ -97,7 +98,7 @@ def _call(function: str, *given: str) -> list[str]:
 
 
 def _rules(op: Op, names: dict[str, str]) -> list[str]:
-    """The kernels above the operator's own, from BackendSelect to Autocast."""
+    """Return the kernels above the operator's own, from BackendSelect to Autocast."""
     found = []
     if op.is_factory:
         found.append("selects")
@@ -123,6 +124,6 @@ def _autograd(op: Op, names: dict[str, str]) -> str:
 
 
 def is_view(op: Op) -> bool:
-    """True if the result is a differentiable view; that of `detach` is not."""
+    """True if the result is a differentiable view; False for `detach`."""
     aliases = bool(op.schema.returns) and bool(op.schema.returns[0].type.aliases)
     return bool(op.derivatives) and op.kind == "functional" and aliases

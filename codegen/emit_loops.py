@@ -1,5 +1,5 @@
-"""_generated/loops.h: the functors of `kernels/cuda/` that are compiled for the CPU, with their
-dtypes.
+"""Text of _generated/loops.h: the functors of `kernels/cuda/` that are compiled for the CPU, with
+their dtypes.
 
 For each family a list `X(op, dtype)`, from which `kernels/compiled/loops/<family>.cpp` makes its
 table.
@@ -25,8 +25,8 @@ _FUNCTOR = re.compile(r"^struct (\w+) .*?^\};", re.DOTALL | re.MULTILINE)
 _COMPLEX_FUNCTION = re.compile(
     r"::of\(|math_hypot|complex_\w+\(|power\(|log_of_sum|logistic|atan2|angle_of"
 )
-# On the CPU these raise errors, which a loop cannot do: division of integers by 0, and invalid
-# probabilities.
+# On the CPU these operations raise errors, which a loop cannot do: division of integers by 0, and
+# invalid probabilities.
 _INTEGER_DIVISION, _ASSERTION = re.compile(r"\bb == 0"), re.compile(r"\bassert\(")
 
 
@@ -41,13 +41,13 @@ def _takes(functor: str, dtype: Any) -> bool:
 
 
 def _functors(family: str) -> dict[str, str]:
-    """The text of each functor of a family's .cu file, by its name."""
+    """Return the text of each functor of a family's .cu file, by its name."""
     text = paths.cuda_kernels(family).read_text(encoding="utf-8")
     return {found[1]: found[0] for found in _FUNCTOR.finditer(text)}
 
 
 def loops(model: Model) -> str:
-    """The whole file."""
+    """Return the whole file."""
     rules = paths.load_module("core.dtype_rules").RULES
     of = paths.load_module("core.dtype")
     parts = [HEADER]

@@ -28,10 +28,11 @@ _NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 
 def node_names(model: Model) -> dict[str, str]:
-    """Operator -> the name of its node class; in-place forms share that of the functional one.
+    """Return operator -> the name of its node class. In-place forms have the class of the
+    functional form.
 
-    Numbers are those of PyTorch's derivatives.yaml; if we have fewer overloads, the field `node`
-    gives the name.
+    The numbers in names are those of PyTorch's derivatives.yaml. If we have fewer overloads, the
+    field `node` gives the name.
     """
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -64,8 +65,8 @@ class Nodes:
 def nodes(model: Model, family: str) -> Nodes:
     names = node_names(model)
     found = Nodes()
-    # Content of a class -> (its name, its `keep`): a class that differs only in its name extends
-    # it.
+    # Content of a class -> (its name, its `keep`). A class that differs only in its name extends
+    # that class.
     known: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for op in model.ops:
         if op.family == family and has_own_formula(op):
@@ -82,7 +83,7 @@ def nodes(model: Model, family: str) -> Nodes:
 
 
 class _Asking(ast.NodeTransformer):
-    """Replaces a formula's reads of operands' properties by names. asked: name -> expression."""
+    """Replaces reads of operands' properties in a formula by names. asked: name -> expression."""
 
     def __init__(self, operands: Collection[str]) -> None:
         self.operands = operands
@@ -108,7 +109,7 @@ class _Asking(ast.NodeTransformer):
 
 
 class _Placing(ast.NodeTransformer):
-    """Replaces names by code."""
+    """Replaces names in a formula by code."""
 
     def __init__(self, where: Mapping[str, str]) -> None:
         self.where = where
@@ -120,8 +121,9 @@ class _Placing(ast.NodeTransformer):
 class _Formula:
     """The derivative of one operand: its text, and the values it needs of the call.
 
-    asked: name of a value -> expression over the arguments. tensors: operands whose elements it
-    needs. values: other arguments. others: results of several, by name, with their number.
+    asked: name of a value -> expression over the arguments. tensors: operands whose elements the
+    formula reads. values: other arguments that it reads. others: the results that it reads, by
+    name, with their number.
     """
 
     def __init__(self, op: Op, text: str) -> None:
@@ -144,12 +146,12 @@ class _Formula:
 
     @property
     def saved(self) -> list[str]:
-        """Names of the tensors that are unpacked."""
+        """The names of the tensors that are unpacked."""
         return [*self.tensors, *(["result"] if self.has_result else []), *self.others]
 
     def lines(self, head: str, tail: str, margin: int = 8) -> list[str]:
-        """The expression between head and tail. Saved values are inlined, unless used twice or the
-        line would be too long."""
+        """Return the expression between head and tail. Saved values are inlined, unless they are
+        used twice or the line would be too long."""
         kept = [*self.asked, *(parameter(a.name) for a in self.values)]
         where = {name: f"node.saved_{name}" for name in kept}
         where |= {name: f"node.saved_{name}.unpack(node)" for name in self.saved}
@@ -164,7 +166,7 @@ class _Formula:
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
-    """Formulas by operand, in the schema's order."""
+    """Return formulas by operand, in the schema's order."""
     return {
         a.name: _Formula(op, op.derivatives[a.name])
         for a in op.arguments
@@ -173,7 +175,7 @@ def _formulas(op: Op) -> dict[str, _Formula]:
 
 
 def names_of_formulas(op: Op) -> set[str]:
-    """Free names of the expressions: formulas or operators."""
+    """Return the free names of the expressions: formulas or operators."""
     given = {"grad", "grads", MASK, *dir(builtins)}
     found = set()
     for formula in _formulas(op).values():
@@ -183,14 +185,14 @@ def names_of_formulas(op: Op) -> set[str]:
 
 
 def _slots(op: Op) -> list[str]:
-    """Slots that hold tensors."""
+    """Return the slots that hold tensors."""
     found = [f"saved_{name}" for formula in _formulas(op).values() for name in formula.saved]
     in_order = [name for name in found if name != "saved_result"]
     return list(dict.fromkeys(in_order + [name for name in found if name == "saved_result"]))
 
 
 def _kept(op: Op) -> dict[str, str]:
-    """Slot -> expression over the call's arguments, for non-tensors."""
+    """Return slot -> expression over the call's arguments, for values that are no tensors."""
     found: dict[str, str] = {}
     for formula in _formulas(op).values():
         for name, expression in formula.asked.items():
@@ -220,7 +222,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def _head(op: Op) -> list[str]:
-    """The attributes of the class, see autograd/node.py."""
+    """Return the attributes of the class, see autograd/node.py."""
     formulas, saved = _formulas(op), _slots(op)
     lines = wrap("__slots__ = (", [f'"{slot}"' for slot in (*saved, *_kept(op))], ")")
     if len(lines) == 1:
@@ -240,14 +242,15 @@ def _head(op: Op) -> list[str]:
 
 
 def _body(op: Op) -> list[str]:
-    """`backward` and `release`."""
+    """Return `backward` and `release`."""
     formulas, saved = _formulas(op), _slots(op)
     is_list = op.schema.returns[0].type.required.is_list
     lines = ["", f"def backward(node, {'*grads' if is_list or _differentiated(op) else 'grad'}):"]
     lines += indent(["grads = node.zeros_for(grads)"] if is_list else [])
     lines += indent(_returned(op, formulas))
     if saved:
-        # without a loop: every backward calls it, and a loop over names costs 200 ns
+        # written without a loop, because every backward calls it, and a loop over names costs 200
+        # ns
         lines += ["", "def release(node):"]
         for k in range(0, len(saved), 3):
             lines.append(
@@ -257,7 +260,7 @@ def _body(op: Op) -> list[str]:
 
 
 def _differentiated(op: Op) -> list[int]:
-    """Numbers of the results whose gradients a formula reads, for operators with several
+    """Return the numbers of the results whose gradients a formula reads, for operators with several
     results."""
     if len(op.schema.returns) == 1:
         return []
@@ -265,7 +268,8 @@ def _differentiated(op: Op) -> list[int]:
 
 
 def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
-    """`grads[1]` reads the second result's gradient, `grads` all gradients."""
+    """Return the results whose gradients a formula reads: `grads[1]` reads that of the second
+    result, `grads` all."""
     picked = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "grads":
@@ -300,7 +304,7 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
 
 
 def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
-    """The line; a long call is broken at its arguments."""
+    """Return the line; a long call is broken at its arguments."""
     made = ast.parse(expression, mode="eval").body
     if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):
         tail = f"[{ast.unparse(made.slice)}]{tail}"
@@ -319,7 +323,7 @@ def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
 
 
 def _keeps(model: Model, op: Op) -> list[str]:
-    """`keep`, and `keep_inplace` if an in-place form overwrites a value that the derivative
+    """Return `keep`, and `keep_inplace` if an in-place form overwrites a value that the derivative
     needs."""
     lines = _keep(op, "keep", op.kind == "inplace")
     saves_self = any("self" in formula.tensors for formula in _formulas(op).values())
@@ -329,7 +333,8 @@ def _keeps(model: Model, op: Op) -> list[str]:
 
 
 def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
-    """A method that takes the call's arguments. It saves a tensor only if a formula needs it."""
+    """Return a method that takes the call's arguments. It saves a tensor only if a formula needs
+    it."""
     formulas = _formulas(op)
     needed: dict[str, list[int]] = {}
     for number, formula in enumerate(formulas.values()):

@@ -1,4 +1,4 @@
-"""One overload's Operator object, and its call without argument parsing."""
+"""Text of one overload's Operator object, and of its call without argument parsing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .text import WIDTH, indent, wrap
 
 
 def operator(op: Op) -> list[str]:
-    """The line that defines the operator; its schema is text, parsed on first use."""
+    """Return the line that defines the operator. Its schema is a text that is parsed on first
+    use."""
     given = [tuple_of(op.tags)] if op.tags else []
     given += [f"numbers={tuple_of(op.kernel_numbers)}"] if op.kernel_numbers else []
     schema = repr_of(op.full_schema)
@@ -30,7 +31,8 @@ def tuple_of(texts: Sequence[str]) -> str:
 
 
 def call(op: Op) -> list[str]:
-    """All arguments positional, nothing parsed or checked: for native code."""
+    """Return the function that native code calls: all arguments are positional, and nothing is
+    parsed or checked."""
     given = []
     may_default = (
         True  # keyword-only arguments without a default follow defaults: `*, alpha=1, out`

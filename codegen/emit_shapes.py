@@ -1,7 +1,9 @@
-"""_generated/shapes.py: kernels by the shape of a schema, a function for each occurring shape.
+"""Text of _generated/shapes.py: kernels by the shape of a schema, one function for each shape that
+occurs.
 
-Passing arguments as `*args` costs a sixth of a small call (bench/overhead.py). So makers find here
-a function with exactly the arguments they need; for other shapes they use a general one.
+Passing arguments as `*args` costs a sixth of a small call (bench/overhead.py). So makers find in
+this module functions with exactly the arguments that they need. For other shapes they use a general
+function.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def shapes(model: Model) -> str:
 
 
 def shape_of(op: Op, differentiable: Iterable[str] | None = None) -> str:
-    """See Note [Shapes] in makers/autograd.py, which computes the shape from the schema.
+    """Return the shape, see Note [Shapes] in makers/autograd.py, which computes it from the schema.
 
     differentiable: arguments with a derivative; none if irrelevant, as for a cast.
     """
@@ -151,7 +153,7 @@ def _tracks(name: str, n: int) -> list[str]:
 
 
 def _plain(shape: str) -> str:
-    """The test that no operand has a history. Numbers are recognised by type."""
+    """Return the test that no operand has a history. Numbers are recognised by their type."""
     tests = {
         "T": "{0}._autograd is None",
         "N": "({0}._autograd is None if type({0}) is Tensor else type({0}) in NUMBERS)",
@@ -165,14 +167,14 @@ def _plain(shape: str) -> str:
 
 
 def _given(shape: str) -> str:
-    """The operands that are differentiated, as arguments."""
+    """Return the differentiated operands, as arguments."""
     stars = {"T": "", "N": "", "P": "", "Q": "", "L": "*"}
     return ", ".join(stars[letter] + name for letter, name in zip(shape, NAMES) if letter in stars)
 
 
 def _condition(test: str, last: str = "") -> list[str]:
-    """`if test:`, with one part per line if it is long. last: such as `or x is None`; without it,
-    the test is negated."""
+    """Return `if test:`, with one part per line if it is long. last: a part such as `or x is None`;
+    without it, the test is negated."""
     line = f"if {test} {last}:" if last else f"if not ({test}):"
     if len(line) <= WIDTH - 8:
         return [line]
@@ -229,8 +231,8 @@ def _begins_by_itself(op: Op) -> bool:
 
 
 def _begins(shape: str) -> list[str]:
-    """The function that records a call before its loop, for short cuts: `record` and `keep` in one
-    frame. `otherwise` handles operands that are neither results nor leaves."""
+    """Return the function that records a call before its loop, for short cuts: `record` and `keep`
+    in one frame. `otherwise` handles operands that are neither results nor leaves."""
     count = len(shape.rstrip("V"))
     operands, behind = NAMES[:count], NAMES[count : len(shape)]
     given = ", ".join(operands)

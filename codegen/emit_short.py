@@ -1,8 +1,8 @@
-"""_generated/short_forms.py: the forms of short cuts, composed of common parts of code.
+"""Text of _generated/short_forms.py: the forms of short cuts, composed of parts that they share.
 
 A short cut does in one frame the work of a table, Autograd's kernel and the backend's kernel, so it
-cannot call functions for its parts (Note [Short cuts] in gputensor/dispatch/shortcuts.py). Here
-each part is written once: checks of operands and thread, addresses of memory, the loop, the new
+cannot call functions for its parts (Note [Short cuts] in gputensor/dispatch/shortcuts.py). This
+module has each part once: checks of operands and thread, addresses of memory, the loop, the new
 tensor.
 """
 

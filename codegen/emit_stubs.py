@@ -1,6 +1,7 @@
-"""_generated/*.pyi: type stubs of functions, methods, calls and operators.
+"""Text of _generated/*.pyi: type stubs of functions, methods, calls and operators.
 
-One signature per overload, so that completion shows valid combinations; docstrings are in the .py.
+Each overload has its own signature, so that completion shows valid combinations. Docstrings are in
+the .py.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def __getattr__(name: str) -> _Of[Tensor]: ...
 
 
 def functions(model: Model, module: str = "") -> str:
-    """module: gt.linalg or similar, with short names."""
+    """Return the stubs of functions. module: gt.linalg or similar, with short names."""
     prefix = f"{module}_" if module else ""
     # gputensor/__init__.py defines some names of gt itself.
     by_hand = set() if module else {name for _, name in exports()}
@@ -98,7 +99,7 @@ def methods(model: Model) -> str:
 
 
 def _stub(model: Model, lines: list[str], *, with_operands: bool = False) -> str:
-    """With the types of used named results."""
+    """Return the stub with the types of the named results that it uses."""
     imports = IMPORTS
     if with_operands:
         imports = imports.replace("from ..", "import numpy as np\n\nfrom ..", 1) + OPERANDS
@@ -118,7 +119,7 @@ def _named(fields: str) -> str:
 
 
 def calls(model: Model, used: Collection[str]) -> str:
-    """used: identifiers of the overloads with calls."""
+    """Return the stubs of calls. used: identifiers of the overloads with calls."""
     lines: list[str] = []
     for op in [op for op in model.ops if op.identifier in used]:
         lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")
@@ -126,14 +127,15 @@ def calls(model: Model, used: Collection[str]) -> str:
 
 
 def operators(model: Model, named: set[str]) -> str:
-    """named: overloads that code uses by name, written out even if they return a tensor."""
+    """Return the stubs of operators. named: overloads that code uses by name; they are written even
+    if they return one tensor."""
     results = {op.identifier: _result(op) for op in model.ops}
     lines = [f"{n}: _Of[{r}]" for n, r in results.items() if n in named or r != "Tensor"]
     return HEADER + OPERATORS + "\n".join([*lines, ""])
 
 
 def _positional(op: Op) -> list[str]:
-    """The parameters of a call; only the last ones may be omitted."""
+    """Return the parameters of a call. Only the last ones may be omitted."""
     found: list[str] = []
     may_default = True
     for argument in reversed(op.arguments):
@@ -162,7 +164,7 @@ def _signatures(it: Public, op: Op) -> list[list[str]]:
 
 
 def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
-    """The parameters of an overload, and a version with NumPy's names if it has any."""
+    """Return the parameters of an overload, and a version with NumPy's names if it has any."""
     names = [item.partition(":")[0] for item in items]
     taken = [item.partition("=")[0] for item in signature(it)]
     if "dim" not in names or "axis" not in taken:
@@ -177,7 +179,8 @@ def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
 
 
 def _distinct(ops: Sequence[Op]) -> list[Op]:
-    """Signatures without those covered by another one with fewer required parameters."""
+    """Return the signatures, without those that another one covers with fewer required
+    parameters."""
     found = {
         tuple((a.name, str(a.type.required)) for a in op.taken.arguments): op
         for op in reversed(ops)
@@ -186,7 +189,7 @@ def _distinct(ops: Sequence[Op]) -> list[Op]:
 
 
 def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[str]:
-    """The parameters of one overload. spread: its list of ints comes as `*size`."""
+    """Return the parameters of one overload. spread: the list of ints that comes as `*size`."""
     found: list[str] = []
     for argument in op.taken.positional:
         if it.is_method and argument.name == "self":
@@ -226,7 +229,7 @@ def _type(form: Any) -> str:
 
 
 def _result(op: Op) -> str:
-    """An operator's return type. A number is Any, since its type depends on the dtype."""
+    """Return an operator's return type. A number is Any, because its type depends on the dtype."""
     forms = [returned.type for returned in op.schema.returns]
     results = ["tuple[Tensor, ...]" if f.is_list else _RESULTS.get(f.base, "Any") for f in forms]
     if len(results) == 1:

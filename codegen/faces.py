@@ -1,4 +1,5 @@
-"""Modules of _generated that do not depend on the operators: lazy modules of the families."""
+"""Text of the modules of _generated that do not depend on the operators: lazy modules of the
+families."""
 
 from __future__ import annotations
 

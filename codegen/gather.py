@@ -1,7 +1,7 @@
-"""Lines that collect the key set of a call and call through the table.
+"""Text that collects the key set of a call and calls through the table.
 
-If an operand may be a NumPy scalar, the lines catch the AttributeError of `_keys`; other objects
-are rejected by the function's error handling (emit_functions.py). A valid call pays for neither.
+If an operand may be a NumPy scalar, the lines catch the AttributeError of `_keys`. The function's
+error handling rejects other objects (emit_functions.py). A valid call pays for neither.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str 
 
 
 def _coerced(op: Op, listed: str) -> str:
-    """The function that converts non-tensor operands; for some operators the first one may be a
-    number."""
+    """Return the function that converts operands that are no tensors; for some operators the first
+    one may be a number."""
     if op.kind == "functional" and op.tensors[0].name in op.kernel_numbers:
         return f"_coerced_either({listed})"
     swaps = any(n.startswith("__r") and given == "self, other" for n, given in op.python.items())
@@ -130,8 +130,8 @@ def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
 
 
 def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) -> list[str]:
-    """The same with further arguments in the key; arguments of the wrong type take the full
-    dispatch."""
+    """Look up the short cut with further arguments in the key. Arguments of the wrong type take the
+    full dispatch."""
     found_by, passed = (re.findall(r"\w+", part) for part in f"{op.short};".split(";")[:2])
     given = {a.name: standing.get(a.name, parameter(a.name)) for a in op.arguments}
     tensors = [argument.name for argument in op.tensors]
@@ -139,9 +139,9 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     for argument in op.arguments:
         name, kind = given[argument.name], argument.type.required
         if argument.name in found_by and kind.is_list:
-            may_hash = False  # short cuts check the list's elements
+            may_hash = False  # because short cuts check the list's elements
         elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
-            may_hash = False  # native code's calls pass users' arguments on
+            may_hash = False  # because native code's calls pass users' arguments on
         elif argument.name in found_by and kind.base in _TYPES:
             tests.append(f"type({name}) is {_TYPES[kind.base]}")
         elif argument.name in found_by and kind.base == "Scalar":
@@ -169,8 +169,8 @@ _TYPES = {"int": "int", "SymInt": "int", "bool": "bool"}
 
 
 def gathered(op: Op, before: Sequence[str] = ()) -> list[str]:
-    """Lines that set `key_set` to the call's key set. before: lines that come first and fail in the
-    same way for invalid operands."""
+    """Return lines that set `key_set` to the call's key set. before: lines that come first and fail
+    in the same way for invalid operands."""
     keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:

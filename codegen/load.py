@@ -1,4 +1,4 @@
-"""Reads native_functions.yaml; every error names the file, the line and the operator."""
+"""The reader of native_functions.yaml. Every error names the file, the line and the operator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load(path: Path = paths.YAML) -> Model:
 
 
 def loads(text: str) -> Model:
-    """The operators of a YAML text. Raises: EntryError for the first mistake."""
+    """Return the operators of a YAML text. Raises: EntryError for the first mistake."""
     try:
         root = _compose(text)
     except yaml.MarkedYAMLError as error:
@@ -64,7 +64,8 @@ def loads(text: str) -> Model:
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """Use libyaml if PyYAML has it, in a tenth of the time; errors are PyYAML's own."""
+    """Parse the text. libyaml, if PyYAML has it, takes a tenth of the time; errors are PyYAML's
+    own."""
     if hasattr(yaml, "CSafeLoader"):
         try:
             return yaml.compose(text, Loader=yaml.CSafeLoader)
@@ -74,7 +75,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _derived(entry: Op) -> Iterable[Op]:
-    """The operators named by `autogen`; forms of a copy are derived from the copy."""
+    """Return the operators that `autogen` names. Forms of a copy are derived from the copy."""
     copy = None
     for name in entry.autogen:
         of = copy if copy is not None and name.partition(".")[0] == copy.base else entry
@@ -122,8 +123,8 @@ def _variants(entry: Op, kind: str) -> tuple[str, ...]:
 
 
 def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
-    """The overloads of `scalars`, which call the form of their kind, and the overloads under second
-    names."""
+    """Return the overloads of `scalars`, which call the form of their kind, and the overloads under
+    second names."""
     made = []
     for found in entry.scalars:
         of = next((op for op in forms if op.kind == found.kind), None)
@@ -148,7 +149,7 @@ def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
 
 
 def _forward(of: Op, found: Any) -> Op:
-    """An overload that calls another one, with arguments in the same places."""
+    """Return an overload that calls another one, with arguments at the same positions."""
     return Op(
         schema=found,
         line=of.line,
@@ -166,8 +167,8 @@ def _forward(of: Op, found: Any) -> Op:
 
 
 def _key(of: Op, kind: str) -> str:
-    """The key for a form derived from another operator; an in-place form is differentiated through
-    the operator it calls."""
+    """Return the key of a form that is derived from another operator. An in-place form is
+    differentiated through the operator that it calls."""
     return model.IMPLICIT if of.is_implicit and kind == "inplace" else model.COMPOSITE[1]
 
 
@@ -206,7 +207,8 @@ class _Entry:
         return EntryError(line, self.where, complaint)
 
     def pairs(self, node: yaml.MappingNode) -> list[tuple[str, yaml.Node]]:
-        """Keys and values. A duplicate key is an error; YAML loaders would silently drop one."""
+        """Return keys and values. A duplicate key is an error, which YAML loaders would not
+        report."""
         seen: dict[str, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
@@ -352,7 +354,7 @@ class _Entry:
         return found
 
     def autocast(self, schema: Any) -> dict[str, str]:
-        """Device type -> policy; a single word applies to all."""
+        """Return device type -> policy. A single word applies to all."""
         node = self.nodes.get("autocast")
         if node is None:
             return {}
@@ -377,7 +379,8 @@ class _Entry:
         return found
 
     def signature(self, schema: Any) -> Any:
-        """The Python signature: the schema's arguments without some, or with other defaults."""
+        """Return the Python signature: the schema's arguments without some of them, or with other
+        defaults."""
         if "signature" not in self.nodes:
             return None
         text, node = self.text("signature"), self.nodes["signature"]
@@ -400,7 +403,7 @@ class _Entry:
         return found
 
     def python(self, schema: Any) -> dict[str, str]:
-        """Python's operators -> the arguments they pass: `__rsub__: other, self`."""
+        """Return Python's operators -> the arguments that they pass: `__rsub__: other, self`."""
         node = self.nodes.get("python")
         if node is None:
             return {}
@@ -450,7 +453,7 @@ class _Entry:
         return text
 
     def words(self, field: str) -> tuple[str, ...]:
-        """A field that is one word, several words separated by commas, or a list."""
+        """Return a field that is one word, several words separated by commas, or a list."""
         node = self.nodes.get(field)
         if node is None:
             return ()

@@ -1,9 +1,10 @@
-"""Merging the overloads of one public name into one function: its parameters and the choice.
+"""How the overloads of one public name become one function: its parameters, and the choice of the
+overload.
 
-The presence of arguments decides first, their types second; both are derived from the schemas, or
-from a row's `signature` if Python's differs. Overloads with fewer parameters are tried first. An
-overload matches if all given arguments are its parameters and its required ones are given; if
-several match, the type of an argument decides.
+The choice depends first on which arguments are given, then on their types; both are derived from
+the schemas, or from a row's `signature` if Python's differs. Overloads with fewer parameters are
+tried first. An overload matches if all given arguments are its parameters and its required ones are
+given. If several match, the type of an argument decides.
 
 A parameter has one position. An argument at another parameter's position moves to its own name: a
 tensor in `dim` of max(x, y) is `other`, and randint(3, (2,)) has `high` and `size` one position
@@ -23,7 +24,7 @@ from .text import indent
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
 
-# Tests for a value's type; other types are recognised by failing all of these.
+# Tests for a value's type. A value of another type fails all of them.
 TESTS = {
     "bool": "type({}) is bool",
     "str": "type({}) is str",
@@ -57,7 +58,7 @@ class Merge:
 
 
 def merged(ops: Sequence[Op], *, is_method: bool) -> Merge:
-    """One function of several overloads.
+    """Merge several overloads into one function.
 
     Raises: LookupError if two of them cannot be distinguished.
     """
@@ -83,7 +84,7 @@ def vararg(op: Op, *, is_method: bool) -> Argument | None:
 
 
 def spread(base: str, listed: Argument, others: Sequence[Argument] = ()) -> list[str]:
-    """Return lines that convert `*args` to ints, a sequence, or another overload's value."""
+    """Return lines that convert `*args` to ints, to a sequence, or to another overload's value."""
     name = parameter(listed.name)
     lines = ["if len(args) == 1:", f"    ({name},) = args", f"    if type({name}) is int:"]
     lines.append(f"        {name} = args")
@@ -125,8 +126,8 @@ class _Overloads:
 
     @staticmethod
     def _order(op: Op) -> tuple[int, int, int]:
-        """Fewest parameters first; with equal numbers, those distinguished by a test or by
-        presence."""
+        """The sort key: fewest parameters first; of equally many, those that a test or the presence
+        of arguments distinguishes."""
         told = sum(_class(a) in TESTS for a in op.taken.arguments)
         return len(op.taken.arguments), -told, -len(_needs(op.taken.arguments))
 
@@ -153,10 +154,11 @@ class _Overloads:
         return Merge(tuple(found), tuple(cases), tuple(preamble), tuple(forms))
 
     def default(self, name: str) -> str:
-        """The parameter's default; empty if all overloads require it at one position.
+        """Return the parameter's default; empty if all overloads require the parameter at one
+        position.
 
-        It is None, in place of the overloads' own defaults, if the code must know whether an
-        argument was given.
+        It is None instead of the overloads' own defaults if the code must know whether an argument
+        was given.
         """
         if name in self.awaited:
             return "..."
@@ -175,7 +177,8 @@ class _Overloads:
     # -- from places to names -------------------------------------------------------------------
 
     def _preamble(self) -> tuple[list[str], bool]:
-        """Lines that assign values to their names, and True if the positional ones are `*args`."""
+        """Return lines that assign values to their names, and True if the positional ones are
+        `*args`."""
         owns = list(self.positional.values())
         for op in self.ops:
             listed = vararg(op, is_method=self.is_method)
@@ -203,7 +206,7 @@ class _Overloads:
         return self.positional[op.name]
 
     def _moves(self, own: Sequence[Argument]) -> list[int]:
-        """Positions whose name belongs to another overload."""
+        """Return the positions whose name belongs to another overload."""
         return [k for k, a in enumerate(own) if a.name != self.places[k]]
 
     def _tests(self, own: Sequence[Argument]) -> list[tuple[str, list[str], list[str]]]:
@@ -213,7 +216,7 @@ class _Overloads:
         for k in told[:1]:
             test = _test(own[k], self.longest[k], parameter(self.places[k]))
             if _class(own[k]) == "Tensor" and own[k] is own[-1] and k + 1 < len(self.places):
-                test = f"{test} and {self._lacks(k + 1)}"  # otherwise it replaces a number
+                test = f"{test} and {self._lacks(k + 1)}"  # otherwise a tensor replaces a number
             found.append((test, *self._assignment(own, moves)))
         first = moves[0]
         if first not in told and first + 1 < len(self.places):
@@ -221,7 +224,7 @@ class _Overloads:
         return found
 
     def _lacks(self, place: int) -> str:
-        """The test that no argument was given at a position of the longest list."""
+        """Return the test that no argument was given at a position of the longest list."""
         behind = self.longest[place]
         if behind.type.is_optional and not behind.has_default:
             self.awaited.add(behind.name)
@@ -234,7 +237,7 @@ class _Overloads:
         return list(map(parameter, names)), [values.get(name, "None") for name in names]
 
     def _tail(self) -> list[str]:
-        """The optional parameters at the end of all positional lists."""
+        """Return the optional parameters at the end of all positional lists."""
         ends = [own[::-1] for own in self.positional.values() if own]
         tail: list[str] = []
         for arguments in zip(*ends):
@@ -244,7 +247,8 @@ class _Overloads:
         return tail
 
     def _by_the_first(self, tail: list[str]) -> list[str]:
-        """Assign `*args` to names: the first argument's type selects the overload."""
+        """Return lines that assign `*args` to names: the first argument's type selects the
+        overload."""
         heads: dict[str, list[Argument]] = {}
         for own in self.positional.values():
             head = own[: len(own) - len(tail)]
@@ -290,7 +294,7 @@ class _Overloads:
         return found
 
     def _told(self, op: Op, other: Op) -> list[str]:
-        """The type test that distinguishes two overloads, if there is one."""
+        """Return the type test that distinguishes two overloads, or None."""
         pairs = [(a, b) for a in self.arguments[op.name] if (b := self.argument(other, a.name))]
         pairs = [(a, b) for a, b in pairs if _class(a) != _class(b)]
         needed = [(a, b) for a, b in pairs if not (a.type.is_optional and b.type.is_optional)]
@@ -298,8 +302,8 @@ class _Overloads:
         return [" or ".join(tests)] if tests else []
 
     def _filled(self, op: Op) -> dict[str, str]:
-        """Expressions for arguments without a parameter, or whose parameter has another default
-        than the overload's."""
+        """Return expressions for the arguments without a parameter, and for those whose parameter
+        has another default than the overload's."""
         found = {}
         for a in op.arguments:
             taken = self.argument(op, a.name)
@@ -313,12 +317,12 @@ class _Overloads:
 
 
 def _needs(arguments: Sequence[Argument]) -> list[str]:
-    """Parameters that must be given, and not None."""
+    """Return the parameters that must be given, and not None."""
     return [a.name for a in arguments if not a.has_default and not a.type.is_optional]
 
 
 def _class(argument: Argument) -> str:
-    """The class of a value for tests: "list", or the name of its type."""
+    """Return the class of a value for tests: "list", or the name of its type."""
     form = argument.type.required
     return "list" if form.is_list else str(form.base)
 

@@ -1,6 +1,6 @@
 """The data model: one `Op` per overload, with properties derived from its schema.
 
-No I/O here; `load.py` makes Ops from the YAML and the emitters read them.
+This module has no I/O: `load.py` makes Ops from the YAML, and the emitters read them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
 # Names of alias sets, in the order of writes.
 NAMES_OF_SETS = "abcdefgh"
-# Further namespaces with rows; each has one family with all its kernels.
+# Namespaces other than `aten` that have rows. Each has one family with all its kernels.
 OTHERS = ("_c10d_functional",)
 # Modules besides gt whose functions are operators: `linalg_inv` is gt.linalg.inv.
 MODULES = ("linalg", "fft", "special")
@@ -38,9 +38,10 @@ COMPOSITE = (
 )
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
-# In a formula shared by several operands: a bool for each, True if its gradient is needed.
+# The name, in a formula of several operands, of a tuple of bools: True if an operand's gradient is
+# needed.
 MASK = "grad_input_mask"
-# Instead of a kernel's name: call the followed operator unchanged.
+# Written instead of a kernel's name: the operator calls the operator named after it, unchanged.
 FORWARD = "forward"
 
 # Autocast policies, and the device types that a row may name.
@@ -56,8 +57,8 @@ AUTOCAST_POLICIES = {
 AUTOCAST_DEVICES = ("CPU", "CUDA")
 # Properties other than elements that an operator may read.
 READS = ("geometry", "conjugates", "storage")
-# Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one;
-# fallbacks/lazy_views.py reads the others, which stand for the field `reads`.
+# Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one.
+# fallbacks/lazy_views.py reads the others, which come from the field `reads`.
 OUR_TAGS = ("numbers_as_tensors", *(f"reads_{what}" for what in READS))
 TAGS = (
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
@@ -69,7 +70,7 @@ TAGS = (
 OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating", *(f"reads_{what}" for what in READS))
 
 
-# Factory and family of the out forms that leave short cuts.
+# Factory and family of the out forms that store short cuts.
 _SHORT_OUT = (("out", "unary"), ("out", "binary"), ("out", "comparison"))
 
 
@@ -184,7 +185,7 @@ class Op:
 
     @property
     def tensors(self) -> list[Argument]:
-        """Arguments that contribute dispatch keys."""
+        """Arguments whose dispatch keys count."""
         return [argument for argument in self.arguments if argument.type.has_tensor]
 
     @property
@@ -205,7 +206,7 @@ class Op:
 
     @property
     def public_name(self) -> str:
-        """The name after `gt.`, such as `linalg.inv` for linalg_inv."""
+        """The name after `gt.`: `linalg.inv` for linalg_inv."""
         if self.python_module not in MODULES:
             return self.base
         return f"{self.python_module}.{self.base.removeprefix(f'{self.python_module}_')}"
@@ -267,8 +268,8 @@ class Op:
     def leaves_short_cuts(self) -> bool:
         """True if its CPU kernel may store short cuts: Note [Short cuts] in gputensor/dispatch.
 
-        A family's own kernels may, if they read only plain tensors; of out forms, only those of
-        pointwise operators.
+        A family's own kernels may store them if they read only plain tensors. Of out forms, only
+        pointwise operators store them.
         """
         if self.dispatch is not None or self.follows:
             return False
@@ -284,7 +285,7 @@ class Op:
 
     @property
     def needed_loops(self) -> tuple[str, ...]:
-        """Loops that every device's kernels must have for this operator."""
+        """The loops that every device's kernels must have for this operator."""
         return self.loops or ((self.loop,) if self.dispatch is None else ())
 
     @property
@@ -310,7 +311,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Model:
-    """All operators, entries and those that `autogen` names, in the YAML's order.
+    """All operators, both entries and those that `autogen` names, in the YAML's order.
 
     ops: those of `aten`. others: those of other namespaces, which `gt.ops` alone has; one family
     each.
@@ -335,12 +336,13 @@ class Model:
         return [op for op in self.named(base) if variant in op.variants and op.kind != "out"]
 
     def named(self, base: str) -> Sequence[Op]:
-        """All overloads of a name, out forms too."""
+        """Return all overloads of a name, with out forms."""
         return self._by_base.get(base, ())
 
     @cached_property
     def _by_base(self) -> dict[str, list[Op]]:
-        """Cached, because it is read many times for each name; so is `bases`."""
+        """Overloads by base name. Cached, like `bases`, because it is read many times for each
+        name."""
         found: dict[str, list[Op]] = {}
         for op in self.ops:
             found.setdefault(op.base, []).append(op)
@@ -355,8 +357,8 @@ class Model:
         return {}
 
     def bases(self, variant: str, module: str | None = None) -> list[str]:
-        """Public names in alphabetical order. module: only of this python_module, "" for gt
-        itself."""
+        """Return public names in alphabetical order. module: only those of this python_module; ""
+        for gt itself."""
         if (variant, module) not in self._bases:
             self._bases[variant, module] = self._public(variant, module)
         return self._bases[variant, module]
@@ -366,7 +368,7 @@ class Model:
         return sorted({op.base for op in ops if self.overloads(op.base, variant)})
 
     def aliases(self, variant: str, module: str | None = None) -> dict[str, str]:
-        """Alias -> its public name."""
+        """Return alias -> its public name."""
         is_method = variant != "function"
         ops = [op for op in self._second_names if not (is_method and op.python_module)]
         found = {op.base: op for op in ops}
@@ -376,7 +378,8 @@ class Model:
         }  # fmt: skip
 
     def out_of(self, op: Op) -> Op | None:
-        """The out form of a functional operator: of its autogen, or an entry with its arguments."""
+        """Return the out form of a functional operator: from its autogen, or an entry with its
+        arguments."""
         if op.kind != "functional":
             return None
         wanted = [str(argument.type) + argument.name for argument in op.schema.positional]
@@ -406,7 +409,7 @@ class Model:
 
 
 def parameter(name: str) -> str:
-    """An argument's name in Python: `from` is `from_`."""
+    """Return an argument's name in Python: `from` is `from_`."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
@@ -415,7 +418,7 @@ _ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 
 def default(argument: Any) -> str:
-    """The default as Python text."""
+    """Return the default as Python text."""
     value = argument.default
     if isinstance(value, schema.Name):
         return _ENUMS.get(value) or f"_{value}"
@@ -425,14 +428,14 @@ def default(argument: Any) -> str:
 
 
 def _copying(entry: Op, name: Any) -> FunctionSchema:
-    """The schema of a view whose result is a copy: without aliases."""
+    """Return the schema of a view as a copy: without aliases."""
     plain = schema.parse(re.sub(r"\(a( -> \*)?\)", "", str(entry.schema)))
     found: FunctionSchema = schema.FunctionSchema(name, plain.arguments, plain.returns)
     return found
 
 
 def derive(entry: Op, name: str) -> FunctionSchema | None:
-    """The schema of an autogen name of `entry`; None if the name is no form of it.
+    """Return the schema of an autogen name of `entry`; None if the name is no form of it.
 
     Source: torchgen/native_function_generation.py.
     """

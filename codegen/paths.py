@@ -1,6 +1,6 @@
 """Paths of the checkout, and loading of modules of gputensor/core by path.
 
-Nothing here runs `gputensor/__init__.py`.
+This module does not run `gputensor/__init__.py`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FORMULAS = ("distributed/derivatives.py",)
 
 
 def formulas() -> list[Path]:
-    """Modules of formulas, one for each subject."""
+    """Return the modules of formulas, one for each subject."""
     ours = sorted((PACKAGE / "autograd" / "formulas").glob("[!_]*.py"))
     return [*ours, *[PACKAGE / place for place in FORMULAS]]
 
 
 def load_module(name: str) -> types.ModuleType:
-    """A module of gputensor, such as `core.schema`, loaded by path.
+    """Load a module of gputensor, such as `core.schema`, by path.
 
     Empty modules replace its packages, so that relative imports work and no `__init__` runs.
     """

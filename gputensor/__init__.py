@@ -14,9 +14,9 @@ import sys as _sys
 import typing as _typing
 from os import environ as _environ
 
-# Imported first, and from here: under a deep stack of imports, its frames may be at a boundary of
-# CPython's data stack (chunks of 16 KiB), where each call maps a new chunk. That doubled the time
-# of this import.
+# NumPy is imported first, and in this module: under a deep stack of imports, its frames may be at a
+# boundary of CPython's data stack (chunks of 16 KiB), where each call maps a new chunk. That
+# doubled the time of this import.
 import numpy as _numpy
 
 from ._generated import index as _index
@@ -43,8 +43,8 @@ from .core.memory_format import (
 )  # fmt: skip
 from .tensor.tensor import Tensor as Tensor
 
-# Loaded on first use, to keep the import fast: `python -m codegen` reads these lines and writes the
-# home of each name for `__getattr__`. Operators are loaded in the same way.
+# These names are loaded on first use, to keep the import fast. `python -m codegen` reads these
+# lines and writes the module of each name for `__getattr__`. Operators are loaded in the same way.
 if _typing.TYPE_CHECKING:
     from . import (
         amp as amp, array_api as array_api, autograd as autograd, backends as backends,
@@ -172,7 +172,7 @@ _unknown_type_hooks.append(_load_device)
 
 
 class _ClientFinder:
-    """Finds imports of the modules of _CLIENTS: see Note [Clients] in
+    """Notices imports of the modules in _CLIENTS: see Note [Clients] in
     gputensor/interop/__init__.py."""
 
     @classmethod

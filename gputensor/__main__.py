@@ -1,7 +1,7 @@
 """The command `gputensor`, also `python -m gputensor`.
 
-It runs the subcommand, whose module `cli/<name>.py` is imported only then. Exit status: 0 fine, 1 a
-check failed, 2 bad input, 3 device absent.
+It runs a subcommand. The subcommand's module, `cli/<name>.py`, is imported only then. Exit status:
+0 fine, 1 a check failed, 2 bad input, 3 device absent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand; returns the exit status."""
+    """Run one subcommand. Return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
         print(_usage())
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as stop:
-        if str(stop):  # a kernel's fault: its place
+        if str(stop):  # the place of a kernel's fault
             print(f"gputensor {argv[0]}: {stop}", file=sys.stderr)
         return 130
 

@@ -15,7 +15,8 @@ from .tensor.tensor import Tensor
 
 
 def einsum(equation: str, /, *operands: Any) -> Tensor:
-    """Sums of products by the subscripts of the equation, two operands at a time from the left.
+    """Return sums of products by the subscripts of the equation. Operands are combined two at a
+    time, from the left.
 
     The operands may be one list. `einsum(a, [0, 1], b, [1, 2], [0, 2])` gives subscripts as
     numbers.
@@ -34,7 +35,7 @@ def einsum(equation: str, /, *operands: Any) -> Tensor:
 
 
 def _spelled(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """The equation for operands that are followed by lists of numbers."""
+    """Return the equation for operands that are followed by lists of numbers."""
     operands, lists = given[0 : len(given) - len(given) % 2 : 2], given[1::2]
     terms = [_letters(numbers) for numbers in lists]
     result = "->" + _letters(given[-1]) if len(given) % 2 else ""
@@ -55,7 +56,8 @@ def _letters(numbers: Any) -> str:
 
 @declares()
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """Sums of products over dimensions: the last `dims` of a with the first of b, or two lists.
+    """Return sums of products over dimensions: the last `dims` of a with the first `dims` of b, or
+    those in two lists.
 
     >>> gt.tensordot(gt.ones(2, 3, 4), gt.ones(3, 4, 5)).shape
     gputensor.Size([2, 5])
@@ -105,8 +107,8 @@ def _listed(op: str, tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: each 1-d tensor varies along its own dimension and is expanded
-    along the others; with indexing "xy" the first two dimensions are swapped.
+    """Return the coordinates of a grid: each 1-d tensor varies along its own dimension and is
+    expanded along the others. With indexing "xy" the first two dimensions are swapped.
 
     >>> x, y = gt.meshgrid(gt.arange(2), gt.arange(3))
     >>> y.tolist()
@@ -131,20 +133,20 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 
 
 def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Each tensor with at least 1 dimension; for a single tensor, not in a tuple."""
+    """Return each tensor with at least 1 dimension. A single tensor is not returned in a tuple."""
     found = _listed("atleast_1d", tensors)
     return calls.atleast_1d(found[0]) if _is_one(tensors) else calls.atleast_1d_Sequence(found)
 
 
 def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Each tensor with at least 2 dimensions, the new ones first."""
+    """Return each tensor with at least 2 dimensions; new dimensions come first."""
     found = _listed("atleast_2d", tensors)
     return calls.atleast_2d(found[0]) if _is_one(tensors) else calls.atleast_2d_Sequence(found)
 
 
 def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Each tensor with at least 3 dimensions; a 1-d tensor gets one dimension before and one after
-    its own."""
+    """Return each tensor with at least 3 dimensions. A 1-d tensor gets one dimension before and one
+    after its own."""
     found = _listed("atleast_3d", tensors)
     return calls.atleast_3d(found[0]) if _is_one(tensors) else calls.atleast_3d_Sequence(found)
 
@@ -221,8 +223,8 @@ def stft(
     window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
     normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Fourier transforms of overlapping frames of a signal, times a window. The last two dimensions
-    are frequencies and frames.
+    """Fourier transforms of overlapping frames of a signal, which are multiplied by a window. The
+    last two dimensions are frequencies and frames.
 
     Args:
         center: frames are centred on elements; pad_mode extends the signal at its ends.
@@ -289,7 +291,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
-# --- results by options ---------------------------------------------------------------------------
+# --- results that depend on options
+# ----------------------------------------------------------------
 
 
 @declares()
@@ -297,8 +300,8 @@ def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """Sorted unique elements, or unique slices of dim; with return_inverse the index of each
-    element among them, with return_counts their counts.
+    """Return the sorted unique elements, or unique slices along dim. With return_inverse, also
+    return for each element its index among them; with return_counts, also their counts.
 
     >>> gt.unique(gt.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
@@ -312,7 +315,7 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """Elements, or slices of dim, that differ from their predecessor.
+    """Return the elements, or slices along dim, that differ from their predecessor.
 
     >>> gt.unique_consecutive(gt.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])

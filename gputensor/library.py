@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .core import lazy
 
-# Few programs define operators, so each name is loaded on first use, to keep imports fast.
+# Each name is loaded on first use, to keep imports fast, because few programs define operators.
 if TYPE_CHECKING:
     from .custom.custom_op import (
         CustomOpDef as CustomOpDef, custom_op as custom_op, register_autograd as register_autograd,

@@ -1,13 +1,14 @@
 """`gt.ops.<namespace>.<operator>.<overload>`: all operators by name, built-in and registered
 ones.
 
-Names exist as long as their definitions. `gt.ops.aten.add` is a packet of overloads: calling it
-takes the first overload that accepts the arguments, `.default` is the overload without a name.
+A name exists as long as its definition. `gt.ops.aten.add` is a packet of overloads: a call of it
+uses the first overload that accepts the arguments. `.default` is the overload without a name.
 """
 
 from __future__ import annotations
 
-# Underscores: a module attribute without one would hide a namespace of that name.
+# The imported names begin with an underscore, because another attribute of the module would hide a
+# namespace of its name.
 import sys as _sys
 from typing import Any as _Any
 
@@ -82,7 +83,7 @@ class OperatorNamespace:
         self._name = name
 
     def __getattr__(self, name: str) -> OperatorPacket:
-        if name == "_name":  # copy and pickle read attributes before there is one
+        if name == "_name":  # copy and pickle read attributes before `_name` is set
             raise AttributeError(name)
         found = _packet(f"{self._name}::{name}")
         if not found._overloads:
@@ -108,7 +109,7 @@ _namespaces: dict[str, OperatorNamespace] = {}
 
 
 def _packet(qualified_name: str) -> OperatorPacket:
-    """The packet of `aten::add`; one object for each name."""
+    """Return the packet of `aten::add`. There is one object for each name."""
     found = _packets.get(qualified_name)
     if found is None:
         found = OperatorPacket(qualified_name)

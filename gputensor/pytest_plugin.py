@@ -56,15 +56,15 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Exclude gputensor from pytest's rewriting of assertions, which covers all modules of a
-    distribution with a plugin: it would take seconds at the first run, and at each run without a
+    """Exclude gputensor from pytest's rewriting of assertions. Pytest rewrites all modules of a
+    distribution with a plugin, which would take seconds at the first run, and at each run without a
     cache."""
     marked: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
     marked.discard("gputensor")
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Give the option a value in `--gputensor-sanitize tests/`, where the next argument is a
+    """Give the option a value in `--gputensor-sanitize tests/`, because the next argument is a
     path."""
     for at, arg in enumerate(args):
         if arg == "--gputensor-sanitize":
@@ -97,7 +97,7 @@ def _mode_given(config: pytest.Config) -> str | None:
 
 
 def _choose(config: pytest.Config, mode: str) -> str:
-    """Choose the runtime for this process, once; returns the header's line."""
+    """Choose the runtime for this process, once. Return the header's line."""
     known = config.stash.get(_chosen, None)
     if known is not None:
         return known

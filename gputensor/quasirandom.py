@@ -20,11 +20,11 @@ __all__ = ["SobolEngine"]
 
 
 class SobolEngine:
-    """Sobol sequence of points in [0, 1)^dimension. The first point is the origin if not scrambled.
+    """Sobol sequence of points in [0, 1)^dimension. Without scrambling the first point is the
+    origin.
 
-    dimension: at most 21,201. scramble: apply Owen's random shifts and permutations. seed: of
-    them; by default drawn from gputensor's generator of the CPU.
-    Source: torch/quasirandom.py.
+    dimension: at most 21,201. scramble: apply Owen's random shifts and permutations. seed: the seed
+    of these; by default drawn from gputensor's generator of the CPU. Source: torch/quasirandom.py.
 
     >>> SobolEngine(2).draw(3)
     tensor([[0.0000, 0.0000],
@@ -64,7 +64,7 @@ class SobolEngine:
         if count < 1:
             raise errors.wrong_value("draw", "n", "be at least 1", n)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that n is no power of two
+            warnings.simplefilter("ignore", UserWarning)  # SciPy warns if n is no power of two
             points = self._engine.random(count)
         self.num_generated += count
         element = dtype or (defaults.get_default_dtype() if out is None else out.dtype)
@@ -83,12 +83,12 @@ class SobolEngine:
         return self.draw(2**m, out, dtype)
 
     def reset(self) -> SobolEngine:
-        """Begin again with the first point; returns the engine."""
+        """Begin again with the first point. Return the engine."""
         self._engine, self.num_generated = self._made(), 0
         return self
 
     def fast_forward(self, n: int) -> SobolEngine:
-        """Skip `n` points; returns the engine."""
+        """Skip `n` points. Return the engine."""
         self._engine.fast_forward(integer("fast_forward", "n", n))
         self.num_generated += n
         return self

@@ -28,7 +28,7 @@ from .tensor.type_info import finfo, iinfo
 
 __all__ = ["assert_close", "make_tensor"]
 
-# dtype -> (rtol, atol); all others compare for equality
+# dtype -> (rtol, atol); all other dtypes are compared for equality
 _TOLERANCES = {
     dtypes.float16: (1e-3, 1e-5), dtypes.bfloat16: (1.6e-2, 1e-5), dtypes.float32: (1.3e-6, 1e-5),
     dtypes.float64: (1e-7, 1e-7), dtypes.complex64: (1.3e-6, 1e-5), dtypes.complex128: (1e-7, 1e-7),
@@ -136,7 +136,7 @@ def _interval(
     op: str, of: dtype, low: float | None, high: float | None, limits: tuple[float, float],
     default: tuple[float, float],
 ) -> tuple[float, float]:  # fmt: skip
-    """The interval, limited to the dtype's range."""
+    """Return the interval, limited to the dtype's range."""
     begin, end = default[0] if low is None else low, default[1] if high is None else high
     is_one = begin == end and of.category >= FLOATING
     if not (begin < end or is_one) or end < limits[0] or begin >= limits[1]:
@@ -146,7 +146,7 @@ def _interval(
 
 
 def _pairs(actual: Any, expected: Any, where: tuple[Any, ...]) -> list[tuple[Any, Any, Any]]:
-    """The leaves of two structures, side by side, with the indices that lead to them."""
+    """Return the leaves of two structures, side by side, with the indices that lead to them."""
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             lengths = f"{len(actual)} != {len(expected)}"
@@ -255,7 +255,7 @@ def _differences(
     x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], element: dtype, rtol: float, atol: float,
     equal_nan: bool,
 ) -> str | None:  # fmt: skip
-    """The differences, with the greatest ones and their indices.
+    """Return the differences, with the greatest ones and their indices.
 
     16-bit floats are computed in float32 and rounded to their type after each step, as in PyTorch.
     """
@@ -270,8 +270,8 @@ def _differences(
     if equal_nan and element.category >= FLOATING:
         matches |= np.isnan(x) & np.isnan(y)
     if rtol or atol:
-        # A tolerance of integers is computed in the default float type, their differences here in
-        # float64.
+        # The tolerance of integers is computed in the default float type; the differences are
+        # computed in float64 here.
         z, w = (
             (x, y) if element.category >= FLOATING else (x.astype(np.float64), y.astype(np.float64))
         )

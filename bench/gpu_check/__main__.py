@@ -26,7 +26,7 @@ CARRIED = checkout.NOTE.parent
 CUBINS = CARRIED / "cubins.tar.xz"
 # Pure Python packages that tests need and a GPU's machine may lack.
 PACKAGES, WANTED = CARRIED / "python", ("yaml",)
-# Seconds of the nine minutes; the rest is for starting, packing and slow machines.
+# The seconds for steps, out of nine minutes. The rest is for starting, packing and slow machines.
 BUDGET_S = 525.0
 
 
@@ -71,7 +71,7 @@ def settings(is_dry: bool) -> dict[str, str]:
         return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_DEVICES": "2"}
     found = {
         "GPUTENSOR_CUDA": "required", "GPUTENSOR_REQUIRE_CUDA": "1",
-        # Otherwise JAX takes three quarters of a GPU's memory in each process.
+        # JAX would otherwise take three quarters of a GPU's memory in each process.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }  # fmt: skip
     if PACKAGES.is_dir() and not all(map(is_there, WANTED)):

@@ -28,7 +28,7 @@ from .steps import SKIPPED, Step
 
 # Greatest size of the archive.
 ARCHIVE_BYTES = 15 << 20
-# Bytes of a log's beginning and end that are packed.
+# The numbers of bytes at the beginning and at the end of a log that go into the archive.
 HEAD, TAIL = 64 << 10, 192 << 10
 REFRESH_S = 15.0
 # Seconds between SIGTERM and SIGKILL.

@@ -19,7 +19,7 @@ _PLACES = (
     "/opt/nvidia/compute-sanitizer",
 )
 _FUZZ = ("-m", "tests.cuda.test_copy_kernels", "12", "4", "3000", "12")
-# Not 1, which is Python's status after an exception.
+# This is not 1, because Python exits with 1 after an exception.
 _FOUND = 86
 
 

@@ -27,7 +27,7 @@ _PRODUCTS = (
     Call("cdist", "torch.cdist(points, others)", "scipy.spatial.distance.cdist(points, others)"),
 )  # fmt: skip
 
-# Signs of vectors and factors are not determined, so values are compared.
+# The signs of vectors and factors are not determined, so only values are compared.
 _LINALG = (
     Call("inv 256", "torch.linalg.inv(a)", "np.linalg.inv(a)"),
     Call("inv of a batch", "torch.linalg.inv(batch)", "np.linalg.inv(batch)"),

@@ -1,4 +1,5 @@
-"""`gt.autocast`: a block in which each operator runs in a suitable precision; and its state.
+"""`gt.autocast`: a block in which each operator runs in a suitable precision, and the state of
+autocast.
 
     with gt.autocast("cuda"):
         loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md
@@ -22,7 +23,7 @@ from .casting import DEVICES, AutocastDevice, Block, WeightCache, cache_enabled,
 
 
 def find(device_type: Any, op: str) -> AutocastDevice:
-    """The autocast device of a type. Raises if autocast does not support it."""
+    """Return the autocast device of a type. Raises if autocast does not support it."""
     known = _lookup(device_type, op)
     if known is None:
         offered = ", ".join(d.type for d in DEVICES if d.type)
@@ -34,7 +35,8 @@ def find(device_type: Any, op: str) -> AutocastDevice:
 def _lookup(device_type: Any, op: str) -> AutocastDevice | None:
     if not isinstance(device_type, str):
         raise errors.wrong_value(op, "device_type", "be a str", device_type)
-    name = devices.device(device_type).type  # raises for invalid devices; loads a further device
+    # raises for invalid devices, and loads the package of a further device
+    name = devices.device(device_type).type
     return next((d for d in DEVICES if d.type == name), None)
 
 
@@ -84,8 +86,8 @@ class autocast(Guard):
         self._enter()
         return self
 
-    # The state to restore is kept with the thread's state: one object may be entered several times,
-    # and by several threads.
+    # The state to restore is stored with the thread's state, because one object may be entered
+    # several times, and by several threads.
 
     def _enter(self) -> None:
         known, outer = self._autocast, current_block.get()

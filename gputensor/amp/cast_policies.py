@@ -22,17 +22,17 @@ _registered: dict[str, list[tuple[str, Policy]]] = {device.key_name: [] for devi
 
 
 def policies(device_type: str) -> dict[str, Policy]:
-    """Operator -> policy for a type of device: `{"aten::mm": "lower_precision_fp", ...}`."""
+    """Return operator -> policy for a type of device: `{"aten::mm": "lower_precision_fp", ...}`."""
     return _policies(find(device_type, "policies"))
 
 
 def _policies(known: AutocastDevice) -> dict[str, Policy]:
-    dispatcher.operators()  # of all families
+    dispatcher.operators()  # loads all families
     return shipped.get(known.key_name, {}) | dict(_registered[known.key_name])
 
 
 def policies_of(name: str) -> dict[str, str]:
-    """Device type -> policy for an operator; for `gputensor ops`."""
+    """Return device type -> policy for an operator; `gputensor ops` shows it."""
     found = {d.type: _policies(d).get(name) for d in DEVICES if d.type is not None}
     return {device: str(policy) for device, policy in found.items() if policy is not None}
 
@@ -59,7 +59,7 @@ def _register(known: AutocastDevice, name: str, policy: Policy, site: str) -> Ca
 
     def undo() -> None:
         handle.remove()
-        registered[:] = [other for other in registered if other is not entry]  # identical
+        registered[:] = [other for other in registered if other is not entry]  # compare by identity
 
     return undo
 
@@ -87,7 +87,8 @@ def register_device(
 
 
 def _checked(op: str, chosen: Mapping[str, Policy]) -> dict[str, Policy]:
-    """The policies by full operator name. Raises for an unknown operator or policy."""
+    """Return the policies by the operators' full names. Raises for an unknown operator or
+    policy."""
     found = {}
     for name, policy in chosen.items():
         operator = dispatcher.find(dispatcher.qualified(name))

@@ -103,18 +103,18 @@ def cast(x: Tensor, to: dtype, device: AutocastDevice) -> Tensor:
 
 
 def cast_any(x: Any, to: dtype, device: AutocastDevice) -> Any:
-    """`cast` for a tensor, None or a Python number."""
+    """Like `cast`, for a tensor, None or a Python number."""
     return x if x is None or type(x) in NUMBERS else cast(x, to, device)
 
 
 def cast_list(tensors: Sequence[Any], to: dtype, device: AutocastDevice) -> list[Any]:
-    """`cast` of each."""
+    """Cast each tensor."""
     return [cast_any(x, to, device) for x in tensors]
 
 
 def widest(device: AutocastDevice, *tensors: Any) -> dtype:
-    """The target of the policy promote: the smallest dtype that can represent the lower precision
-    and all operands.
+    """Return the target of the policy promote: the smallest dtype that can represent the lower
+    precision and all operands.
 
     PyTorch raises for an operand of the other 16-bit type; here ordinary promotion applies.
     """
@@ -133,7 +133,7 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """An entered block: the state to restore, the cache in use, and the autocast object."""
+    """An entered block: the state to restore, the cache that it uses, and the autocast object."""
 
     outer: Block | None
     cache: WeightCache
@@ -184,7 +184,8 @@ class WeightCache:
             made = _converted(x, to)
         finally:
             left(grad_mode.set(mode))
-        whose = ref(self)  # an entry that refers to its cache would be a reference cycle
+        # a weak reference, because an entry that refers to its cache would be a reference cycle
+        whose = ref(self)
 
         def forget(_: Any) -> None:
             cache = whose()
@@ -207,7 +208,8 @@ class ToCopyBackward0(Node):
 
 
 def _is_weight(x: Tensor) -> bool:
-    """True for a leaf that requires grad and is not a view; of plain type, or without a handler."""
+    """True for a leaf that requires grad and is not a view. Its type must be Tensor, or have no
+    handler."""
     meta = x._autograd
     return (
         type(meta) is AutogradMeta and meta.edge is None and meta.view is None

@@ -25,8 +25,8 @@ def custom_fwd(
     """Decorate `forward(ctx, ...)` of an autograd Function, so that backward can restore its
     autocast state.
 
-    cast_inputs: within autocast, floating operands on the device (float64 apart) are cast to this
-    dtype, and forward runs without autocast. None: forward runs without a change.
+    cast_inputs: within autocast, floating operands on the device, except float64, are cast to this
+    dtype, and forward runs without autocast. None: forward runs unchanged.
     """
     known = find(device_type, "custom_fwd")
     if fwd is None:

@@ -1,4 +1,4 @@
-"""`GradScaler`: keeps float16 gradients from underflowing, by a factor on the loss.
+"""`GradScaler`: prevents float16 gradients from underflowing, by a factor on the loss.
 
 An optimizer is any object with `step()` and `param_groups`, a list of dicts with the tensors under
 "params". Everything but `step` and `get_scale` stays on the device. Source:
@@ -103,9 +103,9 @@ class GradScaler:
     def unscale_(self, optimizer: Any) -> None:
         """Divide the optimizer's gradients by the scale, in place, and look for inf and NaN.
 
-        `step` does it if it was not called before, for example to clip gradients. It may be called
-        once per `update`. Raises: ArgumentValueError for gradients in float16, which would vanish;
-        nothing is changed.
+        If it is not called, `step` does it. A call is needed, for example, to clip gradients. It
+        may be called once per `update`. Raises: ArgumentValueError for gradients in float16, which
+        would vanish; nothing is changed.
         """
         if not self._enabled:
             return
@@ -120,7 +120,8 @@ class GradScaler:
         state.stage = OptState.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call `optimizer.step(*args, **kwargs)` unless a gradient is inf or NaN; waits to know."""
+        """Call `optimizer.step(*args, **kwargs)` unless a gradient is inf or NaN. The host waits
+        for the gradients to know this."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -141,7 +142,7 @@ class GradScaler:
         return result
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Adapt the scale, once all optimizers have stepped; or set it to `new_scale`."""
+        """Adapt the scale after all optimizers have stepped, or set it to `new_scale`."""
         if not self._enabled:
             return
         scale, tracker = self._made("update")
@@ -170,7 +171,8 @@ class GradScaler:
         self._optimizers = {}
 
     def _adapt(self, scale: Tensor, tracker: Tensor, is_bad: Tensor) -> None:
-        """Source: aten/src/ATen/native/cuda/AmpKernels.cu, amp_update_scale_cuda_kernel."""
+        """Compute the new scale and tracker. Source: aten/src/ATen/native/cuda/AmpKernels.cu,
+        amp_update_scale_cuda_kernel."""
         steps = tracker + 1
         is_due = steps == self._growth_interval
         grown = (scale.double() * self._growth_factor).float()
@@ -244,7 +246,7 @@ class GradScaler:
         self._growth_interval = state_dict["growth_interval"]
         self._growth_factor, self._backoff_factor = growth, backoff
         self._init_scale, self._init_growth_tracker = scale, tracker
-        self._scale = self._growth_tracker = None  # made again on the next output's device
+        self._scale = self._growth_tracker = None  # the next output makes them again, on its device
 
     def __getstate__(self) -> dict[str, Any]:
         if self._optimizers:
@@ -264,7 +266,7 @@ def _gradients(optimizer: Any) -> Iterator[Tensor]:
 
 
 def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
-    """Multiply in place; returns device -> 1.0 if a gradient there was inf or NaN, else 0.0."""
+    """Multiply in place. Return device -> 1.0 if a gradient there was inf or NaN, otherwise 0.0."""
     if any([g.dtype is float16 for g in gradients]):
         raise errors.float16_gradients()
     inverse = inverse.float()
@@ -276,8 +278,8 @@ def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
             inverses[place] = inverse.to(place, non_blocking=True)
             found[place] = F.full((), 0.0, dtype=float32, device=place)
         if g.numel():
-            # The largest magnitude is inf or NaN if an element is; then its difference to itself is
-            # not 0.
+            # If an element is inf or NaN, so is the largest magnitude; its difference to itself is
+            # then not 0.
             peak = g.abs().amax()
             found[place] = F.maximum(found[place], (peak - peak != 0).float())
         g.mul_(inverses[place])

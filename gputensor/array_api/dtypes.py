@@ -43,7 +43,8 @@ def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
 
 
 def _is(element: dtype, kind: str) -> bool:
-    if element in (gt.float16, gt.bfloat16):  # not in the standard, but of its kind
+    # these are not in the standard, but belong to the kind
+    if element in (gt.float16, gt.bfloat16):
         element = gt.float32
     return element in of_kinds("isdtype", kind).values()
 
@@ -75,7 +76,8 @@ def beside(element: dtype, value: Any) -> dtype:
 
 
 def like(x: Tensor, other: Tensor | Number) -> Tensor:
-    """Make a number a tensor that promotes with `x` only by its kind; return a tensor unchanged."""
+    """Convert a number to a tensor that promotes with `x` only by its kind. Return a tensor
+    unchanged."""
     if isinstance(other, Tensor):
         return other
     return gt.full((), other, dtype=beside(x.dtype, other), device=x.device)
@@ -98,7 +100,8 @@ def together(op: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor,
 def astype(
     x: Tensor, dtype: dtype, /, *, copy: bool = True, device: device | str | None = None
 ) -> Tensor:
-    """x in another dtype and on another device; a copy unless `copy` is False and x has both."""
+    """Return x in another dtype and on another device. It is a copy unless `copy` is False and x
+    has both already."""
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 
@@ -153,7 +156,7 @@ def iinfo(type: dtype | Tensor, /) -> iinfo_object:
 
 
 def as_tuple(given: int | tuple[int, ...]) -> tuple[int, ...]:
-    """One int, such as an axis or a size, as a tuple; a tuple as it is."""
+    """Return one int, such as an axis or a size, as a tuple; return a tuple unchanged."""
     return (given,) if isinstance(given, int) else tuple(given)
 
 

@@ -1,7 +1,7 @@
 """Elementwise functions.
 
-`together` has the standard's promotion, which differs from PyTorch's for 0-d tensors; the rest is
-the operator's.
+`together` applies the standard's promotion, which differs from PyTorch's for 0-d tensors. The
+operator does the rest.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ Two: TypeAlias = Callable[[Tensor | Number, Tensor | Number], Tensor]
 
 
 def _one(name: str, doc: str, operator: str = "") -> One:
-    """Make the standard's function of one tensor: gt's operator of that name, or the named one."""
-    call: Callable[..., Tensor] | None = None  # looked up at the first call: it may load a family
+    """Make the standard's function `name` of one tensor. It calls gt's operator `operator`, by
+    default the one of the same name."""
+    # it is looked up at the first call, because this may load a family
+    call: Callable[..., Tensor] | None = None
 
     def function(x: Tensor, /) -> Tensor:
         nonlocal call
@@ -33,7 +35,7 @@ def _one(name: str, doc: str, operator: str = "") -> One:
 
 
 def _two(name: str, doc: str, operator: str = "") -> Two:
-    """Make the standard's function of two operands, which are promoted for the operator."""
+    """Make the standard's function `name` of two operands, which are promoted for gt's operator."""
     call: Callable[..., Tensor] | None = None
 
     def function(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:

@@ -1,9 +1,9 @@
 """NumPy functions composed of several of our operators, for devices on which NumPy cannot
 compute.
 
-amax and amin are used on all devices. For CPU tensors NumPy computes the others on the tensors'
-memory, see exchange/numpy/protocol.py. Arguments that are no tensors, such as edges of bins, are
-moved to the tensor's device.
+amax and amin are used on all devices. For CPU tensors NumPy computes all other functions on the
+tensors' memory, see exchange/numpy/protocol.py. Arguments that are no tensors, such as edges of
+bins, are moved to the tensor's device.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
-    """Raise with NumPy's wording, which libraries search for: Dask infers kinds from it."""
+    """Raise with the wording of NumPy, because libraries search for it: Dask finds the kinds of
+    results by such calls."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -277,7 +278,7 @@ def histogram(
 
 
 def _beside(x: Tensor, value: Any) -> Tensor:
-    """A tensor on x's device, in x's dtype if that is floating."""
+    """Return a tensor on x's device, in x's dtype if that is floating."""
     if isinstance(value, Tensor):
         return value
     array = np.asarray(value)

@@ -22,7 +22,7 @@ def over(
 ) -> Tensor:
     """Apply an operator over axes: None means all, () means none."""
     if axis == ():
-        # each element is its own slice
+        # each element is a slice of its own
         return op(x.unsqueeze(-1), (-1,), keepdim=False, **more)
     return op(x, tuple(range(x.ndim)) if axis is None else axis, keepdim=keepdims, **more)
 

@@ -1,4 +1,4 @@
-"""Run unchanged PyTorch programs: after `install()`, `import torch` gives gputensor.
+"""Running of unchanged PyTorch programs: after `install()`, `import torch` gives gputensor.
 
 `gputensor run-as-torch script.py` installs it and runs a program. places.py maps PyTorch's
 modules to ours, stand_ins.py has replacements for names without a meaning here, and finder.py is
@@ -33,15 +33,15 @@ def is_installed() -> bool:
 
 
 class _Again:
-    """Installs in a process that `multiprocessing` starts with a new interpreter: there the object
-    is unpickled before the program's module is imported."""
+    """Calls `install` in a process that `multiprocessing` starts with a new interpreter. The object
+    is unpickled there before the program's module is imported."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return install, ()
 
 
 def _prepared(name: str) -> dict[str, Any]:
-    """What `multiprocessing` gives a new process, and `_Again`."""
+    """Return the data that `multiprocessing` gives a new process, with an `_Again`."""
     return {"gputensor": _Again(), **_get_preparation_data(name)}
 
 

@@ -18,7 +18,7 @@ class _AbsentType(type):
     def __getitem__(cls, item: Any) -> Any:
         return cls  # annotations such as `Future[Tensor]`
 
-    def __iter__(cls) -> Any:  # by __getitem__ it would not end
+    def __iter__(cls) -> Any:  # iteration by __getitem__ would not end
         return cls()
 
     def __getattr__(cls, name: str) -> Any:
@@ -28,6 +28,6 @@ class _AbsentType(type):
 
 
 def Absent(name: str, why: str) -> Any:
-    """Make a class for imports, subclasses and isinstance; a call of it raises `why`."""
+    """Make a class for imports, subclasses and isinstance. A call of the class raises `why`."""
     short = name.rpartition(".")[2]
     return _AbsentType(short, (), {"why": why, "__qualname__": name, "__module__": "torch"})

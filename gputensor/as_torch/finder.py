@@ -24,7 +24,7 @@ _LISTED = ("torch.distributions", "torch.optim", "torch.optim.lr_scheduler")
 class Facade(ModuleType):
     """A module under PyTorch's name. It looks names up in its stand-ins, then in our modules.
 
-    Attributes that programs set are kept here, not in our modules.
+    Attributes that programs set are stored in this module, not in ours.
     """
 
     def __init__(self, name: str, sources: Sequence[str], extras: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Functions of `torch` that have another name here, or that are written with our functions."""
+"""Functions of `torch` that have another name here, or that our functions compute."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def get_device_module(device: Any = None) -> Any:
 
 
 def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
-    """`autograd.set_detect_anomaly`."""
+    """Call `autograd.set_detect_anomaly`."""
     gt.autograd.set_detect_anomaly(mode, check_nan)
 
 
@@ -127,11 +127,11 @@ def save(
     obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2, *args: Any,
     **kwargs: Any,
 ) -> None:  # fmt: skip
-    """`gt.save` that writes objects of any class, as PyTorch does."""
+    """Like `gt.save`, but write objects of any class, as PyTorch does."""
     gt.save(obj, f, pickle_module)
 
 
-# torch's names and the functions with their meaning.
+# PyTorch's names -> our functions with the same meaning.
 OF_TORCH: dict[str, Any] = {
     "save": save,
     "binomial": binomial, "poisson": poisson, "conv_tbc": conv_tbc, "from_file": from_file,

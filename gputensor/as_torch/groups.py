@@ -1,4 +1,5 @@
-"""`torch.distributed` for programs: its backends are MPI and NCCL here, and objects are pickled.
+"""`torch.distributed` for PyTorch's programs. The backends are MPI and NCCL; functions for objects
+pickle them.
 
 Processes are started by mpiexec. A program that requests "gloo" gets MPI, which supports the same
 tensors.
@@ -16,13 +17,14 @@ from gputensor import distributed
 from gputensor.core import errors
 from gputensor.distributed.groups import group_of
 
-# Backends that programs name for tensors on the CPU, alone or beside "cuda:nccl".
+# Backends that programs request for tensors on the CPU, alone or together with "cuda:nccl".
 _ON_CPU = ("gloo", "mpi")
-_asked: dict[str, str] = {}  # name of a group -> the backend that the program named
+_asked: dict[str, str] = {}  # name of a group -> the backend that the program requested
 
 
 def _ours(op: str, backend: Any) -> str | None:
-    """Our backend for PyTorch's name: "nccl" alone is NCCL; any name with a CPU backend is MPI."""
+    """Return our backend for PyTorch's name: "nccl" alone means NCCL; a name with a CPU backend
+    means MPI."""
     if backend is None:
         return None
     named = [part.rpartition(":")[2] for part in str(backend).lower().split(",")]
@@ -33,7 +35,8 @@ def _ours(op: str, backend: Any) -> str | None:
 
 
 def _check_size(world_size: int, rank: int) -> None:
-    """Raise if another launcher started the processes: MPI does not see them."""
+    """Raise if the number of processes is not the expected one: then another launcher than mpiexec
+    started them, and MPI does not know them."""
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "-1"))
     found = distributed.get_world_size()
     if wanted not in (-1, found) or rank >= found:
@@ -68,7 +71,7 @@ def new_group(
     ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None,
     use_local_synchronization: bool = False, group_desc: Any = None, device_id: Any = None,
 ) -> Any:  # fmt: skip
-    """A group of some ranks; see `gt.distributed.new_group`."""
+    """Return a group of some ranks; see `gt.distributed.new_group`."""
     made = distributed.new_group(ranks, timeout, _ours("new_group", backend))
     if backend is not None and made is not distributed.GroupMember.NON_GROUP_MEMBER:
         _asked[made.name] = _name(backend)
@@ -76,7 +79,7 @@ def new_group(
 
 
 def get_backend(group: Any = None) -> str:
-    """The backend that the program named for the group."""
+    """Return the backend that the program requested for the group."""
     found = group_of("get_backend", group)
     whole = group_of("get_backend", None)
     return _asked.get(found.name) or _asked.get(whole.name) or distributed.get_backend(group)
@@ -115,7 +118,8 @@ def _unpacked(codes: Any) -> Any:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Put the object of each rank into the list. Objects are pickled, so ranks must be trusted."""
+    """Store the object of each rank in the list. Objects are pickled, so all ranks must be
+    trusted."""
     mine = _packed(obj)
     count = distributed.get_world_size(group)
     sizes = [gt.zeros(1, dtype=gt.int64) for _ in range(count)]
@@ -131,7 +135,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 def gather_object(
     obj: Any, object_gather_list: list[Any] | None = None, dst: int = 0, group: Any = None
 ) -> None:
-    """`all_gather_object` for one rank."""
+    """Like `all_gather_object`, but only rank `dst` gets the objects."""
     found: list[Any] = []
     all_gather_object(found, obj, group)
     if distributed.get_rank() == dst and object_gather_list is not None:

@@ -1,4 +1,4 @@
-"""Private names of PyTorch that published packages use, written with our functions."""
+"""Private names of PyTorch that published packages use, implemented with our functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOREACH = (
     "exp expm1 floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm pow "
     "reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero_"
 ).split()
-# Operators whose last positional argument is a keyword of the tensor's method.
+# Operators whose last positional argument is a keyword argument of the tensor's method -> its name.
 _LAST = {"addcdiv": "value", "addcmul": "value"}
 
 
@@ -40,7 +40,7 @@ def _foreach(name: str) -> Callable[..., list[Any] | None]:
 
 
 def _part(argument: Any, n: int) -> Any:
-    """Return the argument of the n-th tensor: lists have one for each."""
+    """Return the argument for the n-th tensor. A list has one argument per tensor."""
     return argument[n] if isinstance(argument, (list, tuple)) else argument
 
 
@@ -94,7 +94,7 @@ def add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newlin
 
 
 def str_intern(inp: Any, *, tensor_contents: str | None = None) -> str:
-    """`repr` of a tensor; `tensor_contents` replaces its elements."""
+    """Return `repr` of a tensor. tensor_contents: replaces its elements."""
     text = printing.tensor_repr(inp)
     if tensor_contents is None:
         return text
@@ -147,7 +147,7 @@ class TorchDispatchMode(gt.DispatchMode):
 
 
 class SequenceKey(namedtuple("SequenceKey", "idx")):
-    """The way to an item of a sequence."""
+    """The key of an item of a sequence, as part of a path."""
 
     def __str__(self) -> str:
         return f"[{self.idx!r}]"
@@ -158,7 +158,7 @@ class SequenceKey(namedtuple("SequenceKey", "idx")):
 
 
 class MappingKey(namedtuple("MappingKey", "key")):
-    """The way to an entry of a mapping."""
+    """The key of an entry of a mapping, as part of a path."""
 
     def __str__(self) -> str:
         return f"[{self.key!r}]"
@@ -169,7 +169,7 @@ class MappingKey(namedtuple("MappingKey", "key")):
 
 
 class GetAttrKey(namedtuple("GetAttrKey", "name")):
-    """The way to an attribute."""
+    """The name of an attribute, as part of a path."""
 
     def __str__(self) -> str:
         return f".{self.name}"

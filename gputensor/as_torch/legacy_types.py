@@ -97,7 +97,7 @@ class _VariableType(type):
 
 
 class Variable(metaclass=_VariableType):
-    """The former wrapper of tensors with gradients; every tensor is an instance."""
+    """PyTorch's former wrapper of tensors with gradients. Every tensor is an instance."""
 
 
 class _MadeByType(type):
@@ -133,7 +133,7 @@ class _StorageType(type):
         return isinstance(x, gt.Storage)
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
-        """A storage of a number of bytes, or of the bytes in a sequence."""
+        """Make a storage of a number of bytes, or of the bytes in a sequence."""
         given = args[0] if args else 0
         if isinstance(given, int):
             return gt.empty(given, dtype=gt.uint8, device=device).untyped_storage()

@@ -1,7 +1,7 @@
 """PyTorch's modules, and the modules of gputensor that replace them.
 
-A module that is not listed is found by its path: `torch.nn.functional` is
-gputensor.nn.functional. core/errors/absent.py lists what is left out, and why.
+A module that is not listed is found by its path: `torch.nn.functional` is gputensor.nn.functional.
+core/errors/absent.py lists the modules and names that are left out, with reasons.
 """
 
 from __future__ import annotations

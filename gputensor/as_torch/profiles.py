@@ -1,4 +1,5 @@
-"""`torch.profiler` and `torch.autograd.profiler` of programs, over gt.profiler.profile.
+"""`torch.profiler` and `torch.autograd.profiler` for PyTorch's programs, based on
+gt.profiler.profile.
 
 A program gets sums by operator; there is no timeline. Source: torch/profiler/profiler.py,
 torch/autograd/profiler_util.py.
@@ -32,8 +33,8 @@ def schedule(
     """Make a function that returns the action for a step's number. A cycle has `wait` steps that
     are not measured, `warmup` steps, and `active` steps that are measured.
 
-    repeat: number of cycles, 0 for no end. skip_first: steps before the first cycle.
-    skip_first_wait: if not 0, the first cycle begins with its steps to warm up.
+    repeat: the number of cycles; 0 means no end. skip_first: steps before the first cycle.
+    skip_first_wait: if it is not 0, the first cycle begins with its warm-up steps.
     """
     for name, value in {"wait": wait, "warmup": warmup, "repeat": repeat}.items():
         if value < 0:
@@ -119,7 +120,8 @@ class Averages(list[Average]):
     def table(
         self, sort_by: str | None = None, row_limit: int = 100, *args: Any, **options: Any
     ) -> str:
-        """The rows as a table. sort_by: an attribute of them, also by its name with `cuda`."""
+        """Return the rows as a table. sort_by: an attribute of the rows; `cuda` in its name means
+        the device."""
         rows = list(self)
         if sort_by is not None:
             name = sort_by.replace("cuda", "device")
@@ -217,7 +219,7 @@ class profile:
             found.setdefault(row.op, Average(row.op)).add(row)
         return Averages(found.values())
 
-    # Single calls are not recorded.
+    # Events are sums too, because single calls are not recorded.
     events = key_averages
 
     def add_metadata(self, key: str, value: str) -> None:

@@ -1,4 +1,4 @@
-"""`torch.return_types`: the types of several results under names, by operator."""
+"""`torch.return_types`: for each operator with several named results, their type."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from gputensor.core import errors
 
 # --- torch.library --------------------------------------------------------------------------------
 
-_kept: list[library.Library] = []  # keeps operators that programs define without a library
+# keeps the operators alive that programs define without a library
+_kept: list[library.Library] = []
 
 
 def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:
@@ -52,7 +53,7 @@ def noop_context_fn() -> tuple[Any, Any]:
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs, with tensors detached."""
+    """Return the inputs with tensors detached."""
     return tuple([
         x.detach().requires_grad_(x.requires_grad) if isinstance(x, gt.Tensor) else x
         for x in inputs
@@ -76,7 +77,7 @@ def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
 
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:
-    """Remove the running statistics of a module's batch norms, in place; returns the module."""
+    """Remove the running statistics of a module's batch norms in place. Return the module."""
     from gputensor.nn.modules.norm import _BatchNorm
 
     for module in root.modules():

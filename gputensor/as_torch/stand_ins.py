@@ -1,7 +1,7 @@
 """Replacements for PyTorch's names that have no meaning here, or a different one.
 
-`jit.script` returns its function, `compiler.is_compiling` returns False, and flags of backends can
-be set without an effect. core/errors/absent.py lists names that are left out, with the reason.
+For example, `jit.script` returns its function, `compiler.is_compiling` returns False, and flags of
+backends have no effect. core/errors/absent.py lists the names that are left out, with reasons.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gputensor.structured.generator import default_generator
 from .absent import Absent
 from . import functions, groups, insides, legacy_types, profiles, small
 
-# The version of PyTorch whose names and behaviour gputensor has; programs compare with it.
+# The version of PyTorch whose names and behaviour gputensor has. Programs compare it.
 VERSION = "2.13.0"
 
 
@@ -38,7 +38,7 @@ class Placement:
 
 
 class ScriptModule(gt.nn.Module):
-    """Base of modules that are written to be compiled; they run as they are."""
+    """Base of modules that are written for compilation. They run uncompiled."""
 
 
 class _Required:
@@ -214,7 +214,7 @@ nn_utils_of_modules: dict[str, Any] = {
 
 _sizes = {f"_size_{n}_t": typing.Any for n in range(1, 7)}
 _ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
-# Replacements by PyTorch's module and name.
+# PyTorch's module -> name -> replacement.
 STAND_INS: dict[str, dict[str, Any]] = {
     "torch": {
         "__version__": f"{VERSION}+gputensor", "compile": compiled, "_assert": _assert,
@@ -265,7 +265,8 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "set_checkpoint_early_stop": block, "set_checkpoint_debug_enabled": block,
     },
     "torch.library": small.OF_LIBRARY, "torch.utils.hooks": small.OF_HOOKS,
-    # Transforms of gt.func take functions that write in place.
+    # Transforms of gt.func accept functions that write in place, so `functionalize` changes
+    # nothing.
     "torch.func": {**small.OF_FUNC, "functionalize": as_it_is},
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
     "torch.profiler.profiler": profiles.OF_PROFILER,

@@ -15,7 +15,7 @@ checks_nan = True
 
 
 class detect_anomaly(Guard):
-    """`with gt.autograd.detect_anomaly():` for forward and backward, in the whole process.
+    """`with gt.autograd.detect_anomaly():` covers forward and backward, in the whole process.
 
     check_nan: raise where a derivative is NaN. It makes every operation slower.
     """
@@ -49,7 +49,7 @@ class detect_anomaly(Guard):
 
 
 class set_detect_anomaly(detect_anomaly):
-    """Turn anomaly mode on or off from here on; as a context manager, for its block."""
+    """Turn anomaly mode on or off, from this call on or, as a context manager, for a block."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class set_detect_anomaly(detect_anomaly):
         """The mode was set when the guard was made."""
 
     def __call__(self, function: Any) -> Any:
-        self.__exit__()  # a decorator sets the mode only for calls
+        self.__exit__()  # a decorator sets the mode only during calls
         return super().__call__(function)
 
 
@@ -71,7 +71,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def stack() -> str:
-    """The Python stack of the user's call, without our own frames at its end."""
+    """Return the Python stack of the user's call, without our own frames at its end."""
     import traceback
 
     frame = sys._getframe(1)

@@ -1,10 +1,10 @@
 """The kernel at the autograd keys of operators without a derivative.
 
-One mode applies to the process. "warn", the default: the operator runs, and backward warns when it
-reaches the results. "error" rejects operands that require grad; "nothing" is a fallthrough, and
-results are constants unless the operator's own kernel calls differentiable operators. Built-in
-operators without a derivative (comparisons, factories) are skipped in every mode.
-Source: torch/csrc/autograd/autograd_not_implemented_fallback.cpp, which has no mode "error" yet.
+One mode applies to the process. In mode "warn", the default, the operator runs, and backward warns
+when it reaches the results. "error" rejects operands that require grad. "nothing" is a fallthrough,
+and results are constants unless the operator's own kernel calls differentiable operators. Built-in
+operators without a derivative (comparisons, factories) are skipped in every mode. Source:
+torch/csrc/autograd/autograd_not_implemented_fallback.cpp, which has no mode "error" yet.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _BELOW = keys.below("AutogradOther")
 
 
 def set_autograd_fallback_mode(mode: str) -> None:
-    """Set the behaviour of operators without a derivative, for the whole process: "warn" (the
-    default), "error" or "nothing".
+    """Set what operators without a derivative do, in the whole process: "warn" (the default),
+    "error" or "nothing".
 
     Raises: ArgumentError for any other mode.
     """
@@ -40,7 +40,7 @@ def set_autograd_fallback_mode(mode: str) -> None:
     if not isinstance(mode, str) or mode not in AUTOGRAD_MODES:
         rule = f"be one of {', '.join(AUTOGRAD_MODES)}"
         raise errors.must("set_autograd_fallback_mode", "mode", rule, mode)
-    dispatcher.fallbacks()  # loads the fallbacks, including this module's
+    dispatcher.fallbacks()  # this loads the fallbacks, including the one of this module
     with dispatcher.lock:
         _mode = mode
         if mode != "nothing" and _serving is None:
@@ -51,16 +51,16 @@ def set_autograd_fallback_mode(mode: str) -> None:
 
 
 def autograd_fallback_mode() -> str:
-    """The behaviour of operators without a derivative."""
+    """Return what operators without a derivative do."""
     dispatcher.fallbacks()
     return _mode
 
 
 def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
-    """Makes the kernel of one operator: `lib.impl("scale", autograd_not_implemented, "Autograd")`.
+    """Make the kernel of one operator: `lib.impl("scale", autograd_not_implemented, "Autograd")`.
 
-    For an operand that requires no grad, it only reads `_autograd`. Recording stays on while the
-    operator runs, so a kernel composed of differentiable operators keeps its gradients.
+    For an operand that does not require grad, the kernel only reads `_autograd`. Recording stays on
+    while the operator runs, so a kernel composed of differentiable operators keeps its gradients.
     """
     operator = table.operator
     declared = table.signature.schema.arguments
@@ -78,8 +78,8 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             _warn_in_backward(operator, inputs, result, untouched)
         return result
 
-    # Every user's operator without a derivative runs this, so the most common forms are written out
-    # (0.8x the time of a call, bench/dispatch.py).
+    # The most common forms are written out, because every user's operator without a derivative runs
+    # them (0.8x the time of a call, bench/dispatch.py).
     def unrecorded_one(key_set: int, x: Any) -> Any:
         try:
             is_plain = x._autograd is None
@@ -108,7 +108,7 @@ vars(autograd_not_implemented)["kernel_convention"] = "maker"
 
 
 def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
-    """True if certainly no operand requires grad; a fast test."""
+    """A fast test: if True, no operand requires grad."""
     try:
         for n in places:
             value = args[n]
@@ -124,7 +124,7 @@ def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
 
 
 def _recorded(places: Sequence[int], args: tuple[Any, ...]) -> list[Tensor]:
-    """The operands that require grad, if operations are recorded now."""
+    """Return the operands that require grad, if operations are recorded now."""
     if not is_grad_enabled():
         return []
     return [
@@ -140,9 +140,10 @@ def _listed(value: Any) -> Sequence[Any]:
 def _warn_in_backward(
     operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]
 ) -> None:
-    """Let results warn in backward, whether the kernel's own operators recorded them or not.
+    """Let results warn in backward, whether or not the kernel's own operators recorded them.
 
-    untouched: operands that are not written; if one of them is returned, it is not changed.
+    untouched: operands that the operator does not write to; if it returns one of them, that operand
+    is not changed.
     """
     node = WarnNotImplementedNode(tuple([gradient_edge(x) for x in inputs]))
     node.operator = operator

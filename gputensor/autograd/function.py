@@ -30,12 +30,12 @@ transform: list[Callable[..., Any]] = []
 class Context:
     """`ctx`, which `forward` passes to `backward`. It may have any attributes.
 
-    needs_input_grad: for each argument of forward, True if its gradient is needed.
+    needs_input_grad: for each argument of forward, True if the argument's gradient is needed.
     """
 
     # Class attributes until they are set, because most contexts change few of them.
     needs_input_grad: tuple[Any, ...] = ()
-    # Set only while backward runs, so that context and node are no reference cycle.
+    # Set only while backward runs, so that context and node form no reference cycle.
     _node: _FunctionNode | None = None
     _to_save: tuple[Any, ...] = ()
     _dirty: tuple[Tensor, ...] = ()
@@ -43,7 +43,7 @@ class Context:
     _materializes = True
     _saved: Any = ()
     _for_forward: tuple[Any, ...] = ()
-    # The value of `saved_tensors` without a node: in `jvp` and in rules generated for vmap.
+    # The value of `saved_tensors` if there is no node: in `jvp` and in rules generated for vmap.
     _at_hand: tuple[Any, ...] | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
@@ -68,11 +68,11 @@ class Context:
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Name results that no gradient goes through."""
+        """Name results that have no gradient."""
         self._not_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """False: backward gets None instead of zeros for results that were not used."""
+        """If False, backward gets None instead of zeros for results that were not used."""
         self._materializes = value
 
     @property
@@ -86,7 +86,7 @@ class Context:
 
 
 class _FunctionNode(Node):
-    """The node of a custom Function; it is named as the Function."""
+    """The node of a custom Function. It has the Function's name."""
 
     __slots__ = ("function", "context", "places")
 
@@ -130,7 +130,7 @@ class _FunctionNode(Node):
 
 
 class Function:
-    """Base of operations with a derivative of their own; called as `MyFunction.apply(x, ...)`.
+    """Base of operations with a derivative of their own. Call it as `MyFunction.apply(x, ...)`.
 
     A subclass defines static methods `forward(ctx, *args)`, or `forward(*args)` and
     `setup_context(ctx, inputs, output)`; and `backward(ctx, *grads)`, which returns a gradient, or
@@ -148,7 +148,7 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Any) -> None:
-        """Save on ctx what backward needs; for a forward without the argument ctx."""
+        """Save on ctx what backward needs. Used if forward has no argument ctx."""
 
     @staticmethod
     def backward(*args: Any, **kwargs: Any) -> Any:
@@ -179,7 +179,7 @@ class Function:
 
     @classmethod
     def _run(cls, args: Sequence[Any]) -> tuple[Any, Context]:
-        """Run forward. Returns the results and the context."""
+        """Run forward. Return the results and the context."""
         context = Context()
         places = [n for n, x in enumerate(args) if isinstance(x, Tensor)]
         inputs = [args[n] for n in places]
@@ -218,9 +218,9 @@ def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...
 
 
 def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | Any) -> Any:
-    """A result of forward with its history."""
+    """Return a result of forward with its history."""
     if not isinstance(x, Tensor):
-        if node is not None:  # it still has a position among the gradients
+        if node is not None:  # the result still has a position among the gradients
             node.outputs.append(None)
         return x
     is_input = any([x is given for given in inputs])
@@ -247,8 +247,8 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
 
 
 def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
-    """Return a result without gradient. It is detached if it requires grad; a view of an argument
-    becomes a view made without recording."""
+    """Return a result without a gradient. It is detached if it requires grad. A view of an argument
+    becomes a view that was made without recording."""
     if not requires_grad(x):
         return _aliased(x) if is_input and not is_dirty else x
     if is_input:
@@ -257,7 +257,7 @@ def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
 
 
 def _aliased(x: Tensor) -> Tensor:
-    """Another view of an argument, which keeps its own history."""
+    """Return another view of an argument; the argument keeps its own history."""
     mode = grad_mode.get()
     try:
         set_mode(NO_GRAD_MODE)
@@ -267,8 +267,8 @@ def _aliased(x: Tensor) -> Tensor:
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
-    """Save the tensors that forward has named; results without history, see Note [No cycles] in
-    node.py."""
+    """Save the tensors that forward has named. Results are saved without history, see Note [No
+    cycles] in node.py."""
     saved: list[Any] = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]
@@ -282,7 +282,7 @@ def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a `backward` that must not be differentiated itself."""
+    """Decorate a `backward` that must not be differentiated itself."""
 
     @functools.wraps(backward)
     def wrapped(ctx: Context, *grads: Any) -> Any:

@@ -1,4 +1,4 @@
-"""gradcheck and gradgradcheck: derivatives against finite differences.
+"""gradcheck and gradgradcheck: comparison of derivatives with finite differences.
 
 A complex number is treated as two reals, so a real Jacobian is compared for every dtype. With
 PyTorch's convention the gradient g of a real L with respect to z is such that dL = Re(conj(g) dz).
@@ -101,7 +101,7 @@ def _random_like(random: np.random.Generator, y: Tensor) -> Tensor:
     return over_array(array).to(y.device)
 
 
-# --- Jacobians: a row per real of the outputs, a column per real of an input ----------------------
+# --- Jacobians: one row per real number of the outputs, one column per real number of an input ---
 
 
 def _compare(

@@ -1,4 +1,4 @@
-"""`gt.autograd.graph`: hooks for tensors saved for derivatives, and edges of the graph.
+"""`gt.autograd.graph`: hooks for saved tensors, and edges of the graph.
 
     with gt.autograd.graph.saved_tensors_hooks(pack, unpack):
         y = model(x)             # pack(tensor) is kept in each saved tensor's place
@@ -33,18 +33,18 @@ __all__ = [
     "saved_tensors_hooks",
 ]  # fmt: skip
 
-# Why there may be no hooks now, or None.
+# The reason why hooks are not allowed now, or None.
 _forbidden: ContextVar[str | None] = ContextVar(
     "gputensor_saved_tensors_hooks_forbidden", default=None
 )
 
 
 class saved_tensors_hooks(Guard):
-    """Save `pack_hook(tensor)` instead of each tensor in the block; `unpack_hook` restores the
-    tensor.
+    """Save `pack_hook(tensor)` instead of each tensor that the block saves. `unpack_hook` restores
+    the tensor.
 
-    pack_hook must not write to the tensor; unpack_hook returns a tensor of the same elements.
-    Of nested blocks the innermost applies; a write after saving is not detected.
+    pack_hook must not write to the tensor. unpack_hook returns a tensor with the same elements. In
+    nested blocks the innermost hooks apply. A write after saving is not detected.
     """
 
     __slots__ = ("pack_hook", "unpack_hook")
@@ -84,9 +84,10 @@ class saved_tensors_hooks(Guard):
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keep tensors saved in the block on the CPU, and copy each back when its derivative runs.
+    """Keep tensors that the block saves on the CPU, and copy each one back when its derivative
+    runs.
 
-    pin_memory: in page-locked memory, for copies that do not wait.
+    pin_memory: use page-locked memory, so that copies do not wait.
     """
 
     __slots__ = ()
@@ -106,9 +107,9 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """Tensors saved in the block may be written to: each is copied when it is saved.
+    """Allow writes to tensors that the block saves: each tensor is copied when it is saved.
 
-    PyTorch copies only those that are written to.
+    PyTorch copies only the tensors that are written to.
     """
 
     __slots__ = ()
@@ -122,7 +123,7 @@ def _as_it_is(packed: Any) -> Any:
 
 
 class disable_saved_tensors_hooks(Guard):
-    """Within the block `saved_tensors_hooks` raises `error_message`."""
+    """Within the block, `saved_tensors_hooks` raises an error with `error_message`."""
 
     __slots__ = ("_message", "_before")
 
@@ -174,7 +175,8 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 class _Gradients:
-    """The gradients of several tensors in one backward: the expected number, and those computed."""
+    """The gradients of several tensors in one backward: how many are expected, and those that are
+    computed."""
 
     __slots__ = ("expected", "found", "count")
 

@@ -11,11 +11,10 @@ and a function that makes the view again from its base, or None if `as_strided` 
 all views of the same elements. Most views are simple: the base has no history, and the view was
 made while operations were recorded; then `_autograd` is only the base.
 
-A write to a view is a write to its base. So the base's new history is a CopySlices, which passes
-the gradient of the written part through the operator's own node and the rest unchanged; and every
+A write to a view is a write to its base. So the base's new history is a CopySlices. It passes the
+gradient of the written part through the operator's own node and leaves the rest unchanged. Every
 view of the base notices the new version and replaces its history by one derived from the base's.
-Source: torch/csrc/autograd/variable.cpp, rebase_history and
-VariableHooks::grad_fn.
+Source: torch/csrc/autograd/variable.cpp, rebase_history and VariableHooks::grad_fn.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _new = object.__new__
 class AutogradMeta:
     """The history of a tensor, with users' hooks and gradient.
 
-    edge: the node that made it and the output's number; None for a leaf. view: as in
-    Note [Views], or None. version: of the storage when `edge` was set, for views. own: an `Own`, or
-    None without users' attachments.
+    edge: the node that made the tensor, and the output's number; None for a leaf. view: as in Note
+    [Views], or None. version: the storage's version when `edge` was set, for views. own: an `Own`,
+    or None if users attached nothing.
     """
 
     __slots__ = ("edge", "view", "version", "own")
@@ -57,7 +56,7 @@ class AutogradMeta:
 class Own:
     """Users' attachments to a tensor, and the node that accumulates a leaf's gradient.
 
-    since: a leaf's version when requires_grad was set.
+    since: the leaf's version when requires_grad was set.
     """
 
     __slots__ = (
@@ -77,7 +76,7 @@ class Own:
 
 
 def meta_of(x: Tensor) -> AutogradMeta:
-    """The tensor's AutogradMeta, made if it has none."""
+    """Return the tensor's AutogradMeta. Make it if there is none."""
     known = x._autograd
     if type(known) is AutogradMeta:
         return known
@@ -96,8 +95,9 @@ def _view_of(x: Tensor) -> Any:
         return known
     meta = known._autograd
     own = meta.own if type(meta) is AutogradMeta else None
-    # The base had no history when the view was made. If a write gave it one, any version before
-    # that write is correct; if it became a leaf that requires grad, its version at that time is.
+    # The base had no history when the view was made. If a write gave it one, every version before
+    # that write is correct. If it became a leaf that requires grad, its version at that time is
+    # correct.
     version = -1
     if meta is None:
         version = x._storage.version
@@ -114,13 +114,13 @@ def own_of(x: Tensor) -> Own:
 
 
 def view_of(x: Tensor) -> Any:
-    """(base, creation, version, replay) of a view, or None. See Note [Views]."""
+    """Return (base, creation, version, replay) of a view, or None. See Note [Views]."""
     meta = x._autograd
     return meta.view if type(meta) is AutogradMeta else _view_of(x)
 
 
 def requires_grad(x: Tensor) -> bool:
-    """True if operations on x are to be recorded."""
+    """True if operations on x must be recorded."""
     meta = x._autograd
     if meta is None:
         return False
@@ -132,7 +132,8 @@ def requires_grad(x: Tensor) -> bool:
 
 
 def history(x: Tensor) -> Edge | None:
-    """The edge to the node that made x; for a view of a written base, a new one."""
+    """Return the edge to the node that made x. For a view of a base that was written to, this is a
+    new edge."""
     meta = x._autograd
     if meta is None:
         return None
@@ -148,7 +149,7 @@ def history(x: Tensor) -> Edge | None:
 
 
 def last_history(x: Tensor) -> Edge | None:
-    """`history`; for a view whose history cannot be made again, its last one."""
+    """Return `history`; for a view whose history cannot be made again, its last history."""
     try:
         return history(x)
     except errors.AutogradError:
@@ -157,7 +158,7 @@ def last_history(x: Tensor) -> Edge | None:
 
 
 def gradient_edge(x: Tensor) -> Edge | None:
-    """The edge for the gradient of x; None if x needs no gradient."""
+    """Return the edge for the gradient of x; None if x needs no gradient."""
     meta = x._autograd
     if type(meta) is not AutogradMeta or meta.view is not None or meta.edge is not None:
         edge = history(x)
@@ -187,7 +188,7 @@ def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
 
 
 def move_retained(x: Tensor, before: Edge | None, after: Edge) -> None:
-    """Let `retain_grad` follow a tensor to its new node; other hooks stay with the old one."""
+    """Make `retain_grad` follow a tensor to its new node. Other hooks stay with the old node."""
     own = meta_of(x).own
     if own is not None and own.retains_grad:
         if before is not None and before[0].hooks is not None:
@@ -200,7 +201,7 @@ def is_leaf(x: Tensor) -> bool:
 
 
 def regenerate(x: Tensor) -> Edge | None:
-    """The history of a view after a write to its base, derived from the base's history."""
+    """Return the history of a view after a write to its base, derived from the base's history."""
     meta = meta_of(x)
     base, _, _, replay = meta.view
     check_creation(meta.view, "its base or another view of its base has been modified inplace")
@@ -246,7 +247,7 @@ def check_creation(view: Any, what: str) -> None:
 class _CutOff(Node):
     """The end of a view's history if the base no longer has one.
 
-    PyTorch makes an as_strided node over the base, whether it requires grad or not.
+    PyTorch makes an as_strided node over the base, even if the base does not require grad.
     """
 
     __slots__ = ()

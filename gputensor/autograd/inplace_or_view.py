@@ -19,18 +19,19 @@ from .modes import MULTI_OUTPUT_NODE, grad_mode
 from .node import Node, add_output
 
 
-# A tensor without it was made in inference mode: no versions, no histories.
+# A tensor without this key was made in inference mode: it has no versions and no histories.
 _TRACKED = tls.AD_INPLACE_OR_VIEW
 
 
-# --- making views; called by generated kernels ----------------------------------------------------
+# --- recording views; called by generated kernels -----------------------------------------------
 
 
 def track_view(
     source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None
 ) -> Tensor:
-    """Note that `result` is a view of `source`. replay: makes it where as_strided cannot."""
-    storage = result._storage  # a view has it: it is made with the first view
+    """Record that `result` is a view of `source`. replay: makes the view where as_strided
+    cannot."""
+    storage = result._storage  # a view has a storage object; it is made with the first view
     if result is source or storage is None or storage is not source._storage:
         return result  # a mode, or a subclass's handler, returned another object
     creation = grad_mode.get() if creation is None else creation
@@ -41,7 +42,7 @@ def track_view(
     view = view_of(source)
     version = storage.version
     if not source._keys & _TRACKED:
-        return result  # of an inference tensor: never tracked
+        return result  # a view of an inference tensor is never tracked
     if view is None:
         result._autograd = (source, creation, version, replay)
         return result
@@ -106,8 +107,8 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
     edge = (CopySlices(base, self, view[3], node), 0)
     with_edge(base, edge)
     move_retained(base, before, edge)
-    # Set the view's own history now, not on demand; a history for this version may exist already,
-    # derived from the base's former history.
+    # Set the view's own history now, not on demand: there may be a history for this version already
+    # that was derived from the base's former history.
     meta_of(self).version = -1
     history(self)
     return self
@@ -145,7 +146,7 @@ class CopySlices(Node):
 
     def backward(node, grad: Any) -> Any:
         (base, start), (view, offset) = node.base, node.view
-        # Made by a method of the gradient, so that it also has the gradient's batch.
+        # A method of the gradient makes it, so that it also has the gradient's batch.
         whole = calls.new_empty_strided(grad, base.sizes, base.strides, None, None, None, None)
         calls.copy_(whole, grad, False)
         if node.replay is None:

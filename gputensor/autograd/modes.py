@@ -1,9 +1,9 @@
 """Grad modes: no_grad, enable_grad, inference_mode, set_grad_enabled.
 
-Note [How a view was made]
-`grad_mode` holds DEFAULT while operations are recorded, otherwise the reason why not. Every view
-stores this value, PyTorch's creation metadata: a view made while nothing was recorded, or by a
-function of several views, must not be written to as if it had a history.
+Note [How a view was made] `grad_mode` is DEFAULT while operations are recorded, otherwise the
+reason why they are not. Every view stores this value, which is PyTorch's creation metadata: a view
+that was made while nothing was recorded, or by a function with several views, must not be written
+to as if it had a history.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_grad_enabled() -> bool:
 
 
 def set_mode(mode: int) -> None:
-    """Change the mode. The caller has read the previous mode and restores it.
+    """Change the mode. The caller has read the previous mode and restores it later.
 
         before = grad_mode.get()
         try:
@@ -120,7 +120,7 @@ class no_grad(_Mode):
         return made if function is None else made(function)
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        """Done in __new__: `@gt.no_grad` without parentheses returns the function."""
+        """All work is done in __new__: `@gt.no_grad` without parentheses returns the function."""
 
     @staticmethod
     def _wanted() -> int:
@@ -128,7 +128,7 @@ class no_grad(_Mode):
 
 
 class enable_grad(no_grad):
-    """`with gt.enable_grad():` records again inside `no_grad`."""
+    """`with gt.enable_grad():` records operations inside of `no_grad`."""
 
     __slots__ = ()
 
@@ -138,7 +138,7 @@ class enable_grad(no_grad):
 
 
 class set_grad_enabled(_Mode):
-    """Turn recording on or off from here on; as a context manager, for its block."""
+    """Turn recording on or off, from this call on or, as a context manager, for a block."""
 
     __slots__ = ("_is_set",)
 
@@ -146,7 +146,7 @@ class set_grad_enabled(_Mode):
         super().__init__(DEFAULT if flag("set_grad_enabled", "mode", mode) else NO_GRAD_MODE)
         self._is_set = True
         self._enter()
-        # Set without a block to leave: the previous mode is dropped.
+        # The mode was set without a block to leave: drop the previous mode.
         if self._before[-1] and unrecorded:
             unrecorded.pop()
 
@@ -169,16 +169,17 @@ class set_grad_enabled(_Mode):
         return _Mode(self._mode)
 
     def __call__(self, function: Function) -> Function:
-        if self._is_set and self._before:  # a decorator sets the mode only for calls
+        if self._is_set and self._before:  # a decorator sets the mode only during calls
             self._begin_block()
             self.__exit__()
         return super().__call__(function)
 
 
 class inference_mode(Guard):
-    """`with gt.inference_mode():` records nothing, and tensors made in it never take part.
+    """`with gt.inference_mode():` records nothing. Tensors made in it are never recorded later
+    either.
 
-    They carry no autograd keys and count no versions, which makes operators cheaper.
+    These tensors carry no autograd keys and count no versions, so operators on them are faster.
     """
 
     __slots__ = ("_keys", "_grad", "_enabled")
@@ -231,7 +232,8 @@ _OFF = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 class _States(dict[tuple[int, int], tuple[int, int]]):
-    """(include, keep) -> the same without, or with, the keys of autograd. Few ever occur."""
+    """(include, keep) -> the state without the keys of autograd, or with them. There are few such
+    states."""
 
     __slots__ = ("_make",)
 
@@ -243,7 +245,7 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
         return made
 
 
-# AutoDispatchBelowADInplaceOrView without an object, for every recorded call; and the opposite, for
-# operations recorded below autograd.
+# The first does the work of AutoDispatchBelowADInplaceOrView without an object, for every recorded
+# call. The second does the opposite, for operations that are recorded below autograd.
 below_autograd: _States = _States(lambda include, keep: (include, keep & ~_OFF))
 above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))

@@ -1,7 +1,7 @@
 """Node: one recorded operation, with edges to its operands' nodes and its saved values.
 
-The nodes of operators are generated (`_generated/kernels/`); AccumulateGrad, at the end of every
-path, is here; saved values are in saved.py, and engine/run.py runs nodes.
+The nodes of operators are generated (`_generated/kernels/`). AccumulateGrad, the end of every path,
+is in this module; saved values are in saved.py, and engine/run.py runs nodes.
 
 Note [No cycles]
 A graph must be freed with the last tensor that uses it, without the garbage collector. So a node
@@ -25,7 +25,7 @@ from ..tensor.tensor import Tensor
 from . import anomaly
 from .streams import current_stream
 
-# (node, number of the output of its operation); None where no gradient is wanted.
+# (node, number of the node's output); None where no gradient is wanted.
 Edge = tuple["Node", int]
 
 _numbers = count()
@@ -36,14 +36,14 @@ LAST = 1 << 62
 class Node:
     """One recorded operation; called with the gradients of its outputs by the engine.
 
-    edges: one for each differentiable operand. outputs: (geometry, device) of each output, that
-    gradients are fitted to. sequence_nr: grows with each operation. stream: the one it ran on,
-    where its device has streams. hooks: None, or a `Hooks`. trace: the Python stack of the
+    edges: one for each differentiable operand. outputs: (geometry, device) of each output, to which
+    gradients are fitted. sequence_nr: grows with each operation. stream: the stream of the
+    operation if its device has streams. hooks: None, or a `Hooks`. trace: the Python stack of the
     operation, in anomaly mode.
     """
 
-    # Rare attributes are class attributes until set: every recorded call makes a node, and a store
-    # costs 30 ns with differing classes.
+    # Rare attributes are class attributes until they are set. Every recorded call makes a node, and
+    # a store to objects of different classes costs 30 ns.
     __slots__ = ("edges", "outputs", "sequence_nr", "__dict__", "__weakref__")
 
     edges: tuple[Edge | None, ...]
@@ -52,18 +52,18 @@ class Node:
     hooks: Hooks | Any = None
     trace: str | None = None
     _metadata: dict[Any, Any] | None = None
-    whole: Node | None = None  # of a twin with fewer edges: the node that is in the graph
+    whole: Node | None = None  # for a copy with fewer edges: the node that is in the graph
     # Slots that hold saved tensors.
     saved: tuple[str, ...] = ()
-    # makers/autograd.py makes an operator's kernel from these: the arguments that have derivatives
-    # (None for all tensors); the function that saves arguments for the derivative; the slots of
-    # saved results, with the results' numbers; the numbers of differentiable results, if these are
-    # not just the first. In that case `backward` takes a gradient, or None, for each result.
+    # makers/autograd.py makes an operator's kernel from these attributes: the arguments that have
+    # derivatives (None for all tensors); the function that saves arguments for the derivative; the
+    # slots of saved results, with the results' numbers; and the numbers of differentiable results,
+    # unless only the first is. In that case `backward` takes a gradient, or None, for each result.
     inputs: tuple[str, ...] | None = None
     keep_inplace: Callable[..., None] | None = None
     others: tuple[tuple[str, int], ...] = ()
     differentiated: tuple[int, ...] = ()
-    # User code runs in it, so it must see the thread's own state and not the engine's.
+    # True if user code runs in the node: it must see the thread's own state and not the engine's.
     is_users = False
 
     # Edges are set before the number and never change: the engine sorts by the numbers.
@@ -78,7 +78,7 @@ class Node:
         """Save the arguments that the derivative needs."""
 
     def backward(node, *grads: Any) -> Any:
-        """Return the operands' gradients for those of the outputs; None means zero."""
+        """Return the operands' gradients, given the gradients of the outputs. None means zero."""
         raise NotImplementedError
 
     def release(self) -> None:
@@ -87,13 +87,14 @@ class Node:
             setattr(self, name, FREED)
 
     def check_saved(self) -> None:
-        """Unpack saved tensors even if unneeded, for their checks, as PyTorch's nodes do."""
+        """Unpack all saved tensors, which checks them, even if they are not needed. PyTorch's nodes
+        do this too."""
         for name in self.saved:
             if hasattr(self, name):
                 getattr(self, name).unpack(self)
 
     def zeros_for(self, grads: tuple[Any, ...]) -> list[Any]:
-        """The gradients, with None replaced by zeros."""
+        """Return the gradients with zeros in place of None."""
         pairs = zip(grads, self.outputs)
         return [zeros_of(*made) if g is None and made is not None else g for g, made in pairs]
 
@@ -117,7 +118,7 @@ class Node:
         return self._metadata
 
     def __getattr__(self, name: str) -> Any:
-        # `_saved_self`, as PyTorch names it: the tensor itself, checked as in backward
+        # a name such as `_saved_self`, as in PyTorch: the tensor itself, checked as in backward
         if name.startswith("_saved_"):
             value = getattr(self, name[1:])
             return value.unpack(self) if hasattr(value, "unpack") else value
@@ -127,11 +128,13 @@ class Node:
         raise errors.cannot_pickle(self.name())
 
     def register_hook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)` after each run; its result replaces the first."""
+        """Call `hook(grad_inputs, grad_outputs)` after each run of the node. If it does not return
+        None, its result replaces grad_inputs."""
         return RemovableHandle(hooks_of(self).after, hook)
 
     def register_prehook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_outputs)` before each run; its result, unless None, replaces them."""
+        """Call `hook(grad_outputs)` before each run of the node. If it does not return None, its
+        result replaces grad_outputs."""
         return RemovableHandle(hooks_of(self).before, hook)
 
 
@@ -211,7 +214,7 @@ class AccumulateGrad(Node):
     edges: tuple[()]
     sequence_nr: int
 
-    # Written out: every step of a training makes one for each parameter.
+    # Written out, because every training step makes one object for each parameter.
     def __init__(self, variable: Tensor) -> None:
         device = variable._device
         self.edges, self.sequence_nr, self.variable = (), LAST, variable
@@ -227,7 +230,7 @@ class NotImplementedNode(Node):
 
     __slots__ = ("operator",)
 
-    operator: Any  # or the text of a message
+    operator: Any  # an operator, or the text of a message
 
     def backward(node, *grads: Any) -> Any:
         raise errors.derivative_not_implemented(node.operator)
@@ -237,7 +240,7 @@ class NotImplementedNode(Node):
 
 
 class WarnNotImplementedNode(NotImplementedNode):
-    """The node of a user's operation without a derivative: it warns, and its operands get no
+    """The node of a user's operation without a derivative. It warns, and the operands get no
     gradient."""
 
     __slots__ = ()
@@ -251,7 +254,7 @@ class WarnNotImplementedNode(NotImplementedNode):
 
 
 def add_output(node: Node, result: Tensor) -> int:
-    """Add an output to a node; returns its number."""
+    """Add an output to a node and return its number."""
     node.outputs.append((result._geometry, result._device))
     if node.stream is None and result._device is not CPU:
         node.stream = current_stream(result._device)

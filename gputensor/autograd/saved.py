@@ -25,7 +25,7 @@ _new = object.__new__
 
 
 class SavedTensor:
-    """An operand that a derivative needs, and the version it had."""
+    """An operand that a derivative needs, and the version that it had."""
 
     __slots__ = ("tensor", "version")
 
@@ -33,7 +33,7 @@ class SavedTensor:
     version: int
 
     def unpack(self, node: Node) -> Any:
-        """The tensor. Raises: AutogradError if it has been written to."""
+        """Return the tensor. Raises: AutogradError if it has been written to."""
         x = self.tensor
         storage = x._storage
         if (0 if storage is None else storage.version) != self.version:
@@ -84,7 +84,7 @@ _PLAIN = NUMBERS | {type(None)}
 
 
 def save(x: Any) -> Any:
-    """An operand in the form that a node saves."""
+    """Return an operand in the form that a node saves."""
     if type(x) is Tensor and x._keys & _plain:  # by far the most frequent case
         storage, saved = x._storage, _new(SavedTensor)
         saved.tensor, saved.version = x, 0 if storage is None else storage.version
@@ -107,14 +107,14 @@ def save(x: Any) -> Any:
 
 
 def save_number(x: Any) -> Any:
-    """Save an argument that is no Python number: of a 0-d tensor it saves the number, because the
+    """Save an argument that is no Python number. For a 0-d tensor the number is saved, because the
     tensor may be written to before the derivative runs."""
     found = number_in(x)
     return x if found is None else found
 
 
 def save_copy(x: Any) -> Any:
-    """An operand that is about to be overwritten."""
+    """Save an operand that is about to be overwritten."""
     return save(calls.clone(x, None))
 
 
@@ -132,14 +132,15 @@ def save_result(x: Tensor, number: int = 0) -> Any:
     return saved
 
 
-# --- activations that are computed again --------------------------------------------------------
+# --- activations that are recomputed ------------------------------------------------------------
 
-# From this number of bytes on, an activation is not saved for the product that reads it.
+# An activation with at least this many bytes is not saved for the product that reads it: it is
+# recomputed.
 LARGE = 1 << 20
 
 
 def save_or_recompute(x: Tensor) -> Any:
-    """A saved operand of a product; for a large activation only its input.
+    """Save an operand of a product. For a large activation, save only the activation's input.
 
     The activation's node saves this input anyway. Computing the activation again costs little
     compared with the product's gradients.
@@ -168,7 +169,7 @@ class SavedActivation:
         self.version = version_of(x)
 
     def unpack(self, node: Node) -> Tensor:
-        """The activation. Raises: AutogradError if it, or its input, has been written to."""
+        """Return the activation. Raises: AutogradError if it, or its input, has been written to."""
         made: Tensor = calls.reshape(self.compute(self.input.unpack(node)), self.sizes)
         storage = self.storage()
         if storage is not None and storage.version != self.version:
@@ -191,12 +192,13 @@ _RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBack
 
 # (pack, unpack, owner), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
-# Keepers, used without hooks: each returns an object to save instead of a tensor, or None. The
-# number is the output's, or None for an operand.
+# Functions that are used if there are no hooks. Each returns an object that is saved instead of a
+# tensor, or None. The number is the output's, or None for an operand.
 keepers: ContextVar[tuple[Callable[[Tensor, int | None], Any], ...]] = ContextVar(
     "gputensor_keepers_of_saved_tensors", default=()
 )
-# The key that tensors must have to be saved as they are: none has it while any thread has hooks.
+# A tensor with this key is saved as it is. While any thread has hooks, this is a key that no tensor
+# has.
 _plain = tls.AD_INPLACE_OR_VIEW
 _watching = 0
 
@@ -235,14 +237,15 @@ class PackedTensor:
 
 
 def seen_from(x: Tensor, edge: Any) -> Tensor:
-    """A tensor that was saved without its history, in the form that the derivative gets."""
+    """Return a tensor that was saved without its history, in the form that the derivative gets."""
     if edge is None or grad_mode.get() != DEFAULT:
         return x
     return with_edge(view_of(x, x._geometry, x._offset), edge)
 
 
 def _packed(x: Tensor, number: int | None) -> PackedTensor:
-    """number: of the output that x is; None for an operand, which keeps its own history."""
+    """Save x in packed form. number: the number of the output that x is; None for an operand, which
+    keeps its own history."""
     pack, unpack, _ = saved_hooks.get()[-1]
     saved = PackedTensor()
     saved.unpack_hook, saved.number = unpack, number

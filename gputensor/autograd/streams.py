@@ -23,7 +23,7 @@ def current_stream(device: Any) -> Any:
 
 
 def identity(stream: Any) -> Any:
-    """The identity of a stream: its key or handle, or the object itself.
+    """Return the identity of a stream: its key or handle, or the object itself.
 
     All threads share the handle of the per-thread default stream, so the key is used first.
     """
@@ -31,7 +31,8 @@ def identity(stream: Any) -> Any:
 
 
 def device_of(node: Node) -> Any:
-    """The device of a node's stream: that of its first output on a device with streams."""
+    """Return the device of a node's stream: the device of its first output on a device with
+    streams."""
     for made in node.outputs:
         if made is not None and runtime.with_streams(made[1].type) is not None:
             return made[1]
@@ -39,7 +40,7 @@ def device_of(node: Node) -> Any:
 
 
 class on_stream:
-    """Make the stream of a node's forward call, if any, current."""
+    """Make the stream of a node's forward call current, if there is one."""
 
     __slots__ = ("_runtime", "_stream", "_before")
 
@@ -60,10 +61,12 @@ class on_stream:
 
 
 def wait(node: Node, source: Node | Any, g: Tensor) -> None:
-    """Let the stream of `node` wait for a gradient of `source`, and keep its memory until then.
+    """Make the stream of `node` wait for a gradient of `source`, and keep the gradient's memory
+    until then.
 
-    A gradient on another type of device than the node's stream is waited for by the current stream
-    there, as is one that did not come from its source's stream.
+    If the gradient is on another type of device than the node's stream, the current stream of the
+    gradient's device waits. A gradient that was not made on its source's stream counts as made on
+    the current stream of its device.
     """
     module = runtime.with_streams(g._device.type)
     if module is None:

@@ -40,7 +40,8 @@ def any_requires_grad(*operands: Any) -> bool:
 
 
 def record(kind: type[Node], *operands: Any) -> Any:
-    """A node for an operation on these differentiable operands; None if none is recorded."""
+    """Make a node for an operation on these differentiable operands; None if nothing is
+    recorded."""
     if grad_mode.get():
         return None
     edges: list[Edge | None] = []
@@ -50,7 +51,7 @@ def record(kind: type[Node], *operands: Any) -> Any:
         if type(x) is Tensor or type(x) not in _NOT_TENSORS:
             meta = x._autograd
             if meta is not None:
-                # Written out for non-views, by far the most operands: a result or a leaf.
+                # Written out for operands that are no views, which are most: results and leaves.
                 if type(meta) is AutogradMeta and meta.view is None:
                     edge, own = meta.edge, meta.own
                     if edge is None and own is not None and own.requires_grad:
@@ -86,7 +87,8 @@ def record_unary(kind: type[Node], self: Tensor) -> Any:
 
 
 def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
-    """`record` for an operator that writes to self. Raises: AutogradError where forbidden."""
+    """`record` for an operator that writes to self. Raises: AutogradError if the write is not
+    allowed."""
     if grad_mode.get() or self._geometry.dtype.category < FLOATING:
         return None
     if not any_requires_grad(self, *others):
@@ -98,8 +100,8 @@ def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
 
 
 def is_written_unrecorded(x: Tensor) -> bool:
-    """True if a write to a tensor in autograd only increments its version: nothing is recorded, and
-    the tensor is no view."""
+    """True if a write to a tensor only increments its version for autograd: nothing is recorded,
+    and the tensor is no view."""
     meta = x._autograd
     return type(meta) is AutogradMeta and meta.view is None and grad_mode.get() != DEFAULT
 
@@ -125,8 +127,8 @@ def set_history(result: Any, node: Node) -> Any:
 
 
 def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -> Any:
-    """`set_history` for an operator with several results or a list, possibly with None; of: numbers
-    of the differentiable ones, None for all."""
+    """`set_history` for an operator with several results or a list, which may contain None. of: the
+    numbers of the differentiable results; None for all."""
     node.outputs = []
     for x in results:
         if x is None:
@@ -151,7 +153,8 @@ def check_out(op: str, *operands: Any) -> None:
 
 
 def check_constant(operator: Operator, number: int, operand: Any) -> None:
-    """Raise if an operand without a formula is to be differentiated; never a silent zero."""
+    """Raise if an operand without a derivative formula is to be differentiated, instead of
+    returning zeros."""
     if not grad_mode.get() and any_requires_grad(operand):
         name = operator.schema.arguments[number].name
         raise errors.not_differentiable(operator.short_name, name)
@@ -251,7 +254,7 @@ def register_post_accumulate_grad_hook(x: Tensor, hook: Any) -> RemovableHandle:
 
 
 def hooks_on(x: Tensor) -> list[Any]:
-    """The hooks that users registered on a tensor."""
+    """Return the hooks that users registered on a tensor."""
     if x._autograd is None:
         return []
     edge = history(x)
@@ -266,7 +269,8 @@ def hooks_on(x: Tensor) -> list[Any]:
 
 
 def set_data(x: Tensor, value: Any) -> None:
-    """Let x have the elements, sizes and dtype of another tensor; its history and its version stay.
+    """Give x the elements, sizes and dtype of another tensor; the history and the version of x
+    stay.
 
     Source: torch/csrc/autograd/variable.cpp, VariableHooks::set_data.
     """
@@ -281,7 +285,7 @@ def set_data(x: Tensor, value: Any) -> None:
     own = meta.own if type(meta) is AutogradMeta else None
     is_other = value._device is not x._device or value._geometry.dtype is not x._geometry.dtype
     if own is not None and is_other:
-        own.accumulator = None  # its data about the leaf is out of date
+        own.accumulator = None  # its data about the leaf is outdated
     kept = keys.PYTHON | tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD
     x._keys = value._keys & ~kept | x._keys & kept
     if not is_tracked:

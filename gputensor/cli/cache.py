@@ -1,4 +1,5 @@
-"""`gputensor cache warm|list|clear`: compiled kernels on disk, before they are needed.
+"""`gputensor cache warm|list|clear`: kernels are compiled and stored on disk before they are
+needed.
 
 gputensor cache warm layout copies, for the device of this machine gputensor cache warm --arch sm_90
 --all all kernels, for another device (needs only NVRTC) gputensor cache warm --arch sm_90 --to DIR
@@ -75,7 +76,7 @@ def _files(folder: str) -> set[str]:
 
 
 def _archs(arguments: Any) -> list[str] | None:
-    """The architectures to compile for; None for the emulator."""
+    """Return the architectures for which to compile; None for the emulator."""
     if arguments.arch:
         try:
             binding = nvrtc_users.binding()
@@ -106,7 +107,7 @@ def _compile(wanted: list[Any], arch: str, arguments: Any) -> None:
     tasks = [(variant, arch, arguments.to) for variant in wanted]
     with ExitStack() as stack:
         if jobs > 1:
-            # fork would break a process that uses a device.
+            # Not by fork, which would break a process that uses a device.
             pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
             stack.callback(pool.shutdown, cancel_futures=True)
             done = as_completed(pool.submit(_build, t) for t in tasks)
@@ -173,7 +174,7 @@ def _list(arguments: Any) -> int:
 
 
 def _groups(found: list[kernel_cache.Entry]) -> list[tuple[str, list[kernel_cache.Entry]]]:
-    """Entries by the first two words of their labels: the file and the architecture."""
+    """Return entries by the first two words of their labels: the file and the architecture."""
     groups: dict[str, list[kernel_cache.Entry]] = {}
     for entry in found:
         groups.setdefault(" ".join(entry.label.split()[:2]), []).append(entry)

@@ -1,4 +1,4 @@
-"""`gputensor doctor`: the state of this machine, with remedies for missing parts.
+"""`gputensor doctor`: reports the state of this machine, with remedies for missing parts.
 
 Every line has a state: ok, absent (nothing is wrong; that mode is off) or broken. It exits with 1
 if something is broken and with 3 if `--require` names a device that does not answer.
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 
 def examine() -> list[Finding]:
-    """All findings. Raises nothing."""
+    """Return all findings. Raises nothing."""
     answer = driver.find()
     cupy = _cupy(answer)
     return [
@@ -102,7 +102,7 @@ def _version(package: str) -> str | None:
 
 
 def cpu_loops() -> Finding:
-    """The loops that the CPU runs: compiled loops, or NumPy's."""
+    """Report which loops the CPU runs: compiled loops, or NumPy's."""
     from gputensor.core.errors import GpuTensorError
     from gputensor.kernels.compiled import library
 
@@ -171,7 +171,7 @@ def _setting() -> Finding:
 
 
 def _chosen() -> tuple[Any, str]:
-    """The CUDA runtime of this process and why it is not available."""
+    """Return the CUDA runtime of this process, and the reason why it is not available."""
     from gputensor import runtime
     from gputensor.core.errors import GpuTensorError
 
@@ -207,7 +207,7 @@ def _emulator() -> Finding:
 
 
 def _mpi() -> Finding:
-    """The MPI library of gt.distributed; it is not started."""
+    """Report the MPI library of gt.distributed; it is not started."""
     remedy = "pip install 'gputensor[mpi]'"
     try:
         version = metadata.version("mpi4py")
@@ -223,7 +223,7 @@ def _mpi() -> Finding:
 
 
 def _nccl() -> Finding:
-    """NCCL, which moves CUDA tensors between ranks; it is not started."""
+    """Report NCCL, which moves CUDA tensors between ranks; it is not started."""
     module, _ = _chosen()
     if module is None or not module.is_available():
         return Finding("NCCL", ABSENT, "there is no GPU for it")
@@ -261,7 +261,7 @@ def _cache() -> Finding:
 
 
 def _carried() -> list[Finding]:
-    """The requested folder of cubins (runtime/compilation/carried.py)."""
+    """Report the requested folder of cubins (runtime/compilation/carried.py)."""
     from gputensor.runtime import trust
     from gputensor.runtime.compilation import carried
 

@@ -25,7 +25,7 @@ class Driver:
 
     @property
     def extra(self) -> str | None:
-        """The extra of pyproject.toml that fits it; None for CPU-only."""
+        """The extra of pyproject.toml for this driver; None for CPU-only."""
         if self.reason is not None or self.version is None:
             return None
         return "cuda13" if self.version >= (13, 0) else "cuda12"

@@ -31,7 +31,7 @@ from .output import (
 )  # fmt: skip
 from .trace import described, drawn, run
 
-# Layouts of at most this many elements are drawn.
+# Layouts with at most this number of elements are drawn.
 _DRAWN_NUMEL = 96
 
 
@@ -77,7 +77,7 @@ def _ints(text: str) -> tuple[int, ...]:
 
 
 def _tensor(arguments: Any) -> Any:
-    """A meta tensor of the requested layout."""
+    """Return a meta tensor of the requested layout."""
     if arguments.sizes is None:
         raise Refusal("'--sizes' must be given, such as --sizes 1,64,5,4")
     element = getattr(gt, arguments.dtype, None)
@@ -150,7 +150,8 @@ def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
 
 
 def _in_memory(tensor: Any) -> str:
-    """Element numbers in the order of their addresses; `.` where no element lies."""
+    """Return element numbers in the order of their addresses; `.` for addresses without an
+    element."""
     cells: dict[int, str] = {}
     for number in range(tensor.numel()):
         rest, address = number, 0
@@ -170,7 +171,7 @@ def _view(arguments: Any) -> int:
     if arguments.target is None:
         raise Refusal("'--as' must be given, such as --as 6,4")
     runs = _runs(source)
-    try:  # an impossible layout is bad input
+    try:  # the user's layout may be impossible
         gt.empty(arguments.sizes, device="meta").view(arguments.target)
     except errors.GpuTensorError as error:
         raise Refusal(str(error)) from None
@@ -204,12 +205,12 @@ def _view(arguments: Any) -> int:
 
 
 def _copied(source: Any) -> Any:
-    """The copy that makes a tensor dense for a view of other sizes."""
+    """Return the copy that makes a tensor dense for a view of other sizes."""
     return gt.layout.explain(gt.empty(source.size(), dtype=source.dtype, device="meta"), source)
 
 
 def _runs(tensor: Any) -> list[dict[str, Any]]:
-    """Maximal groups of neighbouring dimensions that one stride walks."""
+    """Return the largest groups of neighbouring dimensions that one stride walks."""
     runs: list[dict[str, Any]] = []
     for dim, (size, stride) in enumerate(zip(tensor.size(), tensor.stride())):
         last = runs[-1] if runs else None
@@ -240,7 +241,7 @@ def _fuse(arguments: Any) -> int:
             arguments, "Chains of gt.fuse", chain.draw(code, data), chain.steps(data)
         )  # fmt: skip
     if arguments.json:
-        del data["replays"], data["why_not"]  # only functions are replayed
+        del data["replays"], data["why_not"]  # only functions are replayed, and this is code
         print_json({"code": code} | data)
         return FINE
     print("\n".join(found.lines()))
@@ -281,7 +282,7 @@ def _dispatch(arguments: Any) -> int:
 
 
 def _call(arguments: Any) -> int:
-    """Trace the call on small tensors: the kernels reached, and why."""
+    """Trace the call on small tensors. Return the kernels that it reached, with reasons."""
     code = arguments.operator
     try:
         tree = ast.parse(code, mode="eval")
@@ -334,11 +335,11 @@ def _operand(arguments: Any) -> Any:
 
 
 def _ladder(name: str, slots: list[dict[str, str]], key_set: str) -> list[dict[str, Any]]:
-    """The hops of a call if every kernel redispatches."""
+    """Return the hops of a call in which every kernel redispatches."""
     hops: list[dict[str, Any]] = []
     begin = 0
     for number, slot in enumerate(slots):
-        if slot["does"] == "nothing is there":  # where the call ends
+        if slot["does"] == "nothing is there":  # the call ends here
             break
         if slot["does"] == "kernel":
             hops.append(

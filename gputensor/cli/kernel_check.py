@@ -27,14 +27,14 @@ from .output import (
     CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
 )  # fmt: skip
 
-# The first five of these that NVRTC supports are used.
+# The candidates; the first five that NVRTC supports are used.
 _ARCHITECTURES = (80, 90, 120, 75, 86, 89, 100, 70)
 _ORDERS = ("forward", "reversed", "random")
 _LIMIT_S = 60  # per launch, unless GPUTENSOR_EMULATOR_LIMIT is set
 
 
 class _Failed(Exception):
-    """Ends the check; the text names the failure."""
+    """The check has failed. The text names the failure."""
 
 
 def main(argv: list[str]) -> int:
@@ -107,7 +107,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
         is_emulated = arguments.on == "emulator"
         for checks_on in (
             ("all", "") if is_emulated else ("",)
-        ):  # with checks first: errors are clearer
+        ):  # with checks first, because their errors are clearer
             for order in arguments.order or (_ORDERS if is_emulated else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))
@@ -150,7 +150,7 @@ def _run(check: Any, checks_on: str, order: str, arguments: Any) -> dict[str, An
             count = check.run(arguments.seed, arguments.cases)
         except errors.GpuTensorError as error:
             raise _Failed(f"{error} [{how}]") from None
-        except Exception as error:  # a line of the file with the cases
+        except Exception as error:  # the error comes from a line of the file with the cases
             raise Refusal(_in_cases(error)) from error
     if count == 0:
         raise _Failed(f"{check.kernel.entry}: its file gives no cases, so nothing was run")

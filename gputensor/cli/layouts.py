@@ -15,7 +15,7 @@ FORMATS = {
 
 
 def describe(tensor: Any) -> dict[str, Any]:
-    """Device, dtype, sizes, strides, offset and flags, for JSON."""
+    """Return device, dtype, sizes, strides, offset and flags as a dict, for JSON."""
     geometry = tensor._geometry
     return {
         "device": str(tensor.device),
@@ -33,7 +33,7 @@ def describe(tensor: Any) -> dict[str, Any]:
 
 
 def flag_words(flags: dict[str, bool], is_view: bool) -> str:
-    """The flags as words: `view, channels_last`; `strided` if none is set."""
+    """Return the flags as words: `view, channels_last`; `strided` if no flag is set."""
     words = [name for name in ("contiguous", "channels_last", "channels_last_3d") if flags[name]]
     if not words:
         words = ["dense" if flags["non_overlapping_and_dense"] else "strided"]
@@ -41,7 +41,7 @@ def flag_words(flags: dict[str, bool], is_view: bool) -> str:
 
 
 def sides(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Input and output of a copy: name, sizes, strides, flags in words."""
+    """Return input and output of a copy as rows: name, sizes, strides, flags in words."""
     return [
         (
             name, brackets(found[name]["sizes"]), brackets(found[name]["strides"]),
@@ -53,7 +53,8 @@ def sides(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def walk(out: Any, source: Any) -> dict[str, Any]:
-    """The coalesced layout of copying `source` into `out`; the first dimension is the fastest."""
+    """Return the coalesced layout of a copy of `source` to `out`. The first dimension is the
+    fastest."""
     it = gt.TensorIteratorConfig().add_output(out).add_input(source).build()
     return {
         "shape": list(it.shape), "out_stride_bytes": list(it.strides(0)),

@@ -51,11 +51,11 @@ def main(argv: list[str]) -> int:
     return FINE
 
 
-# --- all of them ----------------------------------------------------------------------------------
+# --- all operators --------------------------------------------------------------------------------
 
 
 def _overview(arguments: Any) -> int:
-    """The overloads of each family, with PyTorch's missing ones."""
+    """Return the overloads of each family, with the overloads that only PyTorch has."""
     if arguments.name is not None:
         raise Refusal("'NAME' must be left out with --missing")
     ours, theirs = _by_family(o.qualified_name for o in _matching(None)), pytorch()
@@ -88,12 +88,12 @@ def _overview(arguments: Any) -> int:
     return FINE
 
 
-# PyTorch's operator, if none of ours has this name.
+# The family shown for a name of PyTorch that no operator here has.
 _NO_FAMILY = "not here"
 
 
 def pytorch() -> dict[str, bool]:
-    """Overloads that PyTorch's samples call or that are Core ATen -> True for Core ATen."""
+    """Return overloads that PyTorch's samples call, or that are Core ATen -> True for Core ATen."""
     text = resources.files(__package__).joinpath("pytorch.txt").read_text(encoding="utf-8")
     rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
     return {name: word == ["core"] for name, *word in rows if word != ["public"]}
@@ -104,7 +104,8 @@ def _ours() -> set[str]:
 
 
 def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names without `aten::`, grouped by the family of their operator or of another overload."""
+    """Return names without `aten::`, grouped by the family of their operator or of another
+    overload."""
     of_base = {name.partition(".")[0]: family for name, family in OPERATORS.items()}
     found: defaultdict[str, list[str]] = defaultdict(list)
     for full in sorted(names):
@@ -115,7 +116,7 @@ def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def unknown(name: str) -> str:
-    """The error text for an unknown operator, with the nearest names."""
+    """Return the error text for an unknown operator, with the most similar names."""
     known = {o.name.removeprefix("aten::") for o in dispatcher.operators() if o.is_defined}
     plain = name.removeprefix("aten::").partition(".")[0]
     near = difflib.get_close_matches(plain, known - {plain}, n=3)
@@ -124,7 +125,7 @@ def unknown(name: str) -> str:
 
 
 def _matching(name: str | None) -> list[Operator]:
-    """All operators, or the overloads that a name means, including in-place and out forms."""
+    """Return all operators, or the overloads that a name means, with in-place and out forms."""
     defined = (o for o in dispatcher.operators() if o.is_defined)
     known = sorted(defined, key=lambda o: o.qualified_name)
     if name is None:
@@ -136,7 +137,7 @@ def _matching(name: str | None) -> list[Operator]:
     found = [o for o in known if o.name in (full, f"{full}_")]
     if found or "::" in name:
         return found
-    # A name of another namespace: `all_reduce` belongs to _c10d_functional.
+    # The name may belong to another namespace: `all_reduce` belongs to _c10d_functional.
     return [o for o in known if o.short_name.partition("::")[2] in (name, f"{name}_")]
 
 
@@ -156,7 +157,8 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 
 def _places(operator: Operator) -> list[str]:
-    """Lines "what where" about an operator's files; none for a user's operator."""
+    """Return lines with a part of the operator and its place in the files; none for a user's
+    operator."""
     namespace, _, name = operator.qualified_name.partition("::")
     family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
     if family is None:
@@ -167,7 +169,7 @@ def _places(operator: Operator) -> list[str]:
 
 
 def _doc(operator: Operator) -> str:
-    """The docstring of the public function or method."""
+    """Return the docstring of the public function or method."""
     base = operator.short_name
     for home in (gt, gt.Tensor):
         found = getattr(home, base, None)
@@ -177,7 +179,7 @@ def _doc(operator: Operator) -> str:
 
 
 def _files(found: list[str]) -> list[str]:
-    """The files of native code and kernels among the places, native code first."""
+    """Return the files of native code and of kernels among the places, native code first."""
     files = {
         (what != "native", place.partition(":")[0].removeprefix("gputensor/"))
         for what, place, *_ in map(str.split, found)

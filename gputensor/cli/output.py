@@ -21,7 +21,7 @@ FINE, CHECK_FAILED, BAD_INPUT, DEVICE_ABSENT = 0, 1, 2, 3
 
 
 class Refusal(Exception):
-    """Ends the command with one sentence on stderr and an exit status."""
+    """The command cannot run. It ends with one sentence on stderr and an exit status."""
 
     def __init__(self, sentence: str, status: int = BAD_INPUT) -> None:
         super().__init__(sentence)
@@ -36,7 +36,7 @@ class Arguments(argparse.ArgumentParser):
         self.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
-        """As in argparse, with choices listed in help and errors."""
+        """Add an argument as argparse does, with its choices in help and errors."""
         if "choices" in settings and not names[0].startswith("-"):
             settings.setdefault("metavar", f"{{{','.join(settings['choices'])}}}")
         return super().add_argument(*names, **settings)
@@ -69,7 +69,7 @@ def _written(option: str, path: str, text: str) -> None:
 
 
 def here(text: str) -> str:
-    """Paths relative to the folder that contains gputensor."""
+    """Return the text with paths relative to the folder that contains gputensor."""
     return text.replace(_FOLDER, "")
 
 
@@ -85,7 +85,7 @@ def heading(text: str) -> str:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()
 ) -> str:
-    """Lines of a table. Columns are as wide as their longest cell; columns in `right` are
+    """Return lines of a table. Columns are as wide as their longest cell; columns in `right` are
     right-aligned."""
     cells = [[str(c) for c in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]

@@ -17,9 +17,9 @@ Places = list[tuple[str, str]]
 def of(
     package: Path, family: str, name: str, natives: Sequence[str], loops: Sequence[str]
 ) -> Places:
-    """(what, where) in the order of a call.
+    """Return pairs (part of the operator, place), in the order of a call.
 
-    name: such as `add.Tensor`. natives: functions of the family's native code. Without natives,
+    name: for example `add.Tensor`. natives: functions of the family's native code. Without natives,
     they and the loops are read from the registration. The module of native code is always read from
     it.
     """
@@ -48,7 +48,7 @@ def _lines(what: str, path: Path, names: dict[str, int], wanted: Sequence[str]) 
 
 
 def _shown(path: Path) -> str:
-    """The path relative to the package's parent folder, with forward slashes."""
+    """Return the path relative to the package's parent folder, with forward slashes."""
     parts = path.parts
     return "/".join(parts[len(parts) - 1 - parts[::-1].index("gputensor") :])
 
@@ -68,13 +68,13 @@ class Row:
             if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
             and a.value.id == "native"
         ]  # fmt: skip
-        # Names of rules from other files are in the list too; no class here has such a name.
+        # The list also has names of rules from other files, but no class here has such a name.
         self.nodes: list[str] = [a.id for a in call.args if isinstance(a, ast.Name)]
 
 
 @functools.cache
 def rows(path: Path) -> dict[str, Row]:
-    """The rows of registration in a file of _generated/kernels, by operator."""
+    """Return the rows of registration in a file of _generated/kernels, by operator."""
     found: dict[str, Row] = {}
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Attribute):
@@ -87,7 +87,7 @@ def rows(path: Path) -> dict[str, Row]:
 
 @functools.cache
 def native_file(path: Path) -> str:
-    """The native file that a file of _generated/kernels registers: `native/unary.py`; "" if
+    """Return the native file that a file of _generated/kernels registers: `native/unary.py`; "" if
     unknown."""
     for node in _tree(path).body:
         if isinstance(node, ast.ImportFrom) and node.names[0].asname == "native":
@@ -97,7 +97,8 @@ def native_file(path: Path) -> str:
 
 @functools.cache
 def python_names(path: Path) -> dict[str, int]:
-    """Names that a Python file defines at its top level, with their lines; {} for no file."""
+    """Return names that a Python file defines at its top level, with their lines; {} if there is no
+    file."""
     found: dict[str, int] = {}
     for node in _tree(path).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -112,7 +113,7 @@ def python_names(path: Path) -> dict[str, int]:
 
 @functools.cache
 def cpu_loops(path: Path) -> dict[str, int]:
-    """Names of loops in kernels/cpu/<family>.py: its definitions and its strings."""
+    """Return the names of loops in kernels/cpu/<family>.py: its definitions and its strings."""
     found = dict(python_names(path))
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -132,7 +133,8 @@ _KERNEL = re.compile(r"__global__\s+(?:void\s+|__launch_bounds__\([^)]*\)\s*)+(\
 
 @functools.cache
 def cuda_names(path: Path) -> dict[str, int]:
-    """Functors and kernels of a `.cu` file with their lines; `mm_tiled` counts as `mm` too."""
+    """Return functors and kernels of a `.cu` file with their lines. `mm_tiled` counts as `mm`
+    too."""
     found: dict[str, int] = {}
     if not path.exists():
         return found

@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
 
 
 def described(hops: list[Hop]) -> list[dict[str, Any]]:
-    """The hops as data."""
+    """Return the hops as data."""
     found = [hop.to_dict() for hop in hops]
     for slot in (slot for hop in found for slot in hop["slots"]):
         slot["site"] = here(slot["site"])
@@ -70,7 +70,7 @@ def drawn(arguments: Any, title: str, lines: list[str], hops: list[dict[str, Any
 
 
 def run(code: str, argument: str, names: dict[str, Any]) -> Any:
-    """Execute statements; returns the value of the last one if it is an expression."""
+    """Execute statements. Return the value of the last one if it is an expression."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError) as error:  # ValueError: characters that cannot be encoded

@@ -19,7 +19,8 @@ NUMBERS = frozenset((bool, int, float, complex))
 # Types of values that name a dtype, such as NumPy's and Python's classes; tested by `type(x) in
 # DTYPES`.
 DTYPES = frozenset((dtype, type))
-# Python caches small ints, and `is` is the cheapest test that excludes 1.0 and True.
+# Python has one object for each small int, and `is` is the cheapest test that excludes 1.0 and
+# True.
 ONE = 1
 
 
@@ -50,8 +51,8 @@ def number_in(value: Any) -> Any:
 
 
 def element_type(op: str, given: Any, arg: str = "dtype", *, by_name: bool = False) -> dtype:
-    """The dtype that `given` names. It may be a dtype, NumPy's equal dtype or scalar type, or
-    Python's bool, int, float or complex, which mean 64 bits per part as in NumPy and PyTorch.
+    """Return the dtype that `given` names. It may be a dtype, NumPy's equal dtype or scalar type,
+    or Python's bool, int, float or complex, which mean 64 bits per part as in NumPy and PyTorch.
 
     by_name: also accept NumPy's names ("f4") and all other values that NumPy converts to a dtype.
 
@@ -72,7 +73,7 @@ def element_type(op: str, given: Any, arg: str = "dtype", *, by_name: bool = Fal
 
 
 def axis(op: str, dim: Any, given: Any) -> Any:
-    """The dimension that was given by NumPy's name `axis`.
+    """Return the dimension that the caller gave by NumPy's name `axis`.
 
     Raises: TypeError if PyTorch's name `dim` was given too.
     """
@@ -82,8 +83,8 @@ def axis(op: str, dim: Any, given: Any) -> Any:
 
 
 def exact(x: Any) -> Any:
-    """x as part of a dict key that keeps 1, 1.0 and True apart. Ints, tuples of ints and None are
-    returned as they are."""
+    """Return x in the form of a part of a dict key that keeps 1, 1.0 and True apart. Ints, tuples
+    of ints and None are returned unchanged."""
     kind = type(x)
     if kind is int or x is None:
         return x
@@ -96,7 +97,7 @@ def exact(x: Any) -> Any:
 
 
 def coerced(first: Any, *others: Any) -> list[Any]:
-    """The key set of a call and its operands, with NumPy scalars as Python numbers.
+    """Return the key set of a call, and its operands with NumPy scalars as Python numbers.
 
     Raises: AttributeError if the operand is neither a tensor nor a number.
     """
@@ -109,7 +110,7 @@ def coerced(first: Any, *others: Any) -> list[Any]:
 
 
 def coerced_either(first: Any, *others: Any) -> list[Any]:
-    """`coerced` for calls whose first operand may be a number."""
+    """Like `coerced`, for calls whose first operand may be a number."""
     if hasattr(first, "_keys"):
         return coerced(first, *others)
     plain = number(first)
@@ -120,21 +121,22 @@ def coerced_either(first: Any, *others: Any) -> list[Any]:
 
 
 def coerced_swapped(first: Any, other: Any) -> list[Any]:
-    """`coerced` for commuting operands whose first one may be a number."""
+    """Like `coerced`, for operators that commute and whose first operand may be a number."""
     if hasattr(first, "_keys"):
         return coerced(first, other)
     return coerced(other, first)
 
 
 def checked_out(op: str, out: Any) -> Any:
-    """`out`, checked to be a Tensor."""
+    """Return `out`. Raises if it is not a Tensor."""
     if not hasattr(out, "_keys"):
         raise errors.not_a_tensor(op, "out", "a Tensor", out)
     return out
 
 
 def checked_outs(op: str, out: Any, count: int) -> int:
-    """OR of the keys of `out`, checked to be a tuple or list of this number of Tensors."""
+    """Return the OR of the keys of `out`. Raises unless it is a tuple or list of `count`
+    Tensors."""
     if not isinstance(out, (tuple, list)) or len(out) != count:
         raise errors.wrong_type(op, "out", f"be a tuple of {count} Tensors", out)
     bits = 0
@@ -144,9 +146,9 @@ def checked_outs(op: str, out: Any, count: int) -> int:
 
 
 def keys_of_list(tensors: Any) -> int:
-    """OR of the keys of all tensors in a list or tuple; None contributes nothing.
+    """Return the OR of the keys of all tensors in a list or tuple. None has no keys.
 
-    Raises: TypeError for anything else, as an iterator would be used up here.
+    Raises: TypeError for anything else, because reading an iterator here would use it up.
     """
     if not isinstance(tensors, (list, tuple)):
         raise TypeError
@@ -158,7 +160,7 @@ def keys_of_list(tensors: Any) -> int:
 
 
 def flag(op: str, arg: str, value: Any) -> bool:
-    """`value` as a bool."""
+    """Return `value` as a bool."""
     try:
         return bool(value)
     except Exception:
@@ -166,7 +168,7 @@ def flag(op: str, arg: str, value: Any) -> bool:
 
 
 def real(op: str, arg: str, value: Any) -> float:
-    """`value` as a float; text is rejected."""
+    """Return `value` as a float. Raises for text."""
     try:
         if not isinstance(value, (str, bytes)):
             return float(value)

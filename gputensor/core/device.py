@@ -12,11 +12,11 @@ from typing import Any
 from . import errors
 from .guard import Guard
 
-# The original names of the device types that have dispatch keys. A third device may rename its
-# PrivateUse key (`rename_privateuse`).
+# The original names of the device types that have dispatch keys. A PrivateUse type may get another
+# name (`rename_privateuse`).
 _TYPES = {"cpu", "cuda", "xla", "meta", "privateuseone", "privateusetwo", "privateusethree"}
-# PyTorch's other device types. They can be compared and printed, but hold no tensors unless a third
-# device takes the name. Source: c10/core/DeviceType.h.
+# PyTorch's other device types. They can be compared and printed, but have no tensors unless a
+# further device takes the name. Source: c10/core/DeviceType.h.
 _ELSEWHERE = {
     "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "lazy",
     "vulkan", "mps", "hpu", "mtia",
@@ -26,7 +26,7 @@ _ALIASES: dict[str, str] = {}
 MOST_DEVICES = 128
 # (text, index) -> device; cleared whenever a device name is added or removed.
 _interned: dict[tuple[str, int | None], device] = {}
-# All devices made so far, so that a name that is registered again means the same objects.
+# All devices that were made, so that a name that is registered again gets the same objects.
 _made: dict[tuple[str, int | None], device] = {}
 # Called with an unknown type name; returns True if the name is known afterwards (backend.py loads
 # extensions).
@@ -48,10 +48,10 @@ class device(Guard):
         if isinstance(type, device):
             return type
         if index is not None and index.__class__ is not int:
-            index = _index(index)  # True and 1.0 equal 1 in the dict
+            index = _index(index)  # in the dict, True and 1.0 equal 1
         try:
             known = _interned.get((type, index))
-        except TypeError:  # an unhashable value is no device
+        except TypeError:  # an unhashable value is not a device
             known = None
         return known if known is not None else _parse(cls, type, index)
 
@@ -83,8 +83,8 @@ class device(Guard):
         _context_hooks[2](found)
 
 
-# Functions for the default device: (push, state without it, restore). dispatch.backend_select sets
-# them and holds the state, because this package holds none.
+# Functions that handle the default device: (push, state without it, restore).
+# dispatch.backend_select sets them and has the state, because this package has no state.
 _context_hooks: list[Callable[..., Any]] = []
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-# The package's name in texts of dtypes, sizes and types of tensors. `as_torch.install` makes it
-# "torch": PyTorch's programs compare such texts.
+# The package's name in the texts of dtypes, sizes and types of tensors. `as_torch.install` makes it
+# "torch", because PyTorch's programs compare such texts.
 package_name = "gputensor"
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
@@ -65,7 +65,8 @@ class dtype:
         return f"{package_name}.{self.name}"
 
     def __eq__(self, other: object) -> bool:
-        """Also equal to NumPy's dtype or scalar type with these elements, such as `np.float32`."""
+        """True also for NumPy's dtype or scalar type with the same elements, such as
+        `np.float32`."""
         if self is other or self is complex32 or not isinstance(other, _NAMES_OF_NUMPY):
             return self is other
         return bool(self.np == other)
@@ -97,7 +98,7 @@ class dtype:
 
     @property
     def kind(self) -> str:
-        """NumPy's letter: b, i, u, f or c."""
+        """NumPy's letter of the kind: b, i, u, f or c."""
         return "i" if self.category == INTEGER and self.is_signed else "bufc"[self.category]
 
     @property
@@ -176,15 +177,15 @@ def by_name(name: str) -> dtype:
     return _NAMES[name]
 
 
-_by_name = by_name  # the name in pickles of older versions
+_by_name = by_name  # the function's name in pickles of older versions
 
 
 def of_ours(array_type: np.dtype) -> dtype:
-    """The dtype of an ndarray that gputensor made."""
+    """Return the dtype of an ndarray that gputensor made."""
     return _OF_OURS[array_type]
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
-    """The dtype for NumPy's `np_type` in native byte order; None if not all of its arrays have one,
-    as for opaque bytes."""
+    """Return the dtype for NumPy's `np_type` in native byte order. Return None if only some of its
+    arrays have one, as for opaque bytes."""
     return _FROM_NUMPY.get(np_type)

@@ -1,7 +1,7 @@
 """The rules behind `dtypes:` in native_functions.yaml: dtypes of operands and of results.
 
-Each word is one rule. Native code checks operands by it. It decides which kernels are compiled.
-Docstrings and docs/operators.md quote its text.
+Each word in that field is one rule. Native code checks operands by the rule, and the rule decides
+which kernels are compiled. Docstrings and docs/operators.md quote its text.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DtypeRule:
             raise errors.must(op, arg, rule, got, kind=errors.DtypeError, remedy=remedy)
 
 
-# rejected kinds -> the rule in the error
+# the rejected kinds -> the rule in the error
 _SENTENCES = {
     "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
     "bi": "be floating or complex", "bfc": "be an integer", "bif": "be complex",

@@ -50,7 +50,7 @@ class Size(tuple[int, ...]):
         return Size(tuple.__add__(self, other))
 
 
-# From this many bytes on, CPU memory comes aligned from the allocator instead of from NumPy.
+# CPU memory of at least this many bytes comes aligned from the allocator; NumPy allocates less.
 ALIGNED_FROM_BYTES = 1 << 16
 
 
@@ -130,8 +130,8 @@ class Geometry:
 
 
 # Note [Interned geometries]: a layout of a dtype has one object as long as anything refers to it,
-# so geometries are compared by identity. When the table reaches its bound, those that nothing else
-# refers to are dropped.
+# so geometries are compared by identity. When the table reaches its bound, the geometries to which
+# nothing else refers are dropped.
 _BOUND = 1 << 16
 _bound = _BOUND
 _interned: dict[tuple[Sizes, Sizes, _dtypes.dtype], Geometry] = {}
@@ -139,7 +139,7 @@ _contiguous: dict[tuple[Sizes, _dtypes.dtype], Geometry] = {}
 
 
 def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
-    """The geometry of these tuples of ints, which the caller has checked."""
+    """Return the geometry of these tuples of ints, which the caller has checked."""
     known = _interned.get((sizes, strides, element))
     if known is not None:
         return known
@@ -152,14 +152,14 @@ def _drop_unused() -> None:
     global _bound
     _contiguous.clear()
     for key in list(_interned):
-        if getrefcount(_interned[key]) == 2:  # the table, and the argument
+        if getrefcount(_interned[key]) == 2:  # references by the table and by the argument
             del _interned[key]
-    # Where most are in use, the next search comes after as many new ones.
+    # If most of them are in use, the next search waits until as many new ones were made.
     _bound = max(_BOUND, 2 * len(_interned))
 
 
 def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:
-    """The reason why a foreign layout cannot be a tensor's; "" if it can.
+    """Return the reason why no tensor can have this foreign layout; "" if a tensor can have it.
 
     sizes and strides are ints of any value; strides count elements. The limits are NumPy's:
     addresses within the layout and the number of its bytes must fit into 63 bits.
@@ -182,7 +182,7 @@ def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:
 
 
 def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
-    """The row-major geometry of `sizes`."""
+    """Return the row-major geometry of `sizes`."""
     known = _contiguous.get((sizes, element))
     if known is None:
         known = geometry(sizes, contiguous_strides(sizes), element)
@@ -236,7 +236,7 @@ def _looks_like(sizes: Sizes, strides: Sizes, order: tuple[int, ...]) -> bool:
     for dim in order:
         if sizes[dim] == 0 or strides[dim] < minimum:
             return False
-        # N111, and NCHW with C == 1, are ambiguous; they count as row-major.
+        # The strides of N111, and of NCHW with C == 1, fit both formats; they count as row-major.
         if dim == 0 and minimum == strides[1]:
             return False
         minimum = strides[dim]

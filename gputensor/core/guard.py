@@ -43,8 +43,8 @@ class Guard:
         """Record that a block was left."""
 
     def _again(self) -> Any:
-        """A new guard with the same arguments, for one call, because several threads may run a
-        decorated function."""
+        """Return a new guard with the same arguments for one call, because several threads may run
+        a decorated function."""
         return self
 
     def __enter__(self) -> Any:
@@ -67,7 +67,7 @@ class Guard:
 
 
 def decorated(fresh: Fresh, function: Callable[..., Any]) -> Any:
-    """Wrap `function`: a guard from `fresh` surrounds each call, or each step of a generator.
+    """Wrap `function`: a guard that `fresh` makes surrounds each call, or each step of a generator.
 
     A coroutine is guarded until it returns, in the task that awaits it.
     Source: torch/utils/_contextlib.py.

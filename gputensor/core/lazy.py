@@ -16,7 +16,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def attributes(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A module's `__getattr__` and `__dir__`, for `namespace`, its globals().
+    """Make `__getattr__` and `__dir__` of a module. namespace: the module's globals().
 
     Adds the module's names in the index to `__all__`.
     """
@@ -42,26 +42,26 @@ def loaded(home: str, name: str) -> Any:
 
 
 def listed(namespace: dict[str, Any]) -> list[str]:
-    """The names that `dir()` lists: public names and the dunder names of every module."""
+    """Return the names that `dir()` lists: public names, and the dunder names of every module."""
     special = [name for name in namespace if name.startswith("__") and name.endswith("__")]
     return sorted({*namespace["__all__"], *special})
 
 
 def missing_of(module: str, name: str) -> Any:
-    """`__getattr__` of a module without lazy names."""
+    """Make `__getattr__` of a module without lazy names."""
     raise missing(module, name)
 
 
 def missing(module: str, name: str) -> AttributeError:
-    """The error for a name that a module does not have."""
-    if name.startswith("_"):  # Python's machinery asks for these names often
+    """Make the error for a name that a module does not have."""
+    if name.startswith("_"):  # Python itself asks for these names often
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return MissingName(module, name)
 
 
 class MissingName(AttributeError):
-    """A missing name of a module. Its text is built only when it is read; hasattr() does not read
-    it."""
+    """A module does not have a name. The text is built only when it is read; hasattr() does not
+    read it."""
 
     def __str__(self) -> str:
         from .errors.names import no_name
@@ -86,7 +86,7 @@ class Lacks:
 
 
 class LackedName(AttributeError):
-    """A name that only other libraries' tensors have. Its text is built only when it is read."""
+    """Only other libraries' tensors have this name. The text is built only when it is read."""
 
     def __str__(self) -> str:
         from .errors.names import no_attribute

@@ -13,7 +13,7 @@ from . import dtype as dtypes, errors
 class memory_format:
     """The order of a dense tensor's dimensions in memory.
 
-    order: dimension numbers, the fastest first; None if the format fixes no order.
+    order: dimension numbers, the fastest first; None if the format does not define an order.
     """
 
     __slots__ = ("name", "rank", "order")
@@ -58,7 +58,8 @@ def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
 def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[int, ...]:
     """Strides, in elements, of a dense tensor of `sizes` in `form`.
 
-    Raises: ArgumentError if the format needs another rank, or fixes no order (preserve_format).
+    Raises: ArgumentError if the format needs another number of dimensions, or defines no order
+    (preserve_format).
     """
     if form is contiguous_format:
         return contiguous_strides(sizes)
@@ -73,7 +74,7 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     running = 1
     for dim in form.order:
         strides[dim] = running
-        running *= sizes[dim]  # a size of 0 is not replaced by 1 here, as in PyTorch
+        running *= sizes[dim]  # a size of 0 stays 0 here, as in PyTorch
     return tuple(strides)
 
 

@@ -18,16 +18,16 @@ from .dtype import (
 )  # fmt: skip
 
 # PyTorch promotes these unsigned types only with floating types and with themselves. Here they
-# promote as in the array API standard: to the smallest type that can represent both. uint64 and a
-# signed type have none.
+# promote as in the array API standard, to the smallest type that can represent both operands'
+# types. No type can represent both uint64 and a signed type.
 _BAREBONES = (uint16, uint32, uint64)
 _BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
 def _integers(a: dtype, b: dtype) -> dtype:
-    """The smallest of uint8 and the signed integer types that can represent both."""
+    """Return the smallest type among uint8 and the signed integer types that can represent both."""
     if a is uint8 or b is uint8:
-        # uint8 with int8 needs int16; wider signed types can represent uint8.
+        # uint8 and int8 need int16; wider signed types can represent uint8.
         other = b if a is uint8 else a
         return int16 if other is int8 else other
     return _BY_ITEMSIZE[max(a.itemsize, b.itemsize)]
@@ -102,7 +102,7 @@ def number_dtype(kind: type, default_dtype: dtype) -> dtype:
 
 
 # True if 0-d tensors promote like tensors with dimensions, as in the array API standard.
-# dispatch/defaults.py sets it and drops the plans made under the other rule.
+# dispatch/defaults.py sets it and drops the plans that were made under the other rule.
 _zero_dim_counts = False
 
 
@@ -136,7 +136,7 @@ def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dty
 
 
 def _combine(op: str, high: dtype | None, low: dtype | None) -> dtype | None:
-    """The dtype of a class of operands combined with a class of lower precedence.
+    """Return the dtype of a class of operands combined with a class of lower precedence.
 
     The lower class can change only the category, never the width within a category.
     """

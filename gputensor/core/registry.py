@@ -10,13 +10,15 @@ V = TypeVar("V")
 
 
 class Registry(dict[K, V]):
-    """key -> the newest registered value that was not removed. It is a dict and is read as one."""
+    """key -> the newest registered value that was not removed. It is a dict, and is read as a
+    dict."""
 
     __slots__ = ("_stacks",)
 
     def __init__(self, initial: dict[K, V] | None = None) -> None:
         super().__init__(initial or {})
-        # One-element lists, so that a value that is registered twice is two registrations.
+        # Each value is in a list of its own, so that a value that is registered twice has two
+        # registrations.
         self._stacks: dict[K, tuple[list[V], ...]] = {k: ([v],) for k, v in self.items()}
 
     def register(self, key: K, value: V) -> Callable[[], None]:

@@ -25,7 +25,7 @@ class Results(tuple[Any, ...]):
 
 @functools.cache
 def named(op: str, fields: str) -> type[Results]:
-    """The type of an operator's results. fields: their names, in order."""
+    """Make the type of an operator's results. fields: their names, in order."""
     names = tuple(fields.split())
     places: dict[str, Any] = {name: property(itemgetter(n)) for n, name in enumerate(names)}
     return type(op, (Results,), {"__slots__": (), "fields": names, **places})

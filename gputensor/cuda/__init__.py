@@ -80,8 +80,8 @@ def Event(enable_timing: bool = False) -> Any:
 
 
 def _memory(name: str, device: Any, absent: Any) -> Any:
-    """Return the runtime's answer for a device. Without CUDA no memory is in use, so the answer for
-    the current device is `absent`."""
+    """Return the runtime's answer for a device. Without CUDA, no memory is in use: return `absent`
+    for the current device."""
     found = runtime.cuda()
     if device is None and not found.is_available():
         return absent
@@ -136,7 +136,8 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 # --- kernels of the user --------------------------------------------------------------------------
 
 
-# Imported on first use: most programs have no kernels or graphs of their own.
+# These modules are imported on first use, because most programs have no kernels or graphs of their
+# own.
 if TYPE_CHECKING:
     from .facts import (
         DeviceProperties as DeviceProperties, ExternalStream as ExternalStream,

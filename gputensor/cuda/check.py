@@ -59,7 +59,8 @@ class Check:
         self.kernel, self.cases = kernel, cases
 
     def run(self, seed: int = 0, limit: int | None = None) -> int:
-        """Run the cases; returns how many. Raises: Mismatch or KernelError at the first failure."""
+        """Run the cases and return their number. Raises: Mismatch or KernelError at the first
+        failure."""
         count = 0
         for case in itertools.islice(self.cases(np.random.default_rng(seed)), limit):
             run_case(self.kernel, case, f"case {count}")
@@ -70,7 +71,8 @@ class Check:
 def checks_of(
     path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None
 ) -> list[Check]:
-    """The checks of a `.cu` file, from `spec` or the file beside it. Raises: Mismatch."""
+    """Return the checks of a `.cu` file, from `spec` or from the file beside it. Raises:
+    Mismatch."""
     path = os.fspath(path)
     stem = path.removesuffix(".cu")
     found = os.fspath(spec) if spec is not None else next(
@@ -124,7 +126,7 @@ def _text_of(path: str, options: Sequence[str] = ()) -> str:
 
 
 def _instance(path: str, entry: str, options: Sequence[str]) -> str:
-    """Return the entry; for a template, its instance. Raises: Mismatch without an instance."""
+    """Return the entry; for a template, an instance of it. Raises: Mismatch if there is none."""
     if "<" in entry:
         return entry
     template = _templates(_text_of(path, options)).get(entry)
@@ -138,13 +140,13 @@ def _instance(path: str, entry: str, options: Sequence[str]) -> str:
 
 
 def _templates(kernels: str) -> dict[str, str]:
-    """The template parameters of each kernel template."""
+    """Return the template parameters of each kernel template."""
     found = source.ENTRY.finditer(source.without_comments(kernels))
     return {m["name"]: m["arguments"] for m in found if m["template"]}
 
 
 def _example(entry: str, template: str) -> str:
-    """`scale<float, 32>`: some instance of a template."""
+    """Return an instance of a template as an example, such as `scale<float, 32>`."""
     values = [
         default or ("float" if part.split()[0] in ("typename", "class") else "32")
         for part, default in zip(
@@ -155,13 +157,15 @@ def _example(entry: str, template: str) -> str:
 
 
 def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[..., Iterable[Case]]:
-    """The function of a file's cases; a function of two parameters also gets the instance."""
+    """Return the function that yields a file's cases. A function of two parameters also gets the
+    instance."""
     wants_entry = len(inspect.signature(function).parameters) > 1
     return functools.partial(function, entry=entry) if wants_entry else function
 
 
 def skeleton(path: str) -> str:
-    """Return a file of cases to fill in, for the first kernel of a source; "" if it has none."""
+    """Return the text of a file of cases to complete, for the first kernel of a source; "" if it
+    has none."""
     kernels = _text_of(path)
     name = next((name for name, _ in kernels_of(kernels)), None)
     if name is None:
@@ -171,7 +175,7 @@ def skeleton(path: str) -> str:
     made, given, expected = [], [], []
     try:
         taken = Kernel(Path(path), entry).declaration.taken
-    except errors.KernelError:  # a template with other parameters
+    except errors.KernelError:  # the template has other parameters
         return ""
     for parameter in taken:
         element = parameter.element
@@ -201,7 +205,8 @@ def _module(path: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # The text itself: bytecode is found by time and size, which an edit within a second can keep.
+    # Compile the text itself: Python finds bytecode by the file's time and size, and an edit within
+    # one second can leave both unchanged.
     exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
     return module
 
@@ -232,7 +237,7 @@ def run_case(kernel: Kernel, case: Case, title: str) -> None:
 
 
 def _placed(args: list[Any]) -> tuple[list[Any], Callable[[], None]]:
-    """The arguments for the runtime, and a function that copies their contents back."""
+    """Return the arguments for the runtime, and a function that copies their contents back."""
     from .. import runtime
 
     cuda = runtime.cuda()
@@ -280,7 +285,7 @@ def _compare(
 
 
 def _json_cases(given: Mapping[str, Any], folder: str) -> Callable[..., Iterator[Case]]:
-    """Cases of a JSON file: every combination of `sizes`, arrays filled at random.
+    """Return the cases of a JSON file: every combination of `sizes`, with arrays of random numbers.
 
         {"scale": {"sizes": {"n": [1, 33, 1000]}, "grid": ["(n + 255) // 256"], "block": [256],
                    "args": {"x": "float32[n]", "y": "float32[n]", "factor": "2.0", "n": "n"},
@@ -331,7 +336,7 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
 
 
 def _evaluated(given: Any, names: Mapping[str, int]) -> Any:
-    """Arithmetic of numbers and sizes."""
+    """Evaluate an arithmetic expression of numbers and sizes."""
 
     def value(node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):

@@ -1,7 +1,7 @@
 """Reading of a kernel's parameters from its CUDA C declaration: types, not values.
 
-It is no C++ parser: it replaces object-like macros, typedefs and template arguments word by word.
-For declarations that it cannot read (a struct by value) use `signature=`.
+This is no C++ parser: it replaces object-like macros, typedefs and template arguments word by word.
+For declarations that it cannot read, such as a struct by value, use `signature=`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import macros
 
 POINTER, NUMBER, VECTOR, STRUCT, LAYOUT = "pointer", "number", "vector", "struct", "Layout"
 
-# C name -> (our dtype, struct format); synonyms are joined by _canonical.
+# C name -> (our dtype, struct format); _canonical maps synonyms to one name.
 _NUMBERS = {
     "bool": (dtypes.bool_, "?"), "char": (dtypes.int8, "b"), "signed char": (dtypes.int8, "b"),
     "unsigned char": (dtypes.uint8, "B"), "short": (dtypes.int16, "h"),
@@ -53,7 +53,8 @@ _LAYOUT_NAMES = ("Layout", "gputensor::Layout")
 class Element:
     """The element type of a pointer, a number or a vector.
 
-    dtype: of one component, None if unknown (void, a struct). lanes: components.
+    dtype: the dtype of one component; None if it is unknown (void, a struct). lanes: the number of
+    components.
     """
 
     __slots__ = ("alignment", "dtype", "format", "lanes", "name", "size")
@@ -72,8 +73,8 @@ class Parameter:
     """One parameter of a kernel.
 
     kind: POINTER, NUMBER, VECTOR, STRUCT or LAYOUT. element: see Element; None for structs.
-    is_const: a pointer to read-only memory. of: for a Layout, the number of its pointer. offset,
-    size: of its bytes; the size of a struct may be unknown (0).
+    is_const: True for a pointer to read-only memory. of: for a Layout, the number of its pointer.
+    offset, size: position and number of its bytes; the size of a struct may be unknown (0).
     """
 
     __slots__ = ("alignment", "element", "is_const", "kind", "name", "of", "offset", "size", "text")
@@ -96,7 +97,8 @@ class Parameter:
 
 
 class Declaration:
-    """A kernel as its text declares it. entry: its name for a compiler, `scale<float>`."""
+    """A kernel, as its text declares it. entry: the name that a compiler gets, such as
+    `scale<float>`."""
 
     __slots__ = ("bound", "entry", "has_c_name", "line", "name", "parameters", "taken", "written")
     entry: str
@@ -109,9 +111,9 @@ class Declaration:
     ) -> None:
         self.entry, self.name, self.has_c_name, self.line = entry, name, has_c_name, line
         self.parameters: tuple[Parameter, ...] = tuple(parameters)
-        # the caller's arguments: everything but the Layouts
+        # the arguments that a caller passes: all parameters except Layouts
         self.taken: tuple[Parameter, ...] = tuple(p for p in parameters if p.kind != LAYOUT)
-        # numbers of the pointers with a Layout, and of non-const pointers
+        # the numbers of the pointers with a Layout, and of the pointers that are not const
         self.bound: frozenset[int] = frozenset(p.of for p in parameters if p.kind == LAYOUT)
         written = [p.kind == POINTER and not p.is_const for p in parameters]
         self.written: frozenset[int] = frozenset(
@@ -127,7 +129,7 @@ LAYOUT_SIZE = 8 + 8 * LAYOUT_DIMS + 8 * LAYOUT_DIMS  # see include/layout.cuh
 
 
 def kernels_of(text: str) -> list[tuple[str, int]]:
-    """Name and line of each kernel in a text."""
+    """Return name and line of each kernel in a text."""
     bare = macros.expanded(source.without_comments(text))
     return [(m["name"], _line(bare, m.start("head"))) for m in source.ENTRY.finditer(bare)]
 
@@ -135,7 +137,7 @@ def kernels_of(text: str) -> list[tuple[str, int]]:
 def read(
     text: str, entry: str, defines: Mapping[str, object], signature: str | None = None
 ) -> Declaration:
-    """The declaration of `entry`. Raises: KernelError that lists the existing kernels.
+    """Return the declaration of `entry`. Raises: KernelError that lists the existing kernels.
 
     signature: a parameter list that is used instead of the text's, `const float*, float*, int`.
     """
@@ -192,7 +194,8 @@ def _in_c_block(text: str, position: int) -> bool:
 
 
 def _names_in(text: str, defines: Mapping[str, object]) -> dict[str, str]:
-    """Replacements of words: macros without arguments, typedefs, and given defines."""
+    """Return the replacements of words: macros without arguments, typedefs, and the given
+    defines."""
     words = {
         m[1]: m[2].strip()
         for m in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n(][^\n]*)$", text, re.M)
@@ -224,7 +227,7 @@ def _resolved(text: str, words: Mapping[str, str]) -> str:
 
 
 def _canonical(name: str) -> str:
-    """One spelling for each C type: `unsigned int` and `uint32_t` are `unsigned`."""
+    """Return one spelling for each C type: `unsigned int` and `uint32_t` are `unsigned`."""
     name = " ".join(name.replace("std::", "").split())
     name = _SYNONYMS.get(name, name)
     parts = name.split()
@@ -239,7 +242,7 @@ def _canonical(name: str) -> str:
 
 
 def element_of(name: str) -> Element | None:
-    """The element of a C type's name; None for types that are not built in."""
+    """Return the element of a C type's name; None for types that are not built in."""
     name = _canonical(name)
     if name in _NUMBERS:
         element, code = _NUMBERS[name]
@@ -282,7 +285,7 @@ def _parameter(
             head += "*"
     if "&" in head or "(" in head:
         raise errors.cannot_launch(entry, name, "be a pointer or a value", part)
-    # a `const` in a macro or typedef counts
+    # a `const` inside a macro or typedef counts, too
     head = _QUALIFIERS.sub(" ", _resolved(head, words))
     stars = head.count("*")
     base = re.sub(r"\bconst\b", " ", head.partition("*")[0]).strip()
@@ -337,7 +340,7 @@ class _Structs:
         self.text, self.words = text, words
 
     def of(self, name: str) -> tuple[int, int]:
-        """(size, alignment); zeros if the text does not determine them simply."""
+        """Return (size, alignment); zeros if they cannot be read from the text."""
         match = re.search(
             r"\bstruct\s+(?:__align__\s*\((\d+)\)\s*|alignas\s*\((\d+)\)\s*)?"
             rf"{re.escape(name)}\s*\{{([^{{}}]*)\}}",

@@ -12,13 +12,12 @@ def emulator_settings(
     sanitize: str | None = None, schedule: str | None = None, seed: int | None = None,
     limit_s: float | None = None,
 ) -> AbstractContextManager[Any]:  # fmt: skip
-    """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` for its block.
+    """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` sets them for a
+    block.
 
-    sanitize: `writes`, `memory`, `init`, `race`, `overflow`, a list with commas, or `all`; "" for
-    none.
-    schedule: `forward`, `reversed` or `random`, the order of blocks and of threads between
-    barriers.
-    limit_s: the seconds that a kernel may run; 0 for no limit. None keeps a setting. On a real GPU
-    it changes nothing.
+    sanitize: `writes`, `memory`, `init`, `race`, `overflow`, several of them with commas, or `all`;
+    "" for none. schedule: `forward`, `reversed` or `random`, the order of blocks and of threads
+    between barriers. limit_s: the seconds that a kernel may run; 0 for no limit. None keeps a
+    setting. On a real GPU nothing changes.
     """
     return settings.using(sanitize, schedule, seed, limit_s)

@@ -61,7 +61,7 @@ def get_arch_list() -> list[str]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """True if there is a device; kernels compute bfloat16 on all devices.
+    """True if there is a device: kernels compute bfloat16 on every device.
 
     including_emulation: False requires hardware support: compute capability 8 or higher.
     """
@@ -102,7 +102,7 @@ def device_of(obj: Tensor) -> Any:
 def set_stream(stream: Any) -> None:
     """Make a stream the current one of this thread and its device; None changes nothing."""
     if stream is not None:
-        chosen = CurrentStream(runtime.cuda(), stream)  # raises for other types
+        chosen = CurrentStream(runtime.cuda(), stream)  # raises if this is no stream
         runtime.cuda().set_stream(chosen.stream)
 
 
@@ -114,7 +114,7 @@ def ExternalStream(stream_ptr: int, device: Any = None) -> Any:
 
 
 def get_stream_from_external(data_ptr: int, device: Any = None) -> Any:
-    """`ExternalStream`, by PyTorch's other name."""
+    """`ExternalStream` under PyTorch's other name."""
     return ExternalStream(data_ptr, device)
 
 
@@ -122,12 +122,14 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> Any:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that tensors held since the start, or `reset_peak_memory_stats`."""
+    """The largest number of bytes that tensors held since the start or since
+    `reset_peak_memory_stats`."""
     return memory_stats(device).get("allocated_bytes.all.peak", 0)
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that the allocator held since the start, or `reset_peak_memory_stats`."""
+    """The largest number of bytes that the allocator held since the start or since
+    `reset_peak_memory_stats`."""
     return memory_stats(device).get("reserved_bytes.all.peak", 0)
 
 
@@ -144,7 +146,8 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """The figures of `memory_stats` as lines. abbreviated: without those that are 0."""
+    """Return the figures of `memory_stats` as lines of text. abbreviated: without figures that are
+    0."""
     stats = memory_stats(device)
     is_short = flag("memory_summary", "abbreviated", abbreviated)
     rows = [(name, n) for name, n in stats.items() if n or not is_short]
@@ -167,7 +170,7 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
-    """The fraction that `set_per_process_memory_fraction` has set; 1 by default."""
+    """Return the fraction that `set_per_process_memory_fraction` has set; 1 by default."""
     return _fractions.get(_index(device, "get_per_process_memory_fraction"), 1.0)
 
 

@@ -1,7 +1,7 @@
 """Functions and modules whose forward and backward passes are CUDA graphs.
 
-Each pass is one autograd node that copies its arguments in, replays, and returns the graph's
-results. Source: torch/cuda/graphs.py, make_graphed_callables.
+Each pass is one autograd node, which copies its arguments to the graph's memory, replays the graph,
+and returns the graph's results. Source: torch/cuda/graphs.py, make_graphed_callables.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tensors = tuple[Tensor, ...]
 class _Graphed:
     """A callable, and the tensors that its graphs read and write.
 
-    inputs: `count` arguments, then the parameters of a module.
+    inputs: `count` arguments, followed by the parameters of a module.
     """
 
     def __init__(self, function: Callable[..., Any], args: Tensors, *, unused: bool) -> None:
@@ -112,11 +112,11 @@ def make_graphed_callables(
     callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False,
     pool: Any = None,
 ) -> Any:  # fmt: skip
-    """Functions or modules that launch their forward and backward passes as one graph each.
+    """Return functions or modules that launch their forward and backward passes as one graph each.
 
-    Call the result as the original, with tensors of the samples' sizes, dtypes and devices. A
-    module itself is returned; it runs its graphs in the mode, training or evaluation, of the
-    capture. Gradients cannot be differentiated again.
+    Call the result like the original, with tensors that have the samples' sizes, dtypes and
+    devices. A module itself is returned. It runs its graphs only in the mode of the capture,
+    training or evaluation. Gradients cannot be differentiated again.
 
     Args:
         callables: a function or module, or a tuple of them in the order in which they will run.
@@ -154,7 +154,7 @@ def make_graphed_callables(
             for _ in range(warmups):
                 each.warm_up()
     cuda.synchronize(index)
-    # In the order of replays, since they share memory.
+    # Captured in the order of replays, because the graphs share memory.
     for each in made:
         each.capture_forward(pool)
     for each in reversed(made):
@@ -203,8 +203,8 @@ def _kind(x: Any) -> Any:
 
 
 def flatten(value: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """The leaves of nested tuples, lists and dicts, and a function that rebuilds the nesting from
-    others."""
+    """Return the leaves of nested tuples, lists and dicts, and a function that rebuilds the nesting
+    from other leaves."""
     if isinstance(value, dict):
         leaves, rebuild = flatten(list(value.values()))
         return leaves, lambda new: type(value)(zip(value, rebuild(new)))

@@ -30,7 +30,7 @@ def is_current_stream_capturing() -> bool:
 
 
 def graph_pool_handle() -> capture.Handle:
-    """The name of a memory pool that graphs can share; see `CUDAGraph.pool`."""
+    """Return the name of a new memory pool that graphs can share; see `CUDAGraph.pool`."""
     return capture.new_handle()
 
 
@@ -45,10 +45,10 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._keeps = flag("CUDAGraph", "keep_graph", keep_graph)
-        self._capture: capture.Capture | None = None  # the capture, and afterwards its result
+        self._capture: capture.Capture | None = None  # the capture; after its end, its result
         self._recorded: Any = None
         self._handle: capture.Handle | None = None
-        self._allocators: list[Any] = []  # their allocators keep the pool for this graph
+        self._allocators: list[Any] = []  # allocators that keep the pool for this graph
         self._draws: list[tuple[Generator, Any]] = []
         self._index = 0
         self._replay: Any = None
@@ -124,7 +124,7 @@ class CUDAGraph:
         self._replay(recorded, self._index)
 
     def _draw(self) -> None:
-        """Note [Random numbers of a graph]."""
+        """Write the generators' states for a replay. See Note [Random numbers of a graph]."""
         cuda = runtime.cuda()
         own = cuda.current_stream(self._index)
         for generator, drawn in self._draws:
@@ -153,14 +153,13 @@ class CUDAGraph:
             self.reset()
 
     def pool(self) -> capture.Handle:
-        """The name of the memory pool, for `pool=` of later captures."""
+        """Return the name of the memory pool, for `pool=` of later captures."""
         if self._handle is None or self._recorded is None:
             raise errors.no_graph("pool", "holds no capture")
         return self._handle
 
     def register_generator_state(self, generator: Generator) -> None:
-        """Accepted for PyTorch's programs: generators from which a capture draws are found without
-        it."""
+        """Does nothing; PyTorch's programs may call it. A capture finds its generators itself."""
         if not isinstance(generator, Generator):
             rule = "be a gputensor.Generator"
             raise errors.wrong_type("register_generator_state", "generator", rule, generator)
@@ -170,7 +169,7 @@ class CUDAGraph:
         self._graph("instantiate")
 
     def enable_debug_mode(self) -> None:
-        """Has no effect: `debug_dump` needs none."""
+        """Does nothing: `debug_dump` works without it."""
 
     def debug_dump(self, debug_path: str) -> None:
         """Write the graph's nodes and edges to a file in the DOT language, for Graphviz."""
@@ -258,7 +257,7 @@ class graph:
 
 
 def _abandon(of: CUDAGraph) -> None:
-    """End a capture after an error, which is raised."""
+    """End a capture after an error, and raise the error."""
     try:
         of.reset()
     except errors.GpuTensorError:
@@ -272,7 +271,7 @@ def _run_recorded(reason: str) -> None:
         recorder.run(reason)
 
 
-# By runtime and device: the default stream for captures by `graph`.
+# By runtime and device: the stream that `graph` captures by default.
 _streams: dict[tuple[Any, int], Any] = {}
 
 

@@ -13,10 +13,11 @@ from ..dispatch.refusal import declares
 def grid_for(
     elements: Any, block: int | Sequence[int] = 256, per_thread: int = 1
 ) -> tuple[int, ...]:
-    """The grid for `elements`, with `per_thread` elements per thread.
+    """Return the grid for `elements`, with `per_thread` elements per thread.
 
-    elements: a number; a TensorIterator or a plan, for its elements; or a shape (rows, columns)
-    with a block (x, y), where the last dimension is x: `grid_for((480, 640), (32, 8))` is (20, 60).
+    elements: a number; a TensorIterator or a plan, whose elements are counted; or a shape (rows,
+    columns) with a block (x, y), where x belongs to the last dimension: `grid_for((480, 640), (32,
+    8))` is (20, 60).
     """
     blocks = (int(block),) if hasattr(block, "__index__") else tuple(block)
     if hasattr(elements, "numel"):

@@ -1,7 +1,8 @@
-"""NumPy arrays in a launch on the emulator: copied to the device before it, and back after it.
+"""NumPy arrays as arguments of a launch on the emulator: copied to the device before the launch,
+and back after it.
 
-Arrays that share memory share it on the device too. On a GPU nothing is copied: there the caller
-copies explicitly.
+Arrays that share memory share it on the device, too. On a GPU nothing is copied: the caller must
+copy explicitly.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     >>> scale = gt.cuda.Kernel(text, "scale")
     >>> scale[grid, block](x, y, 2.0, n)
 
-Arrays may be gputensor's, CuPy's or torch's; with the emulator also NumPy's and torch's CPU
-tensors. Arguments are checked against the declaration: an array must have its pointer's dtype, and
-must be contiguous unless the kernel takes its Layout. The arguments determine device and stream. On
-a GPU it allocates nothing.
+Arrays may be gputensor's, CuPy's or torch's; on the emulator also NumPy's and torch's CPU tensors.
+Arguments are checked against the declaration: an array must have its pointer's dtype, and must be
+contiguous unless the kernel takes its Layout. The arguments determine device and stream. A launch
+on a GPU allocates nothing.
 """
 
 from __future__ import annotations
@@ -120,14 +120,14 @@ class Kernel:
         self._note_writes(cuda, found, stream, own)
 
     def over(self, iterator: TensorIterator, block: int = 256, per_thread: int = 1) -> Over:
-        """A launch over a TensorIterator, its operands first: `kernel.over(it)(alpha)`."""
+        """Return a launch over a TensorIterator; its operands come first:
+        `kernel.over(it)(alpha)`."""
         from .over import Over
 
         return Over(self, iterator, block, per_thread)
 
     def _operands(self, cuda: Any, args: Sequence[Any]) -> tuple[int, dict[int, ForeignArray]]:
-        """The device of the arrays; and the arrays among the arguments, as parameter number ->
-        array."""
+        """Return the device of the arrays, and the arrays as a dict by parameter number."""
         entry, declared = self.entry, self.declaration
         if len(args) != len(declared.taken):
             names = ", ".join(p.name for p in declared.taken)
@@ -177,8 +177,8 @@ class Kernel:
     def _streams(
         self, cuda: Any, device_index: int, found: Mapping[int, ForeignArray], own: Any, given: Any
     ) -> tuple[Any, list[Any]]:
-        """The stream to launch on, and the streams to order with; the caller orders a given
-        stream."""
+        """Return the stream for the launch, and the streams to synchronise with it. For a given
+        stream there are none, because the caller synchronises."""
         if given is None:
             return operands.streams_of(found, cuda, device_index, own)
         return stream_given(self.entry, cuda, device_index, given), []
@@ -237,7 +237,7 @@ class Kernel:
         return function
 
     def _entries(self, is_emulated: bool) -> tuple[str, ...]:
-        """The names requested from a compiler: template instances and mangled names."""
+        """Return the names that the compiler must keep: template instances and mangled names."""
         if is_emulated:
             return (self.entry,)
         own = () if self.declaration.has_c_name else (self.entry,)
@@ -248,7 +248,8 @@ class Kernel:
         return self.entry if is_instance or not is_emulated else self.declaration.name
 
     def _settle_places(self, loaded: Any) -> None:
-        """Set offsets of parameters and sizes of structs from the emulator's compiler."""
+        """Set the offsets of parameters and the sizes of structs that the emulator's compiler
+        found."""
         places = getattr(loaded, "places", None)
         parameters = self.declaration.parameters
         if places is None:
@@ -299,10 +300,10 @@ class Kernel:
             cuda.write_symbol(address, data.tobytes(), stream)
         else:
             cuda.copy_async(address, index, data.ctypes.data, -1, data.nbytes, stream)
-            stream.synchronize()  # `data` may be freed
+            stream.synchronize()  # the memory of `data` may be freed after this
 
     def compile(self, arch: str) -> bytes:
-        """The cubin for an architecture such as `sm_90`; needs NVRTC and no GPU."""
+        """Return the cubin for an architecture such as `sm_90`. Needs NVRTC and no GPU."""
         from ..runtime.compilation import nvrtc_users
 
         return nvrtc_users.compile_text(
@@ -311,7 +312,8 @@ class Kernel:
         )  # fmt: skip
 
     def report(self, archs: Sequence[str] = ("sm_80", "sm_90")) -> Report:
-        """Registers, spills, shared memory and widths of loads and stores for each architecture."""
+        """Return registers, spills, shared memory and widths of loads and stores for each
+        architecture."""
         from .report import Report, row
 
         return Report([row(self, arch) for arch in archs])

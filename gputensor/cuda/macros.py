@@ -1,7 +1,8 @@
 """Expansion of macros that define kernels, such as `DEFINE_SCALE(scale_f32, float)`.
 
-Only macros with a `__global__` function are expanded, only for reading declarations, and each in
-one line, so that all other words keep their lines. The compiler expands the rest.
+Only macros that define a `__global__` function are expanded, and only for reading declarations.
+Each expansion is one line, so that all other words keep their lines. The compiler expands all
+macros itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _DEFINE = re.compile(
 
 
 def expanded(text: str) -> str:
-    """The text without comments, with each use of these macros expanded."""
+    """Return the text without comments, with each use of these macros expanded."""
     macros = {m["name"]: m for m in _DEFINE.finditer(text) if "__global__" in m["body"]}
     if not macros:
         return text

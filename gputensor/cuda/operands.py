@@ -29,10 +29,11 @@ def describe(entry: str, arg: str, value: Any) -> ForeignArray:
 def streams_of(
     found: Mapping[int, ForeignArray], cuda: Any, device_index: int, own: Any
 ) -> tuple[Any, list[Any]]:
-    """The stream to launch on, the streams it waits for, and the streams that wait for it.
+    """Return the stream for the launch, the streams for which it waits, and the streams that wait
+    for it.
 
-    Streams of other libraries do not synchronise with ours, nor with the legacy default stream. So
-    a launch uses a library's own stream if all arrays are on it, otherwise ours.
+    Streams of other libraries synchronise neither with our streams nor with the legacy default
+    stream. So a launch uses a library's own stream if all arrays belong to it, otherwise ours.
     """
     theirs: dict[Any, Any] = {}
     is_all_theirs = True
@@ -57,7 +58,7 @@ def note_write(operand: ForeignArray) -> None:
     if operand.library == "gputensor":
         bump_version(operand.owner)
     elif operand.library == "torch":
-        # torch counts writes, too, and checks the count in backward
+        # torch counts writes, and backward checks the count
         bump = getattr(sys.modules["torch"].autograd.graph, "increment_version", None)
         if bump is not None:
             bump(operand.owner)

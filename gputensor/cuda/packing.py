@@ -17,8 +17,8 @@ from .declaration import LAYOUT_DIMS, NUMBER, VECTOR, Parameter
 from ..exchange.foreign import ForeignArray
 
 _LAYOUT = Struct(f"<iI{2 * LAYOUT_DIMS}q")
-# An element of a pointer's type may consist of several parts of an array's element: float2 is a
-# complex64.
+# An element of a pointer's type may consist of several parts of an element of the array: float2 is
+# a complex64.
 _PAIRS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
@@ -81,7 +81,7 @@ def _check_dtype(entry: str, parameter: Parameter, operand: ForeignArray) -> Non
 
 
 def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
-    """A packer of one non-pointer parameter, with a fast path for plain numbers."""
+    """Return a packer of one parameter that is no pointer, with a fast path for plain numbers."""
     element = parameter.element
     without_code = (dtypes.bfloat16, dtypes.bool_)
     if parameter.kind != NUMBER or element is None or element.dtype in without_code:
@@ -94,14 +94,14 @@ def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
             try:
                 return pack(value)
             except (StructError, OverflowError):
-                pass  # out of range: the slow path raises
+                pass  # out of range; the slow path raises
         return value_bytes(entry, parameter, value)
 
     return packed
 
 
 def value_bytes(entry: str, parameter: Parameter, value: Any) -> bytes:
-    """A parameter that is no pointer."""
+    """Return the bytes of a parameter that is no pointer."""
     if parameter.kind == NUMBER:
         return _number(entry, parameter, value)
     if parameter.kind == VECTOR:
@@ -163,7 +163,7 @@ def _wrong(entry: str, parameter: Parameter, rule: str, value: Any) -> Exception
 
 
 def layouts(entry: str, pointers: dict[int, tuple[Parameter, ForeignArray]]) -> dict[int, bytes]:
-    """The Layout of each of these pointers, over their common broadcast shape."""
+    """Return the Layout of each of these pointers, over their common broadcast shape."""
     shape = _broadcast(entry, [(p, o) for p, o in pointers.values()])
     for parameter, operand in pointers.values():
         if not parameter.is_const and operand.sizes != shape:
@@ -173,7 +173,7 @@ def layouts(entry: str, pointers: dict[int, tuple[Parameter, ForeignArray]]) -> 
             )  # fmt: skip
     strides = [_broadcast_strides(operand, shape) for _, operand in pointers.values()]
     written = [i for i, (p, _) in enumerate(pointers.values()) if not p.is_const]
-    # outputs determine the order, as in TensorIterator
+    # outputs determine the order of dimensions, as in TensorIterator
     first = [strides[i] for i in written] + [s for i, s in enumerate(strides) if i not in written]
     sizes, joined = coalesce(shape, strides, dimension_order(shape, first))
     if len(sizes) > LAYOUT_DIMS:

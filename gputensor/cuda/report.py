@@ -22,7 +22,8 @@ _ACCESS = re.compile(r"\b(ld|st)((?:\.\w+(?:::\w+)*)*?)(?:\.v(\d))?\.[busf](\d+)
 
 
 class Row:
-    """One kernel on one architecture. loads, stores: {bytes of a global access: how many}."""
+    """One kernel on one architecture. loads, stores: {bytes of a global access: number of
+    accesses}."""
 
     __slots__ = (
         "arch", "loads", "registers", "shared_bytes", "shared_loads", "shared_stores",
@@ -77,7 +78,7 @@ class Report:
 
 
 def _widths(counts: dict[int, int]) -> str:
-    """`2x16 B, 1x4 B`, the widest first."""
+    """Return the text `2x16 B, 1x4 B`, the widest access first."""
     return ", ".join(f"{counts[w]}x{w} B" for w in sorted(counts, reverse=True)) or "none"
 
 
@@ -109,6 +110,7 @@ def _count_accesses(result: Row, ptx: str, name: str) -> None:
         if spaces & {"param", "local", "const"}:
             continue
         width = int(bits) // 8 * int(lanes or 1)
-        prefix = "shared_" if "shared" in spaces else ""  # otherwise global, or a generic pointer
+        # otherwise the memory is global, or the pointer is generic
+        prefix = "shared_" if "shared" in spaces else ""
         counts = getattr(result, prefix + ("loads" if kind == "ld" else "stores"))
         counts[width] = counts.get(width, 0) + 1

@@ -1,6 +1,7 @@
 """The text of a user's kernel: a string or a file, with included files inlined.
 
-A compiler's messages and findings then point into those files, and the cache's key covers them.
+Messages of a compiler and findings of the emulator then point into those files, and the cache's key
+covers them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..runtime.emulator import coverage, source
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)')
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
-# Headers that are built into compilers or on their default path.
+# Headers that compilers have built in or find on their default path.
 OWN_HEADERS = ("gputensor/layout.cuh",)
 
 
@@ -34,13 +35,14 @@ class Source:
 
 @cache
 def headers() -> dict[str, str]:
-    """Our headers that a text may include, by their names in `#include`."""
+    """Return our headers that a text may include, by their names in `#include`."""
     folder = resources.files(__package__) / "include"
     return {name: folder.joinpath(*name.split("/")).read_text() for name in OWN_HEADERS}
 
 
 def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str] = ()) -> Source:
-    """The text itself, or that of a file: a path object, or one line that ends in .cu.
+    """Return the text itself, or the text of a file. A file is a path object, or one line that ends
+    in .cu.
 
     folders: further folders of included files.
     """
@@ -67,7 +69,8 @@ def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str
 
 
 def _label(path: str) -> str:
-    """The name in `#line`: the file's name, or in a debug build its path, for gdb."""
+    """Return the name for `#line`: the file's name, or in a debug build its path, which gdb
+    needs."""
     return path if os.environ.get("GPUTENSOR_EMULATOR_DEBUG") == "1" else os.path.basename(path)
 
 
@@ -86,7 +89,8 @@ class _Places:
         self.once: set[str] = set()
 
     def inlined(self, text: str, path: str | None, label: str) -> list[str]:
-        """The lines of a text with included files inlined. path: of its file."""
+        """Return the lines of a text with included files inlined. path: the path of the text's
+        file."""
         if path is not None and _ONCE.search(text):
             if path in self.once:
                 return []
@@ -97,12 +101,13 @@ class _Places:
             if inner is not None:
                 lines += self.inlined(_read(inner), inner, _label(inner))
                 lines.append(f'#line {number + 1} "{label}"')
-            else:  # a compiler's own header, or a missing one, which the compiler reports
+            else:  # a compiler's own header; or a missing one, which the compiler reports
                 lines.append("" if path is not None and _ONCE.match(line) else line)
         return lines
 
     def _included(self, line: str, path: str | None) -> str | None:
-        """The file that a line includes; None for a compiler's own header or a missing file."""
+        """Return the file that a line includes; None for a compiler's own header or a missing
+        file."""
         match = _INCLUDE.match(line)
         if match is None:
             return None

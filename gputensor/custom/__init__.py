@@ -1,1 +1,1 @@
-"""Users' operators: defining, registering, deriving and checking them."""
+"""Operators of users: functions that define, register, differentiate and check them."""

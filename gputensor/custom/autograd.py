@@ -3,9 +3,10 @@
     kernel = dispatcher.register_kernel(op, keys.Autograd, maker(Formula(backward, setup_context)),
     "maker")
 
-The operator's kernel always runs below autograd; its node calls the user's backward. Without a
-formula the node raises in backward. A written argument that requires grad gets this node too.
-PyTorch leaves its old history, which gives a wrong gradient. Source: torch/_library/autograd.py.
+The operator's kernel always runs below autograd, and its node calls the user's backward. Without a
+formula, the node raises in backward. If the operator writes to an argument that requires grad, that
+argument gets this node too. (PyTorch leaves the argument's old history, which gives a wrong
+gradient.) Source: torch/_library/autograd.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..autograd.history import gradient_edge, requires_grad
 from ..autograd.node import add_output
 
 _BELOW = keys.below("AutogradOther")
-# The thread's state while a kernel runs: its calls skip the autograd keys, and count versions.
+# The thread's state while a kernel runs: its calls skip the autograd keys, but count versions.
 _without_autograd = _States(lambda include, keep: (include, keep & ~tls.AUTOGRAD))
 
 _ONE = (None,)  # the structure of a single result
@@ -36,12 +37,13 @@ Maker = Callable[[Table, int], Callable[..., Any]]
 
 
 class Formula:
-    """The functions of `register_autograd`, checked on registration for the arguments they will
-    get.
+    """The functions of `register_autograd`. On registration they are checked against the arguments
+    that they will get.
 
-    backward(ctx, *grads): a gradient for each result; returns one for each positional argument, a
-    list of them for a list of tensors. setup_context(ctx, inputs, output), with keyword_only_inputs
-    before output where the schema has such arguments: called with these names.
+    backward(ctx, *grads) takes a gradient for each result. It returns one for each positional
+    argument; for a list of tensors, a list of gradients. setup_context(ctx, inputs, output) also
+    gets keyword_only_inputs, before output, if the schema has keyword-only arguments. It is called
+    with these names.
     """
 
     __slots__ = ("backward", "setup_context")
@@ -84,7 +86,7 @@ class OperatorNode(_FunctionNode):
 
     operator: Operator
     formula: Formula | None
-    # For each positional argument: None, -1 for a tensor, the length of a list of tensors.
+    # For each positional argument: None, or -1 for a tensor, or the length of a list of tensors.
     lengths: tuple[int | None, ...]
     # The structure of the results: None for one value, the length for a list.
     returned: tuple[int | None, ...]
@@ -110,7 +112,8 @@ class OperatorNode(_FunctionNode):
         return list(node._by_tensor(results))
 
     def _by_tensor(node, results: tuple[Any, ...]) -> Iterator[Any]:
-        """One gradient for each tensor among the arguments. Raises: AutogradError."""
+        """Return one gradient for each tensor among the arguments. Raises: AutogradError for a
+        wrong result of backward."""
         lengths, names = node.lengths, node.operator.table.signature.names
         if len(results) < len(lengths) or any(r is not None for r in results[len(lengths) :]):
             raise errors.wrong_number_of_gradients(node.name(), len(lengths), len(results))
@@ -136,7 +139,7 @@ class OperatorNode(_FunctionNode):
 
 
 def maker(formula: Formula | None) -> Maker:
-    """For `register_kernel(op, keys.Autograd, maker(formula), "maker")`."""
+    """Make the argument of `register_kernel(op, keys.Autograd, maker(formula), "maker")`."""
 
     def make(table: Table, key_set: int) -> Callable[..., Any]:
         return _kernel(table, formula)
@@ -190,14 +193,14 @@ def _kernel(table: Table, formula: Formula | None) -> Callable[..., Any]:
 
 
 def _is_known(value: Any) -> bool:
-    """True if autograd knows the tensor, or one of a list of them."""
+    """True if autograd knows the tensor, or a tensor of a list."""
     if isinstance(value, (list, tuple)):
         return any([_is_known(x) for x in value])
     return getattr(value, "_autograd", None) is not None
 
 
 def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """The kernel for calls with arguments in autograd; possibly none of them requires grad."""
+    """Make the kernel for calls with arguments in autograd; perhaps none of them requires grad."""
     schema = table.signature.schema
     is_plain = all(
         not a.type.has_tensor or a.type.required.name == "Tensor" and not a.is_keyword_only
@@ -209,8 +212,8 @@ def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any
 
 
 def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """The kernel for operators that take tensors but no lists, return one new tensor and write to
-    no argument."""
+    """Make the kernel for operators that take tensors but no lists, return one new tensor, and
+    write to no argument."""
     operator, signature = table.operator, table.signature
     arguments = signature.schema.arguments[: signature.n_positional]
     lengths = tuple([-1 if a.type.has_tensor else None for a in arguments])
@@ -247,12 +250,12 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
                 left(grad_mode.set(mode))
         finally:
             _state.set(state)
-        # `custom_op` rejects this, but a Library's kernel may do it; a single operand is known to
-        # autograd.
+        # `custom_op` rejects results that are arguments, but a Library's kernel may return one. A
+        # single operand is known to autograd.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
-            result = variable.set_history(result, node)  # as `_wrap`, in the simple case
-            if not node.outputs:  # of integers
+            result = variable.set_history(result, node)  # the work of `_wrap` in the simple case
+            if not node.outputs:  # all results are integers
                 add_output(node, result)
         else:
             result = _wrap(context, result, [args[n] for n in places if args[n] is not None], node)
@@ -310,7 +313,8 @@ def _requiring(args: tuple[Any, ...], written: list[int]) -> list[Tensor]:
 
 
 def _leaves(value: Any) -> Any:
-    """The tensors of an argument, with None for omitted ones; numbers are not differentiated."""
+    """Return the tensors of an argument, with None for omitted ones. Numbers are not
+    differentiated."""
     if isinstance(value, (list, tuple)):
         return [x if isinstance(x, Tensor) else None for x in value]
     return (value if isinstance(value, Tensor) else None,)
@@ -355,13 +359,13 @@ def _set_up(
 def _with_history(
     schema: FunctionSchema, node: Any, context: Any, leaves: list[Any], result: Any
 ) -> Any:
-    """The result with its history, in the structure that the kernel returned."""
+    """Return the result with its history, in the structure that the kernel returned."""
     inputs = [x for x in leaves if x is not None]
     flat: list[Any] = []
     shape: list[int | None] = []
     returns = schema.returns
-    # No nested functions here: a recursive one would be a reference cycle that keeps the graph
-    # alive.
+    # No nested functions here, because a recursive one would be a reference cycle that keeps the
+    # graph alive.
     given = (node, context, inputs, flat, shape)
     if len(returns) == 1:
         result = _wrapped(returns[0].type, result, *given)
@@ -374,7 +378,8 @@ def _with_history(
 
 
 def _wrapped(type: Type, value: Any, *given: Any) -> Any:
-    """One result with its history; its structure goes to `shape`, its tensors to `flat`."""
+    """Return one result with its history. Its structure is appended to `shape`, its tensors to
+    `flat`."""
     node, context, inputs, flat, shape = given
     if type.name == "tuple":
         return tuple([_wrapped(part, x, *given) for part, x in zip(type.parts, value)])

@@ -9,8 +9,8 @@
     scale.register_autograd(lambda ctx, grad: (grad * ctx.by, None), setup_context=...)
 
 operator_kernels.py and custom/autograd.py wrap the functions in kernels. Registrations can be
-undone. The rules are PyTorch's, but a kernel that does not accept the schema's arguments is
-rejected on registration. Source: torch/_library/custom_ops.py.
+undone. The rules are PyTorch's, with one exception: a kernel that does not accept the schema's
+arguments is rejected on registration. Source: torch/_library/custom_ops.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Function)
 DeviceTypes = str | Sequence[str] | None
 _Registration = tuple[Key, Function, str, str]  # key, function, convention, site
 
-# Qualified name -> definition. This keeps operators alive for `gt.ops`.
+# Qualified name -> definition. The dict keeps operators alive for `gt.ops`.
 _definitions: dict[str, CustomOpDef] = {}
 
 
@@ -60,7 +60,7 @@ def custom_op(
     name: str, fn: Function | None = None, /, *, mutates_args: str | Iterable[str],
     device_types: DeviceTypes = None, schema: str | None = None, tags: str | Sequence[str] = (),
 ) -> Any:  # fmt: skip
-    """Make a function an operator; without fn, a decorator. Returns a CustomOpDef.
+    """Make a function an operator and return a CustomOpDef. Without fn, return a decorator.
 
     A definition under an existing name replaces the operator and all its registrations.
 
@@ -132,7 +132,7 @@ def _check_schema(
 
 
 class CustomOpDef:
-    """An operator made from functions by `custom_op`. It is called like the function.
+    """An operator that `custom_op` made from functions. It is called like the function.
 
     `_opoverload` is the operator itself, as `gt.ops.<namespace>.<name>.default` is.
     """
@@ -146,7 +146,7 @@ class CustomOpDef:
         self._namespace, _, self._name = name.partition("::")
         self._init_fn = fn
         self._disabled: set[str | None] = set()
-        # The registrations, in order, and their handles.
+        # The registrations in order, and their handles.
         self._registered: list[tuple[_Registration, Handle]] = []
         self._define()
 
@@ -174,7 +174,7 @@ class CustomOpDef:
         return handle
 
     def _destroy(self) -> None:
-        """Remove the operator and all of its registrations made here."""
+        """Remove the operator and everything that was registered for it through this object."""
         with dispatcher.lock:
             self._registered = [both for both in self._registered if both[1].is_active]
             for _, handle in reversed(self._registered):
@@ -184,7 +184,7 @@ class CustomOpDef:
                 del _definitions[self._qualname]
 
     def _again(self) -> None:
-        """Register again after `_destroy`, because a later step failed."""
+        """Repeat the registrations after `_destroy`, because a later step failed."""
         former, self._registered = self._registered, []
         self._define()
         for what, _ in former[len(self._registered) :]:
@@ -209,13 +209,12 @@ class CustomOpDef:
     ) -> Callable[[F], F]: ...
 
     def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
-        """Register a kernel for device types ("cpu", "cuda", a registered device), None for all.
+        """Register a kernel for device types ("cpu", "cuda", a registered device); None means all.
 
-        Returns a handle that undoes it; without fn, a decorator. The newest kernel of a type is
-        used; removing a registered device removes its kernel. Results must be new memory. The
-        kernel runs below autograd.
-        Raises: RegistrationError if fn does not take the schema's arguments; ArgumentValueError if
-        no argument determines the device.
+        Returns a handle that undoes it; without fn, returns a decorator. The newest kernel of a
+        type is used. Removing a registered device removes its kernel. Results must be new memory.
+        The kernel runs below autograd. Raises: RegistrationError if fn does not take the schema's
+        arguments; ArgumentValueError if no argument determines the device.
         """
         site = caller_site()
         if fn is not None:
@@ -249,7 +248,8 @@ class CustomOpDef:
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
-        """`with op.set_kernel_enabled("cuda", False):` lets the first function serve."""
+        """`with op.set_kernel_enabled("cuda", False):` calls the operator's first function instead
+        of this kernel."""
         before = device_type in self._disabled
         self._switch(device_type, not enabled)
         try:
@@ -265,9 +265,11 @@ class CustomOpDef:
     # --- shapes and derivative --------------------------------------------------------------------
 
     def register_fake(self, fn: F, /) -> F:
-        """Register the kernel for Meta: sizes, strides and dtype of the results, without data.
+        """Register the kernel for Meta: it returns sizes, strides and dtype of the results, without
+        data.
 
-        fn takes the operator's arguments and returns its results, as meta tensors; a decorator.
+        fn takes the operator's arguments and returns its results as meta tensors. The method is
+        also a decorator.
         """
         self._register_fake(fn, caller_site())
         return fn
@@ -280,19 +282,19 @@ class CustomOpDef:
     def register_autograd(
         self, backward: Function, /, *, setup_context: Function | None = None
     ) -> Handle:
-        """Register the derivative; returns a handle that undoes it.
+        """Register the derivative. Returns a handle that undoes it.
 
-        backward(ctx, *grads) takes a gradient for each result and returns one, or None, for each
-        positional argument; a list for a list of tensors. setup_context(ctx, inputs, output) keeps
-        what it needs by `ctx.save_for_backward` or as attributes of ctx; keyword-only arguments
-        come as `keyword_only_inputs`, before output.
-        Raises: RegistrationError for an operator that writes or returns nothing, and for functions
-        that do not take this.
+        backward(ctx, *grads) takes a gradient for each result. It returns a gradient or None for
+        each positional argument; for a list of tensors, a list. setup_context(ctx, inputs, output)
+        saves what backward needs, by `ctx.save_for_backward` or as attributes of ctx; keyword-only
+        arguments come as `keyword_only_inputs`, before output. Raises: RegistrationError for an
+        operator that writes to an argument or returns nothing, and for functions that do not take
+        these arguments.
         """
         return self._register_autograd(backward, setup_context, caller_site())
 
     def register_vmap(self, func: Function | None = None, /) -> Any:
-        """Register the batch rule of the operator; a decorator without func.
+        """Register the batch rule of the operator. Without func, return a decorator.
 
         func(info, in_dims, *args) takes the batch dimension of each argument, or None, and the
         arguments. It returns (results, their batch dimensions). info has batch_size and randomness.
@@ -314,10 +316,12 @@ def register_kernel(
     op: Any, device_types: DeviceTypes, func: Function | None = None, /, *,
     lib: Library | None = None,
 ) -> Any:  # fmt: skip
-    """Register a kernel of an operator, or of its name, for device types; a decorator without func.
+    """Register a kernel for device types, for an operator or its name. Without func, return a
+    decorator.
 
-    Of an operator that `custom_op` made, its method; of another one, `Library.impl` at the keys of
-    the devices, at CompositeExplicitAutograd for None. The handle or `lib` undoes it.
+    For an operator that `custom_op` made, this calls its method. For another one it calls
+    `Library.impl` at the keys of the devices, and at CompositeExplicitAutograd for None. The handle
+    or `lib` undoes it.
     """
     site = caller_site()
 
@@ -339,7 +343,8 @@ def register_kernel(
 
 
 def register_fake(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
-    """Register the kernel of an operator, or of its name, for Meta; a decorator without func."""
+    """Register the kernel for Meta, for an operator or its name. Without func, return a
+    decorator."""
     site = caller_site()
 
     def register(function: Function) -> Handle:
@@ -359,7 +364,8 @@ def register_autograd(
     op: Any, backward: Function, /, *, setup_context: Function | None = None,
     lib: Library | None = None,
 ) -> Handle:  # fmt: skip
-    """Register the derivative of an operator, or of its name: `CustomOpDef.register_autograd`.
+    """Register the derivative of an operator, given the operator or its name:
+    `CustomOpDef.register_autograd`.
 
     Raises: DispatchError if it is not defined.
     """
@@ -387,7 +393,8 @@ def _decorator(register: Callable[[Function], Handle]) -> Callable[[Function], F
 
 
 def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
-    """Register the batch rule of an operator, or of its name: `CustomOpDef.register_vmap`."""
+    """Register the batch rule of an operator, given the operator or its name:
+    `CustomOpDef.register_vmap`."""
     site = caller_site()
 
     def register(function: Function) -> Handle:
@@ -401,7 +408,7 @@ def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | No
 
 
 def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
-    """The handle, which the library then also owns."""
+    """Return the handle; `lib` then owns it, too."""
     if lib is not None:
         try:
             lib._check_open(site)
@@ -414,7 +421,7 @@ def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
 
 
 def _name_of(what: str, op: Any) -> str:
-    """`ns::op.overload` of an operator, a packet, a CustomOpDef or a name."""
+    """Return `ns::op.overload` for an operator, a packet, a CustomOpDef or a name."""
     name = op if isinstance(op, str) else getattr(op, "qualified_name", None)
     if isinstance(op, CustomOpDef):
         name = op._qualname
@@ -436,7 +443,7 @@ def _together(handles: list[Handle]) -> Handle:
 
 
 def _end_with_device(device_type: str | None, handle: Handle) -> None:
-    """Remove a kernel together with its device, because the key may later belong to another
+    """Remove a kernel when its device is removed, because the key may later belong to another
     device."""
     kind = None if device_type is None else device(device_type).type
     if kind is not None and BACKEND_OF_TYPE[kind].startswith("PrivateUse"):
@@ -444,7 +451,7 @@ def _end_with_device(device_type: str | None, handle: Handle) -> None:
 
 
 def _keys_of(types: DeviceTypes) -> list[tuple[str | None, Key]]:
-    """The keys of devices' kernels. Raises: ArgumentError for an unregistered device."""
+    """Return the keys of devices' kernels. Raises: ArgumentError for an unregistered device."""
     if types is None:
         return [(None, keys.CompositeExplicitAutograd)]
     listed = [types] if isinstance(types, str) else types

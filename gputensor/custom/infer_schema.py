@@ -1,4 +1,4 @@
-"""A schema from the annotations of a Python function, `def f(x: Tensor) -> Tensor`.
+"""A schema made from the annotations of a Python function, `def f(x: Tensor) -> Tensor`.
 
 It reads the names in annotations, so the types need not be imported. For an annotation that a
 schema cannot express it raises an error with the argument's name. The text is PyTorch's. Source:
@@ -31,7 +31,7 @@ def infer_schema(
     prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str] = (),
     op_name: str | None = None, tags: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The schema text of a function: `op_name`, where given, then `(Tensor x) -> Tensor`.
+    """Return the schema text of a function: `op_name`, if given, and `(Tensor x) -> Tensor`.
 
     mutates_args: names of the tensors that the function writes to, or "unknown" for all of them.
     tags: "inplace" if it returns the first argument, which it writes to; "out" if it returns the
@@ -81,7 +81,7 @@ def infer_schema(
 
 
 def _names(function: Callable[..., Any]) -> dict[str, Any]:
-    """The function's globals, with Tensor added if it does not import it."""
+    """Return the function's globals, with Tensor added if the function does not import it."""
     known: dict[str, Any] = getattr(function, "__globals__", {})
     if "Tensor" in known:
         return known
@@ -137,7 +137,7 @@ def _default(value: Any, name: str, argument: str) -> str:
 
 
 def _returned_arguments(name: str, texts: list[str], returned: str, tags: Sequence[str]) -> str:
-    """Return the schema's returns of an operator that returns the arguments it writes to."""
+    """Return the schema's returns for an operator that returns the arguments to which it writes."""
     written = [text for text in texts if "!" in text]
     if INPLACE in tags:
         if len(written) != 1 or texts[0] != written[0] or not written[0].startswith("Tensor(a0!) "):

@@ -1,4 +1,5 @@
-"""`gt.library`: define operators and register kernels, for one operator or as fallback for all.
+"""`gt.library`: definition of operators, and registration of kernels for one operator or as
+fallbacks for all.
 
     lib = Library("mylib", "DEF")
     lib.define("scale(Tensor x, float by=2.0) -> Tensor")
@@ -7,9 +8,9 @@
     def scale(x, by): ...
 
 A Library owns its registrations: `_destroy`, the end of its `with` block, or its deletion removes
-all of them, and earlier registrations are used again. The rules are PyTorch's; the tables that
-follow are computed in `dispatch/`. Operators made of functions with annotations, `custom_op`, are
-in custom_op.py, their check in opcheck/.
+all of them, and earlier registrations are used again. The rules are PyTorch's; `dispatch/` computes
+the tables that follow from them. custom_op.py makes operators from functions with annotations, and
+opcheck/ checks operators.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ _RESERVED = ("prim",)
 # Keys that PyTorch treats as "no key": the kernel is for all devices, CompositeImplicitAutograd.
 _NO_KEY = ("", "Undefined", "CatchAll")
 
-# Namespace -> where its DEF library was made. `aten` and a few are defined by generated operators.
+# Namespace -> the place where its DEF library was made. Generated operators define `aten` and a few
+# others.
 _defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.py"} | {
     name: f"gputensor/_generated/families/{family}.py" for name, family in index.NAMESPACES.items()
 }
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """For `Library.impl` or `Library.fallback`: calls skip the key. This function is never
+    """Pass this to `Library.impl` or `Library.fallback` to make calls skip the key. It is never
     called."""
     raise errors.fallthrough_called()
 
@@ -50,11 +52,11 @@ vars(fallthrough_kernel)["kernel_convention"] = "fallthrough"
 
 
 class Library:
-    """Registrations of one namespace that live and end together.
+    """Registrations of one namespace that are removed together.
 
-    kind: DEF defines operators, once per namespace; FRAGMENT defines some more; IMPL registers
-    kernels only. ns: the namespace; "_" with kind IMPL holds fallbacks. dispatch_key: the key for
-    registrations that name none; CompositeImplicitAutograd if this is left out too.
+    kind: DEF defines the operators of a namespace, once; FRAGMENT defines more; IMPL only registers
+    kernels. ns: the namespace; "_" with kind IMPL contains fallbacks. dispatch_key: the key of
+    registrations that name none; by default CompositeImplicitAutograd.
     """
 
     __slots__ = ("ns", "kind", "dispatch_key", "site", "_handles", "_finalizer", "__weakref__")
@@ -182,7 +184,7 @@ class Library:
         self, op_name: Any, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False,
         allow_override: bool = True, boxed: bool = False,
     ) -> Any:  # fmt: skip
-        """Register `fn` as the operator's kernel at a key; the newest kernel of a key is used.
+        """Register `fn` as the operator's kernel at a key. The newest kernel of a key is used.
 
         op_name: "scale", "scale.overload", "mylib::scale" or an operator; it need not be defined
         yet. Without fn, a decorator: `@lib.impl("scale", "CPU")`. with_keyset: fn takes the key set
@@ -228,7 +230,7 @@ class Library:
             warning = errors.kernel_overridden(operator, key, stack[0].site, site)
             try:
                 warnings.warn(warning, stacklevel=3)
-            except errors.OverrideWarning:  # if warnings are errors, nothing may change
+            except errors.OverrideWarning:  # if warnings are errors, nothing may have changed
                 handle.remove()
                 raise
         return handle
@@ -239,11 +241,12 @@ class Library:
         self, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False,
         boxed: bool = False,
     ) -> Any:  # fmt: skip
-        """Register `fn` for a key in all operators without a kernel there; in namespace "_" alone.
+        """Register `fn` for a key in all operators that have no kernel there. Only namespace "_"
+        allows this.
 
-        fn takes (operator, *args, **kwargs), without arguments that equal their defaults, behind
-        the key set if with_keyset; or (operator, key_set, stack) if boxed. Without fn, a decorator.
-        Raises: RegistrationError if the key has a fallback already.
+        fn takes (operator, *args, **kwargs) without arguments that equal their defaults;
+        with_keyset puts the key set first. With boxed it takes (operator, key_set, stack). Without
+        fn, return a decorator. Raises: RegistrationError if the key has a fallback already.
         """
         site = caller_site()
         if isinstance(fn, str):
@@ -303,7 +306,8 @@ class Library:
         return f"{self.ns}::{rest}"
 
     def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
-        """Return the key of a registration: the call's, or the library's, or None."""
+        """Return the key of a registration: the call's key, otherwise the library's, otherwise
+        None."""
         if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
             raise errors.wrong_type(what, "dispatch_key", "name a dispatch key", given)
         given = str(given)
@@ -336,7 +340,8 @@ def _convention(fn: Any, with_keyset: bool, boxed: bool, plain: str, keyset: str
 
 
 def _close(handles: list[Handle], namespace: str | None) -> None:
-    # Newest first, so that a table on the way never shows an older kernel of this same library.
+    # The newest is removed first, so that no table in between contains an older kernel of this
+    # library.
     with dispatcher.lock:
         while handles:
             handles.pop().remove()

@@ -1,9 +1,9 @@
 """Kernels around the functions of `custom_op`, for each key.
 
-`backend`: the function, and a check that its results are new memory. `without_fake`: the shapes of
-operators that need no function for them. The kernels at other keys are made as for built-in
-operators, see makers/. All are makers: they run when a slot is computed, so that calls make fewer
-decisions.
+`backend` calls the function and checks that its results are new memory. `without_fake` gives the
+shapes of operators that need no function for them. The kernels at other keys are made as for
+built-in operators, see makers/. All functions of this module are makers: they run when a slot is
+computed, so that a call makes fewer decisions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Maker = Callable[[Table, int], Function]
 
 
 def backend(choose: Callable[[], Function], site: str) -> Maker:
-    """The kernel of a backend's key. choose: returns the function to use, called when a slot is
-    computed."""
+    """Make the kernel of a backend's key. choose: returns the function to use; it is called when a
+    slot is computed."""
 
     def make(table: Table, key_set: int) -> Function:
         operator, signature, function = table.operator, table.signature, choose()
@@ -60,8 +60,8 @@ def _unary(operator: Operator, site: str, function: Function) -> Function:
 def _simple(
     operator: Operator, site: str, function: Function, arguments: tuple[Argument, ...]
 ) -> Function:
-    """The kernel for positional arguments without lists, and one new tensor: by far the most
-    frequent case."""
+    """Make the kernel for positional arguments without lists and one new tensor, the most frequent
+    case."""
     places = tuple([n for n, a in enumerate(arguments) if a.type.has_tensor])
 
     def simple(key_set: int, *args: Any) -> Any:
@@ -132,9 +132,9 @@ def _refuse_alias(
     operator: Operator, site: str, args: tuple[Any, ...], results: Any,
     handed_back: list[int | None] | None = None,
 ) -> None:  # fmt: skip
-    """Raise if a result is an argument, or shares the storage of one or of another result.
+    """Raise if a result is an argument, or shares the storage of an argument or of another result.
 
-    Two storages over the same bytes, as `from_numpy(x.numpy())` makes, are found by `opcheck` only.
+    Only `opcheck` finds two storages over the same bytes, as `from_numpy(x.numpy())` makes.
     """
     seen: list[tuple[Any, str, int | None]] = []
     arguments = operator.schema.arguments
@@ -162,7 +162,7 @@ def _refuse_alias(
 
 
 def without_fake(table: Table, key_set: int) -> Function:
-    """The kernel at Meta while no `register_fake` was called.
+    """Make the kernel at Meta that is used as long as `register_fake` is not called.
 
     An operator that returns nothing, or only written arguments, needs no shape function.
     """
@@ -186,12 +186,12 @@ META, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT = map(
 )
 
 
-# Functions of `register_vmap` by operator: function(info, in_dims, *args); read by gt.func.
+# Functions of `register_vmap` by operator: function(info, in_dims, *args). gt.func reads them.
 vmap_rules: dict[Operator, Callable[..., Any]] = {}
 
 
 def register_vmap(operator: Operator, function: Callable[..., Any]) -> Handle:
-    """Let vmap call this function for an operator; the handle restores the previous one."""
+    """Let vmap call this function for an operator. The handle restores the previous function."""
     before = vmap_rules.get(operator)
     vmap_rules[operator] = function
 

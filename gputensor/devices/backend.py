@@ -7,10 +7,10 @@
     scalars)
 
 The runtime allocates and copies memory; this is sufficient for the operators of MINIMAL. A stub
-adds the operators of a family, `device.impl` one operator, and the CPU fallback all others. The
-handle undoes everything. An entry point of the group `gputensor.backends` is called at the first
-use of its device's name. docs/new_device.md is the guide; `gputensor backend new NAME` writes such
-a package.
+adds the operators of a family, `device.impl` adds one operator, and the CPU fallback serves all
+others. The handle undoes everything. The entry point of the group `gputensor.backends` that has the
+device's name is called at the first use of that name. docs/new_device.md is the guide; `gputensor
+backend new NAME` writes such a package.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "registered",
 ]  # fmt: skip
 
-# Dispatch key -> its device type before `rename`.
+# Dispatch key -> the name of its device type before a `rename`.
 BACKENDS = {
     "PrivateUse1": "privateuseone",
     "PrivateUse2": "privateusetwo",
@@ -62,7 +62,7 @@ MINIMAL = (
 )  # fmt: skip
 
 _backends: dict[str, Backend] = {}
-# Names whose entry point was called or is not needed: each is called once.
+# Names whose entry point was called, or need not be called. Each is called once.
 _loaded: set[str] = set()
 
 
@@ -127,7 +127,8 @@ class Backend:
         self.name, self.key, self.runtime, self.site = name, key, runtime, site
         self.module: DeviceModule = DeviceModule(name, runtime)
         self._undos: list[Callable[[], None]] = []
-        # (family, ops, undo function) of each stub, including families installed later.
+        # (family, ops, undo functions) of each stub. The functions also cover families that were
+        # installed later.
         self._stubs: list[tuple[str, tuple[str, ...], list[Callable[[], None]]]] = []
 
     def __repr__(self) -> str:
@@ -142,11 +143,12 @@ class Backend:
     # --- kernels ----------------------------------------------------------------------------------
 
     def stub(self, family: str, *ops: str) -> Callable[[stubs.Bind], stubs.Bind]:
-        """Decorator: register `bind(op, plan)` as kernels of a family's operators, or those in
-        `ops`.
+        """Decorator that registers `bind(op, plan)` as kernels of all operators of a family, or of
+        those in `ops`.
 
-        bind returns callable(device index, operands, scalars); operands are addresses in the order
-        of `plan.stride_bytes`, outputs first, or Python numbers where that is None.
+        bind returns callable(device index, operands, scalars). Operands are addresses in the order
+        of `plan.stride_bytes`, outputs first; a None there means that the operand is a Python
+        number.
         """
 
         def decorate(bind_op: stubs.Bind) -> stubs.Bind:
@@ -156,7 +158,7 @@ class Backend:
         return decorate
 
     def register_stub(self, family: str, bind_op: stubs.Bind, *ops: str) -> Handle:
-        """`stub` as a function; the handle undoes only this stub."""
+        """Register a stub, as `stub` does. The returned handle undoes only this stub."""
         self._check_alive()
         with dispatcher.lock:
             undos = [register_stub(self.name, family, bind_op, *ops)]
@@ -176,8 +178,9 @@ class Backend:
             undos.append(self._native(operator, kernel, site))
 
     def _installed(self, family: str, entry: further.Entry) -> None:
-        """Mark a newly loaded operator as native if it needs no kernel or a stub covers it."""
-        if family == "copy" or family not in stubs.families():  # it needs only sizes and memory
+        """Mark a newly loaded operator as native if it needs no kernel, or if a stub covers it."""
+        # these operators need only sizes and memory
+        if family == "copy" or family not in stubs.families():
             self._take_over(entry, family, (), self._undos)
         for brought in self._stubs:
             if brought[0] == family:
@@ -195,8 +198,8 @@ class Backend:
     def impl(
         self, op_name: str, fn: Any = None, *, with_keyset: bool = False, boxed: bool = False
     ) -> Any:
-        """Register a kernel for one operator at the device's key, in place of ours; without `fn`, a
-        decorator.
+        """Register a kernel for one operator at the device's key; it replaces ours. Without `fn`,
+        return a decorator.
 
         op_name: `abs`, `add.Tensor` or `mylib::scale`. The conventions are those of `Library.impl`,
         but replacing a kernel does not warn. Returns a handle.
@@ -223,7 +226,8 @@ class Backend:
     def fall_back_to_cpu(
         self, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
     ) -> Handle:
-        """Let operators without a kernel run on the CPU, but none of `deny`; each warns once."""
+        """Let operators without a kernel run on the CPU, except those in `deny`. Each operator
+        warns once."""
         from .fallback import enable_cpu_fallback
 
         self._check_alive()
@@ -234,8 +238,8 @@ class Backend:
     ) -> Handle:
         """Enable `gt.autocast` on the device; only for PrivateUse1, which has an Autocast key.
 
-        dtypes: those it can cast to, the default first. policies: operator -> cast policy
-        (docs/autocast.md), also for your own operators; by default those of CUDA.
+        dtypes: the dtypes to which it can cast, the default first. policies: operator -> cast
+        policy (docs/autocast.md), also for your own operators; by default those of CUDA.
         """
         from ..amp.cast_policies import register_device
 
@@ -247,20 +251,23 @@ class Backend:
             return self._keep([register_device(self.name, dtypes, policies, caller_site()).remove])
 
     def has_native(self, op_name: str) -> bool:
-        """True if an operator has its own kernel at the device's key; names as in `impl`."""
+        """True if an operator has a kernel of its own at the device's key. Names are as in
+        `impl`."""
         operator = dispatcher.find(dispatcher.qualified(op_name))
         return operator.table.slot(keys.runtime_key(self.key))[1] == "kernel"
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- removal ----------------------------------------------------------------------------------
 
     @property
     def is_registered(self) -> bool:
         return _backends.get(self.name) is self
 
     def remove(self) -> None:
-        """Undo all registrations; remaining tensors can only be dropped. Safe to call twice.
+        """Undo all registrations. Remaining tensors can then only be dropped. It may be called
+        twice.
 
-        The device stays removed until it is registered again: its entry point is not called again.
+        The device stays removed until it is registered again, because its entry point is not called
+        again.
         """
         with dispatcher.lock:
             while self._undos:
@@ -307,18 +314,18 @@ class Backend:
             undo(_set_attribute(Tensor, f"is_{self.name}", _is_on(self.name, "_device")))
             undo(_set_attribute(Storage, f"is_{self.name}", _is_on(self.name, "device")))
         _backends[self.name] = self
-        _loaded.add(self.name)  # the entry point is not called again
+        _loaded.add(self.name)  # so that the entry point is not called again
         undo(lambda: _backends.pop(self.name, None))  # type: ignore[arg-type]
 
     def _allocate(self, nbytes: int, place: devices.device) -> Any:
         count = self.runtime.device_count()
-        index: Any = place.index  # a storage's device has an index
+        index: Any = place.index  # the device of a storage has an index
         if not 0 <= index < count:
             raise errors.device_index_out_of_range(self.name, index, count)
         return self.runtime.allocate(nbytes, index)
 
     def _remedy(self, operator: Operator) -> str:
-        """The remedy for an operator that the device lacks."""
+        """Return the remedy for an operator that the device lacks."""
         if operator.short_name in ("copy_", "flip"):
             return "bring a stub of family 'copy' for 'copy', or cpu_fallback=True"
         others = "a kernel through impl, or cpu_fallback=True"
@@ -361,16 +368,16 @@ def _is_on(name: str, slot: str) -> property:
     return property(lambda self: getattr(self, slot).type == name, doc=told)
 
 
-# --- lookup ---------------------------------------------------------------------------------------
+# --- look-up --------------------------------------------------------------------------------------
 
 
 def registered() -> list[Backend]:
-    """The devices registered now."""
+    """Return the devices that are registered now."""
     return list(_backends.values())
 
 
 def get(name: str) -> Backend:
-    """The device of this name; its package is loaded if an entry point names one.
+    """Return the device of this name. If an entry point has the name, its package is loaded first.
 
     Raises: DeviceError if there is none.
     """
@@ -383,7 +390,8 @@ def get(name: str) -> Backend:
 
 
 def load(name: str) -> bool:
-    """Call the entry point of this name in an installed package; True if the name is known then.
+    """Call the entry point of this name in an installed package. Returns True if the name is known
+    afterwards.
 
     Raises: RegistrationError that names the package's entry point if it fails.
     """
@@ -402,7 +410,8 @@ def load(name: str) -> bool:
 
 @functools.lru_cache(1)
 def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """The entry points of packages on this path; cached, as a scan takes milliseconds."""
+    """Return the entry points of packages on this path. They are cached, because a search takes
+    milliseconds."""
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=GROUP))

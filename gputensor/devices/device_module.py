@@ -85,12 +85,12 @@ class DeviceFace:
         return default_generator(_device(self._type, self.current_device())).initial_seed()
 
     def get_rng_state(self, device: Any = None) -> tuple[int, int]:
-        """The state of a device's generator, by default of the current device."""
+        """Return the state of a device's generator, by default of the current device."""
         index = self._index(device, "get_rng_state")
         return default_generator(_device(self._type, index)).get_state()
 
     def set_rng_state(self, new_state: tuple[int, int], device: Any = None) -> None:
-        """Restore the state of a device's generator, from `get_rng_state`."""
+        """Restore a state of a device's generator that `get_rng_state` returned."""
         index = self._index(device, "set_rng_state")
         default_generator(_device(self._type, index)).set_state(new_state)
 
@@ -107,7 +107,7 @@ class DeviceFace:
         if isinstance(device, bool) or not isinstance(device, int):
             rule, kind = "be an index, a string or a device", errors.ArgumentTypeError
             raise errors.must(op, "device", rule, device, kind=kind)
-        # without a device the runtime raises, with the reason
+        # without a device the runtime raises and gives the reason
         if self.is_available() and not 0 <= device < self.device_count():
             raise errors.device_index_out_of_range(op, device, self.device_count())
         return device

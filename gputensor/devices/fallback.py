@@ -1,4 +1,4 @@
-"""Boxed kernels for any operator: run it on the CPU, raise, or run it without a derivative.
+"""Boxed kernels for any operator: they run it on the CPU, raise, or run it without a derivative.
 
     with gt.fallback.enable_cpu_fallback("CUDA", deny=["mm"]):      # off otherwise
         ...
@@ -6,10 +6,10 @@
     lib.impl("scale", gt.fallback.not_implemented, "Meta")
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
-`library.fallthrough_kernel` is a fourth one. The kernel that materialises conjugates and zeros is
-in `fallbacks/lazy_views.py`, the one without a derivative in `autograd/fallback.py`.
-Source: aten/src/ATen/native/CPUFallback.cpp. Unlike PyTorch's, operands that share memory share it
-on the CPU too, and results that are views stay views.
+`library.fallthrough_kernel` is another one. The kernel that materialises conjugates and zeros is in
+`fallbacks/lazy_views.py`, the kernel without a derivative in `autograd/fallback.py`. Source:
+aten/src/ATen/native/CPUFallback.cpp. Two things differ from PyTorch's fallback: operands that share
+memory share it on the CPU too, and results that are views stay views.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _CPU_KEYS = keys.key_set(("CPU",))
 
 
 def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Raise for an operator at the key for which this is registered.
+    """Raise an error for an operator. It is registered at a key whose operators are not
+    implemented.
 
     Raises: DispatchError naming operator and key.
     """
@@ -64,7 +65,7 @@ def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
 
 # --- on the CPU -----------------------------------------------------------------------------------
 
-# Operators with a warning so far.
+# Operators that have warned.
 _warned: set[Operator] = set()
 
 
@@ -82,7 +83,7 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
     if place is None:
         raise errors.no_device_for_fallback(operator)
     _warn_once(operator, place, given)
-    with AutoDispatchBelowADInplaceOrView():  # kernels of these keys have run
+    with AutoDispatchBelowADInplaceOrView():  # the kernels of these keys have run already
         host = _Host(given)
         results = [host.bring(value) for value in given]
         for number, argument in enumerate(schema.arguments):
@@ -119,7 +120,8 @@ def _warn_once(operator: Operator, place: device, given: Sequence[Any]) -> None:
 
 
 def _levels_to_the_program() -> int:
-    """The stacklevel of the innermost frame outside this package, which called the operator."""
+    """Return the stacklevel of the innermost frame outside of this package, which called the
+    operator."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
@@ -127,7 +129,7 @@ def _levels_to_the_program() -> int:
 
 
 class _Region:
-    """The bytes of a device's storage that operands view, and their copy on the CPU."""
+    """The bytes of a device's storage that operands use, and their copy on the CPU."""
 
     __slots__ = ("of", "storage", "begin", "end", "copy")
 
@@ -139,9 +141,9 @@ class _Region:
     def cover(self, tensor: Tensor) -> None:
         shape = tensor._geometry
         first = tensor._offset * shape.dtype.itemsize
-        # Rounded down, so that offsets of every dtype stay whole.
+        # Rounded down to a multiple of 16, so that offsets are whole numbers for every dtype.
         self.begin = min(self.begin, first & ~15)
-        if shape.numel:  # an empty view may begin past the end
+        if shape.numel:  # an empty view may begin past the end of its storage
             self.end = max(self.end, first + shape.extent * shape.dtype.itemsize)
 
     @property
@@ -155,7 +157,7 @@ class _Region:
         return from_storage(self.storage, self.begin, shape, bits)
 
     def fetched(self) -> Storage:
-        """Return the copy on the CPU, made at the first call."""
+        """Return the copy on the CPU. It is made at the first call."""
         if self.copy is None:
             self.copy = _moved(self.on_device, CPU)._get_storage()
         return self.copy
@@ -166,7 +168,7 @@ class _Region:
 
 
 class _Host:
-    """One call's operands on the CPU: a copy of each storage, and the tensors that view it."""
+    """The operands of one call on the CPU: a copy of each storage, and tensors over the copies."""
 
     __slots__ = ("regions", "twins")
 
@@ -178,7 +180,8 @@ class _Host:
                 self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
 
     def bring(self, value: Any) -> Any:
-        """Replace the device's tensors in a value by CPU tensors, always by the same ones."""
+        """Replace the device's tensors in a value by CPU tensors. A tensor is always replaced by
+        the same object."""
         if isinstance(value, (list, tuple)):
             return [self.bring(item) for item in value]
         if not hasattr(value, "_geometry") or value._device is CPU:
@@ -191,7 +194,8 @@ class _Host:
         return self.twins[id(value)][1]
 
     def return_written(self, tensors: Iterable[Tensor]) -> None:
-        """Copy the CPU's writes back: bytes, a new shape (t_) or storage (resize_)."""
+        """Copy what the CPU has written back to the device: bytes, a new shape (t_) or a new
+        storage (resize_)."""
         regions = []
         for tensor in tensors:
             if id(tensor) not in self.twins:
@@ -277,7 +281,7 @@ class enable_cpu_fallback:
                     self._handles.append(made)
 
     def remove(self) -> None:
-        """End the fallback: operators without a kernel raise again."""
+        """End the fallback. Operators without a kernel raise again."""
         while self._handles:
             self._handles.pop().remove()
 

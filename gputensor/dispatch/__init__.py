@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core import lazy
 
-# Imported at once, so that the name is the class and not the module `trace`.
+# Imported at once, so that the name `trace` is the class and not the module.
 from .trace import trace as trace
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from . import keys
 
 
 class _Keys(dict[str, int]):
-    """device type -> key set; asking for a type that is not registered is an error."""
+    """device type -> key set. Raises for a device type that is not registered."""
 
     def __missing__(self, device_type: str) -> int:
         raise errors.no_device(device_type, "no backend is registered under this name")
@@ -27,27 +27,29 @@ BACKEND_OF_TYPE = {
     "cpu": "CPU", "cuda": "CUDA", "xla": "XLA", "meta": "Meta", "privateuseone": "PrivateUse1",
     "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
 }  # fmt: skip
-# device type -> the key set of its plain tensors, and of its Dense key alone. A factory without
-# tensor arguments calls the Dense key whatever the thread includes, as in PyTorch.
+# device type -> the key set of its plain tensors, and the key set of its Dense key alone. A factory
+# without tensor arguments calls the Dense key, whatever keys the thread includes, as in PyTorch.
 TENSOR_KEYS = _Keys({kind: keys.tensor_keys(name) for kind, name in BACKEND_OF_TYPE.items()})
 DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYPE.items()})
 
-# The innermost `with gt.device(...)` or `set_default_device`, outermost first.
+# The devices of `with gt.device(...)` blocks and of `set_default_device`, outermost first.
 default_devices: ContextVar[tuple[device, ...]] = ContextVar(
     "gputensor_default_device", default=(CPU,)
 )
-# device type -> functions to call when it is removed; they remove the kernels registered by its
-# name
+# device type -> functions to call when the type is removed; they remove the kernels registered
+# under its name
 ends_with: dict[str, list[Callable[[], None]]] = {}
-# device type -> function that returns the current index, the one of "cuda" without a number; a
-# device registers its own.
+# device type -> function that returns the current index, which "cuda" without a number means. Each
+# device type registers its own.
 _current_index: Registry[str, Callable[[], int]] = Registry()
-# Key name -> the remedy in the error for an operator without a kernel there; set by backend.py.
+# Key name -> the remedy that an error names for an operator without a kernel at this key;
+# backend.py sets it.
 remedies: Registry[str, Callable[[Any], str]] = Registry()
 
 
 def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
-    """Let tensors of a device type carry `backend`'s keys; returns a function that undoes it."""
+    """Let tensors of a device type carry the keys of `backend`. Return a function that undoes
+    it."""
     TENSOR_KEYS[device_type] = keys.tensor_keys(backend)
     DENSE_KEYS[device_type] = keys.key_set((backend,))
     BACKEND_OF_TYPE[device_type] = backend
@@ -77,8 +79,8 @@ def remedy(key: keys.DispatchKey, operator: Any) -> str:
 
 
 def resolve(target: device | None) -> device:
-    """The device of a factory's tensor: the default device for None, with an index if the type has
-    indices."""
+    """Return the device of a factory's tensor: the default device for None. It has an index if the
+    type has indices."""
     if target is None:
         target = default_devices.get()[-1]
     if target.index is None and target.type in _current_index:
@@ -87,18 +89,19 @@ def resolve(target: device | None) -> device:
 
 
 def default_device() -> device:
-    """The device of factory calls that name none."""
+    """Return the device of factory calls without `device`."""
     return resolve(None)
 
 
 def set_default_device(target: device | str | None) -> None:
-    """Make `target` the device of factory calls that name none, for this thread or task."""
+    """Set the device of factory calls without `device`, for this thread or task."""
     chosen = CPU if target is None else device(target)
     default_devices.set((*default_devices.get()[:-1], chosen))
 
 
 def register_current_index(device_type: str, current: Callable[[], int]) -> Callable[[], None]:
-    """Register how to find the current index of a device type; return a function that undoes it."""
+    """Register the function that returns the current index of a device type. Return a function that
+    undoes it."""
     return _current_index.register(device_type, current)
 
 
@@ -112,8 +115,8 @@ def _push(target: device) -> None:
 
 
 def _without(target: device) -> tuple[device, ...]:
-    """The devices without the innermost block of one device; other blocks may have been entered
-    since."""
+    """Return the devices without the innermost block of this device. Blocks entered since then
+    stay."""
     stack = default_devices.get()
     at = len(stack) - 1
     for n in range(at, 0, -1):

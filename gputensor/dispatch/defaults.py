@@ -1,6 +1,6 @@
-"""The default dtype, and the choice between two sets of promotion rules.
+"""The default dtype, and which of two sets of promotion rules is in use.
 
-One value each for the whole process, as in PyTorch. The default *device* is in `backend_select.py`.
+Both are values of the whole process, as in PyTorch. The default *device* is in `backend_select.py`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # A plan contains result dtypes but not the rules that gave them (structured/pointwise/). A call
-    # in flight stores its plan on the table that it started with.
+    # A plan contains result dtypes, but not the rules from which they come (structured/pointwise/).
+    # A call that runs now stores its plan on the table with which it started.
     dispatcher.forget_plans()
 
 

@@ -35,26 +35,27 @@ if TYPE_CHECKING:
 
 lock = families.lock
 _operators: dict[str, Operator] = {}
-# Operators without registrations that are still referenced; the same object is used again if the
-# name is registered again.
+# Operators that have no registrations but are still referenced. If a name is registered again, the
+# same object is used again.
 _unused: WeakValueDictionary[str, Operator] = WeakValueDictionary()
-# The fallbacks every process starts with; more come with the first call.
-# Source: aten/src/ATen/core/VariableFallbackKernel.cpp and BackendSelectFallbackKernel.cpp. The
-# autograd keys fall through where an operator has no autograd kernel. AutocastPrivateUse1 has none,
-# so that the author of a device can install one.
+# The fallbacks with which every process starts; the first call adds more. Source:
+# aten/src/ATen/core/VariableFallbackKernel.cpp and BackendSelectFallbackKernel.cpp. At the autograd
+# keys, operators without an autograd kernel fall through. AutocastPrivateUse1 has no fallback, so
+# that the author of a device can install one.
 _PASSED = ("BackendSelect", "ADInplaceOrView", "AutocastCPU", "AutocastCUDA")
 _fallbacks: Mapping[DispatchKey, Kernel] = {
     key: Kernel(None, "fallthrough", caller_site(1))
     for key in (*map(keys.runtime_key, _PASSED), *keys.Autograd.keys)
 }
-# Wraps of all kernels while a trace or a profile is on, innermost first. Each is a pair of
-# functions (table, key, kernel) -> kernel, for calls and for redispatches.
+# Functions that wrap all kernels while a trace or a profile is on, innermost first. Each entry is a
+# pair of functions (table, key, kernel) -> kernel, for calls and for redispatches.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
-# The number of tables replaced so far, in a list of one. Code that caches results derived from
-# several tables compares it to detect changes.
+# The number of tables replaced so far, in a list of one. Code that caches results of several tables
+# compares it to detect changes.
 generation = [0]
-# Called with the operator after each definition and its removal (ops.py keeps its names current).
+# Called with the operator after each definition and after its removal (ops.py keeps its names
+# current).
 definition_hooks: list[Callable[[Operator], None]] = []
 
 
@@ -68,11 +69,11 @@ class Handle:
 
     @property
     def is_active(self) -> bool:
-        """False once it was removed."""
+        """False once the registration was removed."""
         return self._undo is not None
 
     def remove(self) -> None:
-        """Undo the registration; the newest remaining one is used again."""
+        """Undo the registration. The newest remaining registration is then used."""
         with lock:
             undo, self._undo = self._undo, None
             if undo is not None:
@@ -95,7 +96,7 @@ copyreg.pickle(Operator, lambda operator: (find, (operator.qualified_name,)))
 
 
 def get(qualified_name: str) -> Operator | None:
-    """The operator, defined or not; None if nothing at all is registered under the name."""
+    """Return the operator, defined or not; None if nothing is registered under the name."""
     if not isinstance(qualified_name, str):
         rule = "be an operator's name"
         raise errors.wrong_type("dispatch", "name", rule, qualified_name)
@@ -108,8 +109,8 @@ def get(qualified_name: str) -> Operator | None:
 
 
 def qualified(name: str) -> str:
-    """The full name of `abs`, `add.Tensor` or `mylib::scale` as a user writes it; our operators are
-    in `aten`."""
+    """Return the full name of an operator for a user's name `abs`, `add.Tensor` or `mylib::scale`;
+    our operators are in `aten`."""
     return name if "::" in name else f"aten::{name}"
 
 
@@ -123,7 +124,7 @@ def operators() -> list[Operator]:
 
 
 def overloads(name: str) -> list[Operator]:
-    """The operators called `aten::add`, defined or not."""
+    """Return all overloads of `aten::add`, defined or not."""
     families.complete(name)
     found = [operator for operator in _operators.values() if operator.name == name]
     for operator in found:
@@ -132,7 +133,7 @@ def overloads(name: str) -> list[Operator]:
 
 
 def _get_or_make(qualified_name: str) -> Operator:
-    """The operator of a name; a new one is published by `_commit`."""
+    """Return the operator of a name. `_commit` publishes a new one."""
     qualified_name = qualified_name.removesuffix(".default")
     families.complete(qualified_name)
     operator = _operators.get(qualified_name) or _unused.get(qualified_name)
@@ -277,7 +278,8 @@ def register_kernel(
 
 
 def _noted(undo: Callable[[], None]) -> Handle:
-    """A handle that is also removed if the registration is part of a family that fails to load."""
+    """Return a handle. If the registration belongs to a family that fails to load, it is also
+    removed then."""
     handle = Handle(undo)
     families.note(handle.remove)
     return handle
@@ -286,7 +288,8 @@ def _noted(undo: Callable[[], None]) -> Handle:
 def register_behind(
     name: str, key: Key, function: Callable[..., Any] | None, convention: str
 ) -> None:
-    """`register_kernel` for one of our operators, after its family loads; loads nothing itself."""
+    """Call `register_kernel` for one of our operators after its family has loaded. Does not load
+    the family."""
     site = caller_site()
     families.behind(name, lambda: register_kernel(name, key, function, convention, site))
 
@@ -346,7 +349,8 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 
 def refresh(operator: Operator) -> None:
-    """Compute an operator's slots again, because a condition of its kernel makers has changed."""
+    """Compute an operator's slots again, because a condition that its kernel makers read has
+    changed."""
     with lock:
         _swap(operator)
 
@@ -375,7 +379,8 @@ def _set_wraps(
         _wraps = change(_wraps)
         plans = [(operator, operator.table.plans) for operator in _operators.values()]
         _swap_all()
-        # Nothing was registered, so the plans still hold; a profile should not time their making.
+        # Nothing was registered, so the plans are still valid. A profile should not measure the
+        # making of plans.
         for operator, kept in plans:
             operator.table.plans = kept
 
@@ -386,6 +391,6 @@ def is_wrapped() -> bool:
 
 
 def fallbacks() -> Mapping[DispatchKey, Kernel]:
-    """The kernels that serve a key in all operators, by key."""
+    """Return for each key the kernels that serve it in all operators."""
     families.begin()
     return _fallbacks

@@ -1,4 +1,4 @@
-"""Families of operators load when one of their names is first used.
+"""Loading of families of operators: a family loads when one of its names is first used.
 
 An import reads only `_generated/index.py`, which lists the family of every name. A family loads in
 two steps. `_generated/families/<family>.py` has one block for each operator: `op_add_out` is an
@@ -33,31 +33,34 @@ from typing import Any
 from .._generated import index
 from ..core import lazy
 
-# Held for every definition, registration and load.
+# Held during every definition, registration and load.
 lock = threading.RLock()
-# A fork waits for a load of another thread, which the child could never end.
+# A fork waits until other threads have finished their loads, because the child could never finish
+# them.
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-# The module behind every call; it is above the dispatcher, so it is imported by name.
+# The module that every call needs; it is on a floor above the dispatcher, so it is imported by
+# name.
 _START = f"{_PACKAGE}.fallbacks.start"
-# Finished steps: module name -> module; and steps in progress, with the functions that undo them.
+# Finished steps: module name -> module. Below: steps in progress, with the functions that undo
+# them.
 _done: dict[str, ModuleType] = {}
 _under_way: dict[str, list[Callable[[], object]]] = {}
-# Family -> registrations to make after its own kernels.
+# Family -> registrations to make after the family's own kernels.
 _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Register how a change is undone if its step fails. Call it before the change, because Ctrl-C
-    may come between any two lines."""
+    """Register how a change is undone if its step fails. Call this before the change, because
+    Ctrl-C may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 
 
 def called(family: str) -> ModuleType:
-    """The module of the family's operators, functions and methods."""
+    """Return the module of the family's operators, functions and methods."""
     module = f"{_GENERATED}.families.{family}"
     return _done.get(module) or _step(module, _name)
 
@@ -67,7 +70,8 @@ def registered(family: str) -> None:
     module = f"{_GENERATED}.kernels.{family}"
     if module in _done:
         return
-    with lock:  # nothing to do after another thread's load, or within this thread's own
+    # nothing to do if another thread has loaded it, or if this thread's own load is running
+    with lock:
         if f"{_GENERATED}.families.{family}" not in _under_way:
             called(family)
             _step(module, lambda found: _install(found, family))
@@ -87,9 +91,10 @@ def _install(module: ModuleType, family: str) -> None:
 
 
 def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
-    """Import and finish a module once; undo a failed import."""
+    """Import and finish a module once. Undo a failed import."""
     with lock:
-        if module in _done or module in _under_way:  # by another thread, or recursively by this one
+        # another thread, or an outer call of this one, has done it
+        if module in _done or module in _under_way:
             return _done.get(module)
         undos: list[Callable[[], object]] = []
         _under_way[module] = undos
@@ -103,7 +108,7 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             sys.modules.pop(module, None)
             for undo in reversed(undos):
                 undo()
-            if isinstance(error, AttributeError):  # it raises for an unknown name
+            if isinstance(error, AttributeError):  # this raises the right error for an unknown name
                 raise ImportError(f"{module} does not load: {error}") from error
             raise
         finally:
@@ -111,7 +116,8 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
 
 
 def family_of(qualified_name: str) -> str | None:
-    """The family of `aten::add.Tensor`, or of all overloads of `aten::add`; None if not ours."""
+    """Return the family of `aten::add.Tensor`, or of all overloads of `aten::add`; None if the
+    operator is not ours."""
     namespace, _, name = qualified_name.partition("::")
     if namespace != "aten":
         return index.NAMESPACES.get(namespace)
@@ -125,7 +131,7 @@ def is_complete(qualified_name: str) -> bool:
 
 
 def complete(qualified_name: str) -> None:
-    """Load one of our operators with its kernels; does nothing for other operators."""
+    """Load one of our operators with its kernels. Does nothing for other operators."""
     family = family_of(qualified_name)
     if family is not None:
         registered(family)
@@ -138,8 +144,8 @@ def complete_all() -> None:
 
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
-    """Run `action` after the operator's family has registered its kernels, now if it has. It loads
-    nothing."""
+    """Run `action` after the operator's family has registered its kernels; now if it has. Does not
+    load the family."""
     family = family_of(qualified_name)
     with lock:
         if family is None or f"{_GENERATED}.kernels.{family}" in _done:
@@ -154,7 +160,7 @@ def _bases() -> dict[str, str]:
 
 
 def _name(module: ModuleType) -> None:
-    """Set the names by which users and pickles find functions and methods."""
+    """Set the names under which users and pickles find functions and methods."""
     for name, value in vars(module).items():
         if isinstance(value, FunctionType) and value.__name__ == name:
             if name.startswith(_METHOD):
@@ -169,7 +175,7 @@ def _name(module: ModuleType) -> None:
 
 
 def lazy_functions(module: dict[str, Any]) -> Any:
-    """`gputensor._generated.functions`: every public function as an attribute."""
+    """Make `gputensor._generated.functions`, with every public function as an attribute."""
     names = dict(index.FUNCTIONS)
     for name, of_module in index.MODULES.items():
         names |= zip(map(f"{name}_".__add__, of_module), of_module.values())
@@ -177,8 +183,8 @@ def lazy_functions(module: dict[str, Any]) -> Any:
 
 
 def lazy_module(module: dict[str, Any]) -> Any:
-    """`gputensor.linalg` and similar modules: the functions `linalg_...` under their short names,
-    and the classes that the module imports."""
+    """Make `gputensor.linalg` and similar modules: the functions `linalg_...` under their short
+    names, and the classes that the module imports."""
     name = module["__name__"].rpartition(".")[2]
     found = _face(module, f"{name}_", index.MODULES[name], ModuleType)
     classes = {key: value for key, value in module.items() if isinstance(value, type)}
@@ -190,12 +196,12 @@ def lazy_module(module: dict[str, Any]) -> Any:
 
 
 def lazy_calls(module: dict[str, Any]) -> Any:
-    """`gputensor._generated.calls`."""
+    """Make `gputensor._generated.calls`."""
     return _face(module, _CALL, index.CALLS)
 
 
 def lazy_operators(module: dict[str, Any]) -> Any:
-    """`gputensor._generated.operators`."""
+    """Make `gputensor._generated.operators`."""
     identifiers = " ".join(index.OPERATORS).replace(".", "_").split()
     return _face(module, _OPERATOR, dict(zip(identifiers, index.OPERATORS.values())))
 
@@ -203,8 +209,9 @@ def lazy_operators(module: dict[str, Any]) -> Any:
 def _face(
     module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
 ) -> Any:
-    """An object that replaces a module. module: the module's globals, whose dunder names it keeps.
-    base: ModuleType for public modules; an object that every call reads must be a plain one."""
+    """Make an object that replaces a module. module: the module's globals; the object keeps its
+    dunder names. base: ModuleType for public modules. An object that every call reads must be a
+    plain object."""
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
     kept |= {"__package__": module["__package__"]}
@@ -216,11 +223,11 @@ def _face(
 
 
 class _Stand(str):
-    """A placeholder for an attribute until its first use; a string, the attribute's name.
+    """A placeholder for an attribute until its first use. It is a string, the attribute's name.
 
-    A string costs no line of Python for each name at import.
-    A module with `__getattr__` would be simpler, but Python does not specialise reads of it: 40 to
-    60 ns for each attribute of each call instead of 7.
+    With strings an import runs no line of Python per name. A module with `__getattr__` would be
+    simpler, but Python does not specialise reads of it: each attribute of each call would take 40
+    to 60 ns instead of 7.
     """
 
     __slots__ = ()
@@ -238,7 +245,8 @@ class _Stand(str):
 
 
 class Later(str):
-    """A descriptor for a method of Tensor whose family is not loaded; it replaces itself."""
+    """A descriptor for a method of Tensor whose family is not loaded. It replaces itself at the
+    first use."""
 
     __slots__ = ()
 
@@ -258,7 +266,7 @@ class Later(str):
 
 
 class LaterProperty(Later):
-    """`Later` for a property; it rejects assignment, as the property does."""
+    """`Later` for a property. It rejects assignment, as the property does."""
 
     __slots__ = ()
 
@@ -267,6 +275,6 @@ class LaterProperty(Later):
 
 
 def later_methods() -> dict[str, Later]:
-    """Every method, property and method of Python's operators, for Tensor's base class."""
+    """Return every method, property and method of Python's operators, for Tensor's base class."""
     found: dict[str, Later] = dict(zip(index.METHODS, map(Later, index.METHODS)))
     return found | dict(zip(index.PROPERTIES, map(LaterProperty, index.PROPERTIES)))

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from ..core import errors
 
 BACKENDS = ("CPU", "CUDA", "XLA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta")
-# Lowest priority first; Fuse is not PyTorch's (fusion/). Keys without a backend here keep tables
-# and their tests complete.
+# Lowest priority first. Fuse is not a key of PyTorch (fusion/). Keys without a backend here keep
+# tables and their tests complete.
 FUNCTIONALITIES = (
     "Dense", "Quantized", "Sparse", "BackendSelect", "Fuse", "Python", "Functionalize",
     "Conjugate", "Negative", "ZeroTensor", "ADInplaceOrView", "AutogradOther", "Autograd",
@@ -124,7 +124,7 @@ _by_name.update(_OLDER)
 
 
 def key(name: str) -> DispatchKey | AliasKey:
-    """The key called `name`. Raises: ArgumentError if there is none, with a near name."""
+    """Return the key called `name`. Raises: ArgumentError if there is none, with a similar name."""
     found = _by_name.get(name) if isinstance(name, str) else None
     if found is None:
         raise errors.unknown_key(name, _by_name)
@@ -132,7 +132,8 @@ def key(name: str) -> DispatchKey | AliasKey:
 
 
 def runtime_key(name: str) -> DispatchKey:
-    """The run-time key called `name`. Raises: ArgumentError for an alias, which has no slot."""
+    """Return the run-time key called `name`. Raises: ArgumentError for an alias, which has no
+    slot."""
     found = key(name)
     if isinstance(found, AliasKey):
         raise errors.alias_key(name)
@@ -140,7 +141,8 @@ def runtime_key(name: str) -> DispatchKey:
 
 
 def highest(key_set: int) -> DispatchKey:
-    """The key whose slot a call with this set takes; UNDEFINED for a set without functionality."""
+    """Return the key whose slot a call with this set takes; UNDEFINED for a set without a
+    functionality."""
     row = _rows[(key_set >> N_BACKENDS).bit_length()]
     if len(row) == 1:
         return row[0]
@@ -151,13 +153,13 @@ def highest(key_set: int) -> DispatchKey:
 
 
 def without_highest(key_set: int) -> int:
-    """The set after its highest functionality; backend bits stay, as in PyTorch."""
+    """Return the set without its highest functionality; backend bits stay, as in PyTorch."""
     functionality = (key_set >> N_BACKENDS).bit_length()
     return key_set & ~(1 << (N_BACKENDS + functionality - 1)) if functionality else key_set
 
 
 def below(functionality: str) -> int:
-    """The mask of everything strictly below `functionality`, all backends included.
+    """Return the mask of everything strictly below `functionality`, with all backends.
 
     PythonDispatcher stays in it. Source: c10/core/DispatchKeySet.h, full_after.
     """
@@ -165,7 +167,7 @@ def below(functionality: str) -> int:
 
 
 def key_set(names: Iterable[str]) -> int:
-    """The set of these run-time keys."""
+    """Return the set of these run-time keys."""
     bits = 0
     for name in names:
         bits |= runtime_key(name).bits
@@ -173,13 +175,13 @@ def key_set(names: Iterable[str]) -> int:
 
 
 def full_after(name: str) -> KeySet:
-    """The mask for redispatching from a kernel at run-time key `name`: `key_set &
+    """Return the mask for redispatching from a kernel at run-time key `name`: `key_set &
     full_after(name)`."""
     return KeySet(below(runtime_key(name).functionality))
 
 
 def tensor_keys(backend: str, *, inference: bool = False) -> int:
-    """The set that a strided tensor of this backend carries."""
+    """Return the set that a strided tensor of this backend carries."""
     names = [backend] if inference else [backend, "ADInplaceOrView", "Autograd" + backend]
     if f"Autocast{backend}" in _by_name:
         names.append(f"Autocast{backend}")
@@ -189,7 +191,7 @@ def tensor_keys(backend: str, *, inference: bool = False) -> int:
 def bits_of(names: Keys, expand: bool = True) -> int:
     """Convert a key set, a key, a name, or several of these to a key set.
 
-    expand: an alias contributes all its keys; otherwise none, since no call is at an alias.
+    expand: an alias gives all its keys; otherwise it gives none, because no call is at an alias.
     """
     if isinstance(names, int):
         return int(names)
@@ -213,7 +215,7 @@ Keys = int | str | DispatchKey | AliasKey | Iterable[str | DispatchKey | AliasKe
 
 
 def iterate(bits: int) -> Iterator[DispatchKey]:
-    """The run-time keys of a set, highest first."""
+    """Return the run-time keys of a set, highest first."""
     rest = bits
     while rest >> N_BACKENDS:
         row = _rows[(rest >> N_BACKENDS).bit_length()]
@@ -227,7 +229,8 @@ def iterate(bits: int) -> Iterator[DispatchKey]:
 
 
 def describe(bits: int) -> str:
-    """`{AutogradCPU, ADInplaceOrView, CPU}`; `Autograd*` where all backends, or none, are in."""
+    """Return the text `{AutogradCPU, ADInplaceOrView, CPU}`; `Autograd*` means that all backends,
+    or none, are in the set."""
     names = []
     rest = bits
     while rest >> N_BACKENDS:
@@ -278,11 +281,11 @@ class KeySet(int):
         return KeySet(int(self) & ~(bits_of(other) & FUNCTIONALITY_MASK))
 
     def highest(self) -> DispatchKey:
-        """The key whose slot a call with this set takes."""
+        """Return the key whose slot a call with this set takes."""
         return highest(self)
 
     def after(self, name: str | DispatchKey) -> KeySet:
-        """The keys strictly below `name`, for redispatching from a kernel there."""
+        """Return the keys strictly below `name`, for redispatching from a kernel there."""
         found = runtime_key(name) if isinstance(name, str) else name
         return KeySet(int(self) & below(found.functionality))
 

@@ -34,13 +34,13 @@ Kernels = Mapping[Key, tuple["Kernel", ...]]
 PLANS_BOUND = 1 << 14
 
 _state = tls.state
-# Key set -> a function that wraps the table's kernel for it, while no trace wraps kernels; see
+# Key set -> a function that wraps the table's kernel for it, unless a trace wraps kernels; see
 # fusion/record/quick.py.
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
 
 
-# Operators whose table has computed a kernel or stored a plan; only these need a new table when the
-# rules behind plans change. None is removed, because a call may still be in flight.
+# Operators whose table has computed a kernel or stored a plan. Only these need a new table when the
+# rules behind plans change. None is removed, because a call may still run.
 called: set[Operator] = set()
 
 
@@ -68,7 +68,7 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """The function, or its maker, as `gputensor/native/copy.py: clone`; empty for a
+        """Return the function, or its maker, as `gputensor/native/copy.py: clone`; empty for a
         fallthrough."""
         function = self.function
         if function is None:
@@ -102,7 +102,8 @@ class Definition:
 
     @property
     def schema(self) -> FunctionSchema:
-        """The parsed schema, parsed on first use because an import defines hundreds."""
+        """The parsed schema. It is parsed on first use, because an import defines hundreds of
+        schemas."""
         if self._schema is None:
             from ..core import schema
 
@@ -176,14 +177,14 @@ class Table(dict[int, Callable[..., Any]]):
         return found
 
     def _open(self, key_set: int) -> None:
-        """Allow short cuts to be stored and used, if the table permits them. See Note [Short
+        """Allow short cuts to be stored and used, if the table can have them. See Note [Short
         cuts]."""
         for place, plain in shortcuts.OPENING[key_set]:
             learner = shortcuts.learner(self, plain, place)
             if learner is not None and self.learners.get(place) is not learner:
                 self.learners = {**self.learners, place: learner}
                 self.short = {}
-                self.plans.clear()  # short cuts are made again with the next plan of each
+                self.plans.clear()  # the next plan of each call makes short cuts again
 
     def forget(self) -> None:
         """Drop the plans, and the short cuts made from them."""
@@ -195,11 +196,11 @@ class Table(dict[int, Callable[..., Any]]):
         """Give the operator a table with all registrations."""
 
     def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
-        """The kernel of a key's slot and the reason, by `precedence.py`."""
+        """Return the kernel of a key's slot and the reason, by `precedence.py`."""
         return precedence.compute_slot(key, self.kernels, self.fallbacks)
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
-        """The kernel for a key set and the key of its slot; fallthroughs are skipped."""
+        """Return the kernel for a key set, and the key of its slot. Fallthroughs are skipped."""
         rest = key_set
         skipped: list[tuple[DispatchKey, Kernel]] = []
         while True:
@@ -216,7 +217,7 @@ class Table(dict[int, Callable[..., Any]]):
             rest = keys.without_highest(rest)
 
     def masked(self, key_set: int) -> int:
-        """`key_set` without the keys that fall through, as PyTorch passes it to a kernel."""
+        """Return `key_set` without the keys that fall through, as PyTorch passes it to a kernel."""
         kept = rest = key_set
         while rest >> keys.N_BACKENDS:
             kernel, _ = self.slot(keys.highest(rest))
@@ -227,7 +228,7 @@ class Table(dict[int, Callable[..., Any]]):
         return kept
 
     def remember(self, key: Any, plan: Any) -> Any:
-        """Store a plan in a plain dict, which is cleared when full: an LRU cache would need a lock
+        """Store a plan in a plain dict, which is cleared when full. An LRU cache would need a lock
         in every call."""
         if not self.plans:
             called.add(self.operator)
@@ -240,7 +241,7 @@ class Table(dict[int, Callable[..., Any]]):
 class Pending(Table):
     """A table before the first call, which loads the registrations.
 
-    attribute: the operator's attribute that holds it. fill: puts the complete table there.
+    attribute: the operator's attribute that holds this table. fill: puts the complete table there.
     """
 
     __slots__ = ("attribute", "fill")
@@ -258,7 +259,7 @@ class Pending(Table):
 
     @property
     def settled(self) -> Table:
-        """The operator's table, with all registrations."""
+        """Return the operator's table with all registrations."""
         self.settle()
         table: Table = getattr(self.operator, self.attribute)
         return table
@@ -279,8 +280,8 @@ class Pending(Table):
 class Operator:
     """One overload of an operator, `aten::add.Tensor`; callable as `op(*args, **kwargs)`.
 
-    table: used by calls. redispatch_table: used by kernels that redispatch; the same object unless
-    a trace is on.
+    table: the table for calls. redispatch_table: the table for kernels that redispatch; it is the
+    same object unless a trace is on.
     """
 
     __slots__ = (
@@ -307,7 +308,7 @@ class Operator:
 
     @property
     def short_name(self) -> str:
-        """The name that errors use: without the namespace `aten`."""
+        """The name that errors use, without the namespace `aten`."""
         return self.name.removeprefix("aten::")
 
     @property
@@ -341,7 +342,7 @@ class Operator:
         """Call through the dispatcher with any mix of positional and keyword arguments."""
         table = self.table
         # All arguments are given and are tensors, so nothing is converted. One and two tensors have
-        # their own code: unpacking `*args` again costs 0.1 of 0.4 us (1.3x, bench/dispatch.py).
+        # code of their own: unpacking `*args` again costs 0.1 of 0.4 us (1.3x, bench/dispatch.py).
         n = len(args)
         if n == table.n_tensors and not kwargs:
             include, keep = _state.get()
@@ -384,7 +385,7 @@ class Operator:
             raise
 
     def redispatch(self, key_set: int, /, *args: Any, **kwargs: Any) -> Any:
-        """Call with exactly this key set; arguments and the thread's state do not change it."""
+        """Call with exactly this key set; neither arguments nor the thread's state change it."""
         table = self.redispatch_table
         key_set = int(key_set)
         if len(args) == table.n_tensors and not kwargs:
@@ -419,7 +420,7 @@ class Operator:
 
 
 def caller_site(depth: int = 2) -> str:
-    """file:line of the caller's caller, the site of a registration."""
+    """Return file:line of the caller's caller, where a registration was made."""
     frame = sys._getframe(depth)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -40,7 +40,7 @@ _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     for k in _IN_AUTOGRAD
 }
 
-# Meaning of PyTorch's labels.
+# The meanings of PyTorch's labels.
 MEANS = {
     "kernel": "registered at this key",
     "default backend kernel": "of the alias CompositeExplicitAutograd, for every backend",
@@ -55,8 +55,8 @@ MEANS = {
 def compute_slot(
     key: DispatchKey, kernels: Kernels, fallbacks: Mapping[DispatchKey, Kernel]
 ) -> tuple[Kernel | None, str]:
-    """The kernel of slot `key` and PyTorch's label of the reason; (None, "missing") if there is
-    none."""
+    """Return the kernel of slot `key` and PyTorch's label for the reason; (None, "missing") if
+    there is none."""
     direct = kernels.get(key)
     if direct:
         return direct[0], "kernel"
@@ -81,7 +81,7 @@ def compute_slot(
 
 
 def claimants_of_autograd_other(kernels: Kernels) -> list[DispatchKey]:
-    """The backend keys whose kernels conflict with a composite kernel at AutogradOther."""
+    """Return the backend keys whose kernels conflict with a composite kernel at AutogradOther."""
     (key,) = (k for k in _BACKENDS_OF if k.functionality == "AutogradOther")
     return [backend for backend in _BACKENDS_OF[key] if kernels.get(backend)]
 

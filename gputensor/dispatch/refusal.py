@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ..core.schema import Argument, Type
     from .operator import Operator
 
-# Their first operand may be a number beside another number, as in PyTorch.
-# Source: torch/csrc/utils/python_arg_parser.cpp, should_allow_numbers_as_tensors.
+# Functions whose first operand may be a number beside another number, as in PyTorch. Source:
+# torch/csrc/utils/python_arg_parser.cpp, should_allow_numbers_as_tensors.
 _OF_NUMBERS = frozenset(
     ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
 )
@@ -39,7 +39,8 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
 
     given: the function's local variables, including the values of the schema's arguments.
     """
-    # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback that frame.
+    # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback keeps that
+    # frame.
     given.pop("error", None)
     if op in _OF_NUMBERS and None not in (number(given.get("input")), number(given.get("other"))):
         made = dispatcher.find("aten::full")([], number(given["input"]))
@@ -50,7 +51,7 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
         _explain(error, op, given)
         raise error
     finally:
-        del error, given  # the error's traceback would keep it alive
+        del error, given  # the error's traceback would keep them alive
 
 
 def _is_single(x: Any) -> bool:
@@ -62,7 +63,8 @@ def _overloads(op: str) -> list[Operator]:
 
 
 def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers in tensors that were given for arguments declared as numbers, by variable."""
+    """Return, by variable, the numbers in tensors that were given for arguments declared as
+    numbers."""
     if not any(map(_is_single, given.values())):
         return {}
     found = {}
@@ -80,7 +82,7 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
     """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
-    bases = {kind.base for kind in types} - {"str"}  # which no tensor may replace
+    bases = {kind.base for kind in types} - {"str"}  # a tensor cannot replace a string
     if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
     found = number_in(x)
@@ -88,7 +90,8 @@ def _number_in(x: Any, types: Iterable[Type]) -> Any:
 
 
 def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call the function with these values of its variables; NumPy's names are read already."""
+    """Call the function with these values of its variables. NumPy's argument names have been read
+    already."""
     args: list[Any] = []
     kwargs = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -102,7 +105,7 @@ def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call the function; its exception is not chained to the previous one."""
+    """Call the function in such a way that its exception is not chained to the previous one."""
     try:
         return function(*args, **kwargs)
     except Exception as error:
@@ -127,7 +130,7 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
             continue
         value = given[place]
         if value is None and len(overloads) > 1 and not any(fit.is_needed for fit in fits):
-            continue  # left out: another overload does not need it
+            continue  # the argument is left out, because another overload does not need it
         if not any(fit(value) for fit in fits):
             raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
     _refuse_together(op, overloads, given)
@@ -136,14 +139,15 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
 
 
 def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any]) -> None:
-    """Name the argument that conflicts with arguments that only one overload has."""
+    """Raise an error about the argument that conflicts with arguments of only one overload."""
     unfit = []
     for operator in overloads:
         wrong = []
         for name, (fit,) in _arguments([operator]).items():
             place = _place(name, given)
             value = None if place is None else given[place]
-            meant = fit.type.has_tensor or not hasattr(value, "_keys")  # for another overload
+            # this value is for another overload
+            meant = fit.type.has_tensor or not hasattr(value, "_keys")
             if place is not None and not (meant and fit(value)):
                 wrong.append((name, fit.type, value))
         if not wrong:
@@ -217,8 +221,8 @@ def _without_tensors(
     function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> inspect.BoundArguments | None:  # fmt: skip
-    """The arguments, with tensors replaced by their numbers if numbers are declared; None if there
-    is no such tensor."""
+    """Return the arguments with tensors replaced by their numbers where numbers are declared; None
+    if there is no such tensor."""
     if not any(map(_is_single, (*args, *kwargs.values()))):
         return None
     try:
@@ -238,7 +242,7 @@ def read(
     op: str, function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
     kwargs: dict[str, Any], *, refuses: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """The arguments with NumPy numbers converted. refuses: raises the error for an unfit
+    """Return the arguments with NumPy numbers converted. refuses: raises the error for an unfit
     argument."""
     from .boxing import conversions
 
@@ -273,7 +277,8 @@ _SCHEMA = (
 
 
 def _annotated(function: Callable[..., Any]) -> dict[str, str]:
-    """The declared types of a function's arguments, from its annotations; Any declares nothing."""
+    """Return the declared types of a function's arguments, from its annotations. Any declares
+    nothing."""
     found = {}
     for name, text in function.__annotations__.items():
         plain = text.removesuffix(" | None")
@@ -303,7 +308,7 @@ def is_iterable(value: Any) -> bool:
     """True for an iterable other than a str."""
     try:
         iter(value)
-    except Exception:  # as of an array without dimensions
+    except Exception:  # for example of an array without dimensions
         return False
     return not isinstance(value, (str, bytes))
 
@@ -350,7 +355,7 @@ class _Fit:
 
     def __init__(self, argument: Argument, takes_numbers: bool) -> None:
         self.type, self.takes_numbers = argument.type, takes_numbers
-        # None is not allowed: the argument has another default, or is an operand
+        # None is not allowed here: the argument has another default, or is an operand
         self.is_needed = argument.default is not None or argument.type.has_tensor
         self.is_out = argument.is_keyword_only and argument.is_write
 
@@ -359,18 +364,18 @@ class _Fit:
         if value is None and self.is_out:
             return True
         if isinstance(value, np.ndarray) and form.base in ("Tensor", "Scalar", "float"):
-            return False  # converted only in boxed calls
+            return False  # boxed calls alone convert such a value
         if _is_of_others(form, value):
             return False
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
-            value = (value,)  # x.view(3), x.permute(0)
+            value = (value,)  # for calls such as x.view(3) and x.permute(0)
         from .boxing import conversions
 
         return conversions.accepts(self.type, value, self.takes_numbers)
 
 
 def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
-    """The types in all overloads, by argument name, in the order of the schemas."""
+    """Return the types in all overloads, by argument name, in the order of the schemas."""
     found: dict[str, list[_Fit]] = {}
     for operator in overloads:
         assert operator.definition is not None
@@ -382,7 +387,7 @@ def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
 
 
 def _place(name: str, given: Mapping[str, Any]) -> str | None:
-    """The variable of an argument: functions name `self` `input`, and `from` `from_`."""
+    """Return the variable of an argument. Functions call `self` `input`, and `from` `from_`."""
     for variable in (name, f"{name}_", "input" if name == "self" else name):
         if variable in given:
             return variable

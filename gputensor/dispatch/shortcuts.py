@@ -44,39 +44,41 @@ from . import backend_select, families, keys, tls
 if TYPE_CHECKING:
     from .operator import Operator, Table
 
-# operands -> the result, or None if the call is not the plain case.
+# (operands) -> the result, or None if the call is not the plain case.
 ShortCut = Callable[..., Any]
 
 VARIABLE = "GPUTENSOR_SHORTCUTS"
 is_on = os.environ.get(VARIABLE) != "0"
-# For tables without short cuts; never written to.
+# The short cuts of tables that have none. It is never written to.
 NONE: dict[Any, ShortCut] = {}
 NOBODY: dict[str, Callable[..., Any]] = {}  # no learners
 BOUND = 1 << 12
 
 
 def plain(tensor_keys: int) -> int:
-    """The key set of a call of plain tensors outside of every block."""
+    """Return the key set of a call of plain tensors outside of every block."""
     include, keep = tls.PLAIN
     return (tensor_keys | include) & keep
 
 
-# Key set at which a table opens -> the devices whose short cuts it opens for, and the key set of
-# the call that must lead directly to a kernel: calls with tensors, also below autograd, and calls
-# of factories without tensors. Kernels of other devices have no short cuts.
+# A table opens at the first call with one of these key sets. Key set -> the devices whose short
+# cuts are then allowed, and the key set of the call that must lead directly to a kernel: calls with
+# tensors (also below autograd), and calls of factories without tensors. Kernels of other devices
+# have no short cuts.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
-FUSED = CPU | tls.FUSING[0]  # of CPU tensors in a block of `gt.fuse`
+FUSED = CPU | tls.FUSING[0]  # the key set of CPU tensors in a block of `gt.fuse`
 # The key set of a plain call below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),
     FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
 }  # fmt: skip
-# (operands) -> True if an operator on them may run at once within a block of `gt.fuse`.
+# (operands) -> True if an operator on them may run at once in a block of `gt.fuse`.
 in_block: list[Callable[..., bool]] = [lambda *operands: False]
-_ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}  # the same key sets on CUDA
+# the key sets on CUDA that correspond to those on the CPU
+_ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}
 
 # An operator that a short cut skips, the key set of its call, and the kernel that must run.
 # `copy.copy_` names that of native/copy.py, which not every module may import.
@@ -93,8 +95,8 @@ def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> N
 
 
 def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any] | None:
-    """The backend or composite kernel that a plain call leads to directly; None if another kernel
-    is in between. place: the device type, for factories."""
+    """Return the backend or composite kernel to which a plain call leads directly; None if another
+    kernel is in between. place: the device type, for factories."""
     rest = key_set
     while rest >> keys.N_BACKENDS:
         key = keys.highest(rest)
@@ -104,9 +106,9 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
         if kernel.convention == "native":
             function = kernel.function
             return function if function not in _jumps or _leads(table, function, place) else None
-        # For plain operands a maker's kernel does nothing except count writes, which the short cut
-        # does itself. So no short cut is allowed if a user made the key fall through: writes must
-        # not be counted then.
+        # For plain operands, a maker's kernel only counts writes, which the short cut does itself.
+        # No short cut is allowed if a user made the key fall through, because writes must not be
+        # counted then.
         counts_nothing = kernel.is_fallthrough and key.functionality == "ADInplaceOrView"
         if kernel.convention not in ("maker", "fallthrough") or (
             counts_nothing and kernel is not table.fallbacks.get(key)
@@ -139,7 +141,7 @@ def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
 
 
 def is_plain_thread() -> bool:
-    """True if this thread is outside of every block; it may be within a recorded call."""
+    """True if this thread is outside of every block. It may be in a recorded call."""
     now = tls.state.get()
     return now is tls.PLAIN or now is tls.BELOW
 
@@ -151,7 +153,7 @@ def _name(kernel: Callable[..., Any]) -> str:
     return f"{kernel.__module__}.{kernel.__qualname__}"
 
 
-# Returned by `begin` if the operands need the full dispatch.
+# `begin` returns this if the operands need the full dispatch.
 LONG = object()
 
 
@@ -171,7 +173,7 @@ _AUTOGRAD = keys.runtime_key("AutogradCPU")
 
 
 def _nothing(*operands: Any) -> None:
-    """No result of the operator has a history."""
+    """`begin` of operators whose results have no history."""
 
 
 def learn(
@@ -195,7 +197,7 @@ def learn(
 
 
 def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
-    """The short cut stored for operands of one device, or None."""
+    """Return the short cut stored for operands of one device, or None."""
     found = table.short.get(key)
     if found is None or getattr(found, "at", CPU_DEVICE) is at:
         return found
@@ -204,7 +206,8 @@ def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
 
 
 def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
-    """One entry for several devices with operands of one geometry; calls the device's short cut."""
+    """Make one entry for operands of equal geometry on several devices. It calls the short cut of
+    the device."""
     by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})
     by_device.pop(None, None)
     by_device[at] = found
@@ -222,8 +225,9 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 
 class Seen:
-    """A memo entry of a call that may get a short cut. short: the table's dict at the time; a
-    different dict now means that the short cut is due, again or for the first time."""
+    """A memo entry of a call that may get a short cut. short: the table's dict of short cuts when
+    the call was last seen. If the table has another dict now, the short cut is to be stored, again
+    or for the first time."""
 
     __slots__ = ("value", "short")
 

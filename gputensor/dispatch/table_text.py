@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
-    """The lines of one table, without slots that have no kernel.
+    """Return the lines of one table, without slots that have no kernel.
 
     with_fallthroughs: False leaves out fallthroughs and backend fallbacks, for error messages.
     """
@@ -31,7 +31,7 @@ def _where(kernel: Kernel) -> str:
 
 
 def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
-    """(key, kernel, why) of every slot that has a kernel, lowest key first."""
+    """Return (key, kernel, why) of every slot that has a kernel, lowest key first."""
     for key in keys.RUNTIME_KEYS:
         kernel, why = table.slot(key)
         if kernel is not None:
@@ -39,7 +39,7 @@ def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
 
 
 def way(table: Table, key_set: int) -> list[dict[str, str]]:
-    """The slots that a call with this set visits, highest key first, down to its kernel.
+    """Return the slots that a call with this set visits, highest key first, down to its kernel.
 
     does: "kernel", "falls through" or "nothing is there" for each slot.
     """

@@ -12,7 +12,8 @@ from .table_text import lines_of
 
 
 def dump(name: str) -> str:
-    """Text of an operator's registrations: name, schema, sites, and each kernel, newest first.
+    """Return the text of an operator's registrations: name, schema, sites, and each kernel, newest
+    first.
 
     Empty for a name without registrations.
     """
@@ -40,19 +41,19 @@ def dump(name: str) -> str:
 
 
 def dump_table(name: str) -> str:
-    """The computed table, one line per key: `CPU: registered at <file:line> [kernel]`, as
-    PyTorch's."""
+    """Return the computed table as text, one line per key: `CPU: registered at <file:line>
+    [kernel]`, as in PyTorch."""
     operator = dispatcher.get(name)
     return "" if operator is None else lines_of(operator.table)
 
 
 def compute(operator: Operator, key: DispatchKey) -> tuple[Kernel | None, str]:
-    """(kernel, label) of one slot, from the operator's current table."""
+    """Return (kernel, label) of one slot, from the operator's current table."""
     return operator.table.slot(key)
 
 
 def key_set(tensor: Any) -> keys.KeySet:
-    """The dispatch keys that a tensor adds to a call."""
+    """Return the dispatch keys that a tensor adds to a call."""
     if not hasattr(tensor, "_keys"):
         raise errors.wrong_type("key_set", "tensor", "be a Tensor", tensor)
     return keys.KeySet(tensor._keys)
@@ -92,13 +93,13 @@ def has_backend_fallback(key: str) -> bool:
 
 
 def registrations_for_key(key: str) -> list[str]:
-    """The operators that have a kernel registered directly at the key."""
+    """Return the operators that have a kernel registered directly at the key."""
     wanted = keys.key(key)
     return sorted(o.qualified_name for o in dispatcher.operators() if wanted in o.kernels)
 
 
 def dangling_impls() -> list[str]:
-    """Operators with kernels but no schema; `dump` shows the site of each kernel."""
+    """Return the operators with kernels but no schema; `dump` shows the site of each kernel."""
     return sorted(o.qualified_name for o in dispatcher.operators() if not o.is_defined)
 
 
@@ -113,7 +114,7 @@ def check_invariants() -> None:
             assert table.definition is operator.definition, operator
             assert table.fallbacks is dispatcher.fallbacks(), operator
             assert all(operator.kernels.values()), (operator, "empty stack")
-            # Native kernels are stored unwrapped, except within `gt.fuse` (`passing`); other
+            # Tables store native kernels unwrapped, except within `gt.fuse` (`passing`). Other
             # kernels are compared by the code of their adapters.
             for key_set, entry in list(table.items()):
                 fresh, key = table.resolve(key_set)

@@ -19,9 +19,9 @@ AUTOCAST = keys.key_set(("AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1"))
 AD_INPLACE_OR_VIEW = keys.functionality_bit("ADInplaceOrView")
 AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("AutogradOther")
 
-# Values of `state` outside of every block, below autograd, and in a block of `gt.fuse`. State is
-# always one of these tuple objects if equal to it, so that short cuts compare with `is`; code that
-# restores a state calls `same`.
+# Values of `state` outside of every block, below autograd, and in a block of `gt.fuse`. If the
+# state equals one of these tuples, it is this object, so that short cuts compare with `is`. Code
+# that restores a state calls `same` for this.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 BELOW = (DEFAULT_INCLUDE, ALL & ~AUTOCAST & ~(AUTOGRAD | AD_INPLACE_OR_VIEW))
 FUSING = (DEFAULT_INCLUDE | keys.functionality_bit("Fuse"), PLAIN[1])
@@ -89,7 +89,8 @@ class IncludeDispatchKeys(_Guard):
     """`with IncludeDispatchKeys("Meta"):` adds these keys to every call in the block.
 
     added: a key set, a key, its name, or several of them; an alias adds nothing, as in PyTorch. If
-    a backend's kernel is called for operands of another device, it works on their device.
+    the kernel of a backend is called for operands of another device, it works on the operands'
+    device.
     """
 
     def __init__(self, added: keys.Keys) -> None:
@@ -190,16 +191,17 @@ def is_inference_mode() -> bool:
 
 
 def keys_now(tensor_keys: int) -> int:
-    """The keys of a new tensor; in inference mode they lack autograd's keys."""
+    """Return the keys of a new tensor; in inference mode autograd's keys are not among them."""
     return tensor_keys & ~(AUTOGRAD | AD_INPLACE_OR_VIEW) if is_inference_mode() else tensor_keys
 
 
 def included() -> keys.KeySet:
-    """The keys that the current context adds."""
+    """Return the keys that the current context adds."""
     return keys.KeySet(state.get()[0])
 
 
 def excluded() -> keys.KeySet:
-    """The keys that the current context removes; a functionality is removed for all backends."""
+    """Return the keys that the current context removes; a functionality is removed for all
+    backends."""
     taken = ALL & ~state.get()[1]
     return keys.KeySet(taken | keys.BACKEND_MASK if taken else 0)

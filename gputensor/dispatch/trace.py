@@ -1,9 +1,10 @@
 """The dispatch trace: every hop of every call, printed in PyTorch's form.
 
 GPUTENSOR_SHOW_DISPATCH_TRACE=1 prints `[call] op=[aten::clone], key=[AutogradCPU]`, indented by
-depth; =2 adds each argument's keys, what the thread includes and excludes, and why this kernel.
-Each hop is a `Hop`, shown as lines or drawn by `gputensor trace --svg`. Turning a trace on wraps
-every kernel of every table; without a trace nothing here runs.
+depth. With 2 it also prints each argument's keys, the keys that the thread includes and excludes,
+and why this kernel was chosen. Each hop is a `Hop`, which is shown as lines or drawn by `gputensor
+trace --svg`. Turning a trace on wraps every kernel of every table; without a trace, nothing in this
+module runs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from .operator import Table
 Kernel = Callable[..., Any]
 
 _depth: ContextVar[int] = ContextVar("gputensor_trace_depth", default=0)
-# The traces that are on, oldest first; replaced whole under the dispatcher's lock.
+# The traces that are on, oldest first. The tuple is replaced as a whole under the dispatcher's
+# lock.
 _traces: tuple[trace, ...] = ()
 _wraps: dispatcher.Handle | None = None
 
@@ -31,9 +33,9 @@ class Hop(NamedTuple):
     """A kernel that a call reached: by `call` from outside or by `redispatch` from the kernel
     above.
 
-    depth: the number of kernels of its thread or task in which it runs. head: as PyTorch prints it.
-    arguments: (name, keys) of each tensor, if a trace of level 2 is on. included, excluded: by that
-    thread or task.
+    depth: the number of kernels of the thread or task around this one. head: the line that PyTorch
+    prints. arguments: (name, keys) of each tensor, if a trace of level 2 is on. included, excluded:
+    keys that the thread or task includes and excludes.
     """
 
     depth: int
@@ -47,7 +49,7 @@ class Hop(NamedTuple):
     excluded: int
 
     def lines(self, level: int) -> Iterator[str]:
-        """PyTorch's line, and from level 2 on the reasons."""
+        """Return PyTorch's line and, from level 2 on, the reasons."""
         yield " " * self.depth + self.head
         if level > 1:
             behind = " " * (self.depth + 2)
@@ -59,7 +61,8 @@ class Hop(NamedTuple):
             yield f"{behind}kernel: {'none' if kernel is None else kernel.site} [{why}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """The hop as strings. slots: the kernel at each key of the set, highest key first."""
+        """Return the hop as strings. slots: the kernel at each key of the set, highest key
+        first."""
         from .table_text import way
 
         return {
@@ -72,7 +75,7 @@ class Hop(NamedTuple):
 
 
 class trace:
-    """Trace the calls of the block, in every thread; `as` gives the list that receives the lines.
+    """Trace the calls of a block in every thread; `as` gives the list that receives the lines.
 
     level: 1 for the hops, 2 for the reasons too. write: called with each line. hops: the hops as
     data. Traces nest; each receives all calls.

@@ -1,7 +1,8 @@
-"""`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: all ranks exchange descriptions of each call before it.
+"""`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: before each call, all ranks exchange descriptions of the
+call.
 
 A timeout then names the ranks that did not call. Ranks whose calls differ raise, as they also do
-without this mode (distributed/records.py). It sends a message to and from each rank per call.
+without this mode (distributed/records.py). Each call sends a message to and from each rank.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .records import splits_differ, unusual
 from .work import wait_until
 
 VARIABLE = "GPUTENSOR_DISTRIBUTED_DEBUG"
-_SAYS = 2  # tag
+_SAYS = 2  # tag of these messages
 
 
 @cache
@@ -31,8 +32,8 @@ def is_on() -> bool:
 def check(op: str, group: ProcessGroup, what: str) -> None:
     """Raise unless every rank of the group makes the same call.
 
-    what: the call's description, equal on all ranks. For all_to_all `|given>wanted` follows: the
-    rows that this rank sends to, and receives from, each rank.
+    what: the call's description, which must be equal on all ranks. For all_to_all it ends in
+    `|given>wanted`: the rows that this rank sends to each rank, and those that it receives.
     """
     here, control = group.ranks[group.rank()], world.control
     text = f"group {group.name}: {what}".encode()

@@ -1,9 +1,9 @@
 """Public collectives with PyTorch's names; they write into the caller's tensors.
 
-With `async_op=True` each returns a Work, and the caller must not use the tensors before it has
-ended; otherwise the collective has ended on return. Ranks are counted in the world, `group_src`
-and `group_dst` in the group. Nothing here is recorded for gradients; the operators of
-distributed/operators.py are differentiable.
+With `async_op=True` a collective returns a Work, and the caller must not use the tensors before the
+Work has ended. Otherwise the collective has ended when it returns. Ranks are counted in the world,
+`group_src` and `group_dst` in the group. This module records nothing for gradients; the operators
+of distributed/operators.py are differentiable.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _all_reduce_ = operator("all_reduce_")
 
 
 class ReduceOp:
-    """Values of the argument `op` of reductions. AVG takes floats, the bitwise ones take integers.
-    For bool, SUM and MAX mean any, PRODUCT and MIN mean all."""
+    """Values of the argument `op` of reductions. AVG takes floats; the bitwise operators take
+    integers. For bool, SUM and MAX mean any, and PRODUCT and MIN mean all."""
 
     SUM: str = "sum"
     AVG: str = "avg"
@@ -61,7 +61,7 @@ def _group(op: str, group: Any, x: Tensor) -> ProcessGroup:
 
 
 def _list(op: str, arg: str, xs: Any, like: Tensor, group: ProcessGroup) -> list[Tensor]:
-    """Check a list of tensors: one for each rank, with shape, dtype and device of `like`."""
+    """Check a list of tensors: one tensor for each rank, with shape, dtype and device of `like`."""
     if not isinstance(xs, (list, tuple)):
         raise errors.wrong_type(op, arg, "be a list of tensors", xs)
     if len(xs) != group.size():
@@ -325,7 +325,7 @@ def _list_of_root(
 
 
 def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) -> int:
-    """Return the rank in the group of the given rank; by default that of rank 0 of the world."""
+    """Return the number, in the group, of the given rank; by default of rank 0 of the world."""
     if of_group is None:
         return rank_in(op, arg, group, 0 if of_world is None else of_world)
     if of_world is not None:

@@ -1,4 +1,5 @@
-"""Derivatives of the operators `_c10d_functional::…`: collectives that are waited for.
+"""Derivatives of the operators `_c10d_functional::…`. They are collectives too, and wait for their
+results.
 
 All ranks of a group must call backward.
 """

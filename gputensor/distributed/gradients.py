@@ -1,7 +1,8 @@
-"""Data-parallel training: replace gradients by their mean over all ranks, bucket by bucket.
+"""Data-parallel training: each gradient is replaced by its mean over all ranks, bucket by bucket.
 
-A bucket is a flat tensor of several parameters' gradients, reduced in one message. One message
-for each gradient would cost latency; one for all could not begin before backward has ended.
+A bucket is a flat tensor of several parameters' gradients, which are reduced in one message. With
+one message per gradient, latency would dominate; one message for all gradients could not begin
+before backward has ended.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Bucket:
         self.work = taken(self.flat)
 
     def finish(self, is_used: list[bool]) -> None:
-        """Write the means to the gradients. is_used: for each parameter, if any rank has one."""
+        """Write the means to the gradients. is_used: for each parameter, True if any rank has a
+        gradient."""
         assert self.work is not None
         self.work.wait()
         with no_grad():
@@ -58,7 +60,8 @@ class Bucket:
 
 
 def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
-    """Divide parameters into buckets by dtype and device, last first, in the order of backward."""
+    """Divide parameters into buckets by dtype and device. The last parameter comes first, as in
+    backward."""
     if type(bucket_bytes) is not int:
         raise errors.wrong_type(op, "bucket_bytes", "be a number of bytes", bucket_bytes)
     if bucket_bytes < 1:
@@ -88,9 +91,9 @@ def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
 
 
 def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int:
-    """Start the buckets that are complete, in order, and poll the running ones.
+    """Start the buckets that are complete, in order, and poll those that run.
 
-    started: number of buckets started before. Returns the new number.
+    started: the number of buckets that were started before. Returns the new number.
     """
     for bucket in buckets[started:]:
         if bucket.missing:
@@ -106,7 +109,7 @@ def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int
 def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> None:
     """End the reduction of all buckets. A parameter without a gradient on any rank keeps none.
 
-    agrees: True if ranks exchange which gradients exist; False if all parameters have one.
+    agrees: True if the ranks must exchange which gradients exist; False if all parameters have one.
     """
     if not buckets:
         return
@@ -126,7 +129,7 @@ def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> N
 def average_gradients(
     parameters: Iterable[Tensor], bucket_bytes: int = BUCKET_BYTES, group: Any = None
 ) -> None:
-    """Replace each parameter's gradient by its mean over all ranks, with the same bits on all.
+    """Replace each parameter's gradient by its mean over all ranks. All ranks get the same bits.
 
     All ranks call it after backward, with the same parameters in the same order. A missing gradient
     counts as zeros; a parameter without a gradient on any rank keeps none.
@@ -139,13 +142,14 @@ def average_gradients(
 
 
 class GradientAverager:
-    """`average_gradients` that begins while backward still runs.
+    """Averages gradients as `average_gradients` does, but begins while backward still runs.
 
         averager = gt.distributed.GradientAverager(model.parameters())
         loss.backward()
         averager.wait()  # now the gradients are the means over all ranks
 
-    The reduction of a bucket starts when its gradients are complete, in one order on all ranks.
+    The reduction of a bucket starts when its gradients are complete. The order of buckets is the
+    same on all ranks.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Process groups: their ranks, backend and timeout.
 
-The launcher (`mpiexec -n 4 python …`) gives each process its rank in the world; without a
-launcher the world is this process. distributed/joining.py makes groups.
+The launcher (`mpiexec -n 4 python …`) gives each process its rank in the world. Without a launcher,
+the world is this process. distributed/joining.py makes groups.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ..core import errors
 
 BACKENDS = ("mpi", "nccl")
-LEFT = 1  # tag of the message of a process that ends
+LEFT = 1  # tag of the message that a process sends when it ends
 
 Timeout = timedelta | float | None
 
@@ -38,8 +38,9 @@ class ProcessGroup:
         self.timeout_s: float = timeout_s
         self.comm: Any = comm
         self.nccl: Any = None  # set by the first collective between GPUs
-        self.is_open: bool = True  # False once destroyed
-        # Collectives that do not move data yet: Note [A record first], distributed/records.py
+        self.is_open: bool = True  # False after the group is destroyed
+        # Collectives whose data is not being moved yet: Note [A record first],
+        # distributed/records.py
         self.queue: deque[Any] = deque()
         self.advancing: threading.Lock = threading.Lock()
         self._rank: int = comm.rank
@@ -53,11 +54,11 @@ class ProcessGroup:
         return len(self.ranks)
 
     def __deepcopy__(self, memo: Any) -> ProcessGroup:
-        """Return the group itself: a copied module works with the same ranks."""
+        """Return the group itself: a copied module uses the same ranks."""
         return self
 
     def __reduce__(self) -> Any:
-        """Raise: another process has other groups."""
+        """Raise, because another process has other groups."""
         rule, remedy = "stay in its process", "give the ranks to new_group() there"
         raise errors.must("pickle", "group", rule, errors.Got(repr(self)), remedy=remedy,
                           kind=errors.DistributedError)  # fmt: skip
@@ -67,33 +68,35 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """Constants: the world's group, and the value of a group that this process is not in."""
+    """Constants: the world's group, and the value that stands for a group to which this process
+    does not belong."""
 
     WORLD: ProcessGroup | None = None
     NON_GROUP_MEMBER: Any = object()
 
 
 class _World:
-    """The process's state of all groups; `world` is the only object."""
+    """The state of all groups in this process. `world` is the only object."""
 
     def __init__(self) -> None:
         self.mpi: Any = None  # the module mpi4py.MPI
-        self.control: Any = None  # the communicator of messages without users' data
+        self.control: Any = None  # the communicator of messages that carry no users' data
         self.base: Any = None  # the communicator from which groups are made
         self.groups: dict[str, ProcessGroup] = {}
-        self.made = 0  # number of groups made, used as names
+        self.made = 0  # the number of groups that were made; they are named by it
         self.gone: set[int] = set()
         self.looking = threading.Lock()
-        self.broken = ""  # the reason, if a call failed on this rank and may not have on others
+        self.broken = ""  # the reason if a call failed on this rank and possibly not on others
 
     def look_who_left(self) -> None:
         """Read the messages of processes that have ended.
 
         Note [Who leaves]: a process that ends sends a message to all others. Waiting processes read
-        it, because what they wait for may never arrive. A process that ends by an exception prints
-        its traceback and aborts all others. If a process is killed, mpiexec ends the others.
+        it, because the message for which they wait may never arrive. A process that ends by an
+        exception prints its traceback and aborts all others. If a process is killed, mpiexec ends
+        the others.
         """
-        if not self.looking.acquire(blocking=False):  # another thread reads the messages
+        if not self.looking.acquire(blocking=False):  # another thread is reading the messages
             return
         try:
             status = self.mpi.Status()
@@ -138,7 +141,7 @@ def seconds(op: str, timeout: Timeout, otherwise: float) -> float:
 
 
 def group_of(op: str, group: Any) -> ProcessGroup:
-    """Return the group; the world's if None."""
+    """Return the group; for None the world's group."""
     if group is None:
         group = GroupMember.WORLD
         if group is None:
@@ -164,26 +167,28 @@ def group_named(op: str, name: str) -> ProcessGroup:
 
 
 def get_rank(group: Any = None) -> int:
-    """This process's rank in a group, by default the world; -1 if it is not in it."""
+    """Return this process's rank in a group, by default in the world; -1 if it does not belong to
+    the group."""
     if group is GroupMember.NON_GROUP_MEMBER:
         return -1
     return group_of("get_rank", group).rank()
 
 
 def get_world_size(group: Any = None) -> int:
-    """Number of processes in a group, by default the world; -1 if this one is not in it."""
+    """Return the number of processes in a group, by default in the world; -1 if this process does
+    not belong to the group."""
     if group is GroupMember.NON_GROUP_MEMBER:
         return -1
     return group_of("get_world_size", group).size()
 
 
 def get_backend(group: Any = None) -> str:
-    """ "mpi" or "nccl"."""
+    """Return "mpi" or "nccl"."""
     return group_of("get_backend", group).backend
 
 
 def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
-    """The members' ranks in the world."""
+    """Return the members' ranks in the world."""
     return [*group_of("get_process_group_ranks", group).ranks]
 
 
@@ -202,7 +207,8 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def rank_in(op: str, arg: str, group: ProcessGroup, global_rank: Any) -> int:
-    """Convert a rank in the world to a rank in a group. Raises: ArgumentValueError if not in it."""
+    """Convert a rank in the world to a rank in a group. Raises: ArgumentValueError if it does not
+    belong to the group."""
     if type(global_rank) is not int:
         raise errors.wrong_type(op, arg, "be a rank", global_rank)
     if global_rank not in group.ranks:

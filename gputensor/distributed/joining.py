@@ -1,7 +1,7 @@
-"""Processes join the world, form groups, and leave.
+"""How processes join the world, form groups, and leave.
 
-`init_process_group` imports and starts MPI. When a process ends, by an exception or otherwise,
-the others do not wait for it: see Note [Who leaves] in distributed/groups.py.
+`init_process_group` imports and starts MPI. When a process ends, with or without an exception, the
+others do not wait for it: see Note [Who leaves] in distributed/groups.py.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def _checked_ranks(ranks: Any, size: int) -> list[int]:
 
 
 class _EndsAll:
-    """`sys.excepthook` in a world of several processes: print the traceback and abort all."""
+    """The `sys.excepthook` in a world of several processes: print the traceback and abort all
+    processes."""
 
     def __init__(self, before: Any) -> None:
         self.before = before
@@ -141,7 +142,7 @@ class _EndsAll:
     ) -> None:
         said = errors.rank_ended(world.base.rank, kind.__name__)
         if self.before is sys.__excepthook__:
-            # One write, so that other ranks' output does not come between the lines.
+            # One write, so that output of other ranks does not come between the lines.
             said = "".join([*traceback.format_exception(kind, value, trace), said])
         else:
             self.before(kind, value, trace)
@@ -151,7 +152,7 @@ class _EndsAll:
 
 
 def _leave() -> None:
-    """At exit: tell the other ranks that this one leaves, and finish its work."""
+    """At exit, tell the other ranks that this one leaves, and finish its work."""
     if world.mpi.Is_finalized():
         return
     if world.broken:
@@ -161,7 +162,7 @@ def _leave() -> None:
         if rank != world.control.rank:
             world.control.Isend(b"\0", dest=rank, tag=LEFT)
     try:
-        finish_all(None)  # MPI uses memory that is freed next
+        finish_all(None)  # MPI still uses memory that is freed after this
         finish_pending(None)
     except errors.GpuTensorError as error:
         print(f"{error}\n{errors.rank_ended(world.base.rank, 'an error')}", file=sys.stderr)

@@ -19,7 +19,8 @@ _LARGEST_TAG = 32767
 
 
 def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
-    """Start to send a tensor to a rank of the world. It must not change before the end."""
+    """Start to send a tensor to a rank of the world. The tensor must not change before the Work has
+    ended."""
     x = _tensor("send", "tensor", tensor)
     where = _group("send", group, x)
     to = _other("send", "dst", where, dst)
@@ -39,7 +40,8 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> int:
-    """Receive into a tensor from a rank of the world, by default any; return the sender's rank.
+    """Receive into a tensor from a rank of the world, by default from any; return the sender's
+    rank.
 
     Raises: DistributedError if message and tensor differ in size.
     """
@@ -85,10 +87,10 @@ class P2POp:
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     """Start several messages together, in any order of sends and receives; return their Works.
 
-    Between GPUs they are one launch of NCCL. Messages from one rank to another with one tag arrive
-    in the order in which they were sent.
-    Raises, before any message is started: ArgumentTypeError unless it is a list of P2POp,
-    ArgumentValueError for an empty list or several groups.
+    Between GPUs they are one launch of NCCL. Messages with one tag from one rank to another arrive
+    in the order in which they were sent. Before any message is started, it raises ArgumentTypeError
+    unless the argument is a list of P2POp, and ArgumentValueError for an empty list or several
+    groups.
     """
     op = "batch_isend_irecv"
     if not isinstance(p2p_op_list, (list, tuple)):

@@ -39,7 +39,7 @@ BY_LIBRARY = True
 def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
     """Return the module that moves these tensors, nccl or transport, and its operands.
 
-    nccl takes tensors, transport takes arrays. An emulated device finishes its work first.
+    nccl takes tensors, transport takes arrays. The work of an emulated device is finished first.
     """
     place = tensors[0]._device
     for x in tensors[1:]:
@@ -63,7 +63,7 @@ def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
 
 
 def together(op: str, inputs: Sequence[Tensor], group_name: str) -> Any:
-    """Return a block whose collectives are one launch, if NCCL carries them out."""
+    """Return a block whose collectives are one launch if NCCL runs them."""
     if any(x._device.type == "cuda" for x in inputs) and nccl.library(op) is not None:
         return nccl.coalesced(op, group_named(op, group_name))
     return nullcontext()
@@ -86,7 +86,8 @@ def start_agreed(
 ) -> Work:
     """Start the collective `name` of distributed/nccl or transport.py with these arguments.
 
-    what: the call's description, equal on all ranks. Between GPUs hosts agree before the launch.
+    what: the call's description, equal on all ranks. Between GPUs, the hosts agree before the
+    launch.
     """
     if world.broken:
         check_usable(op)
@@ -113,7 +114,7 @@ def _said(op: str, dtype: str, sizes: tuple[Any, ...], device: str, more: str) -
 
 
 def in_place(op: str, x: Tensor, arg: str = "input") -> None:
-    """Raise for a tensor whose elements share memory: it cannot be written to."""
+    """Raise if elements of the tensor share memory, because it cannot be written to."""
     g = x._geometry
     if g.numel and not g.is_contiguous:
         if any(s == 0 and n > 1 for s, n in zip(g.strides, g.sizes)):
@@ -246,7 +247,8 @@ def reduce_scatter_tensor_coalesced(
 def split_sizes(
     arg: str, given: Sequence[int], rows: int | None, group: ProcessGroup
 ) -> Sequence[int]:
-    """Return the rows sent to, or received from, each rank; by default equal.
+    """Return the rows sent to each rank, or received from each rank; by default all numbers are
+    equal.
 
     rows: their sum, or None if it is not known.
     """
@@ -324,7 +326,8 @@ meta_out = shapes.last
 
 
 def _refuse_lazy(op: str, place: int = 0) -> Callable[..., Any]:
-    """Make a kernel that rejects lazy views: another one would unpack before the work has ended."""
+    """Make a kernel that rejects lazy views: to unpack one, another kernel would run before the
+    collective has ended."""
 
     def refuse(key_set: int, *args: Any) -> Any:
         remedy = "use .resolve_conj() or .resolve_neg(), which copy"

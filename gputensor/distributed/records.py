@@ -1,4 +1,4 @@
-"""Compare the calls of all ranks before data is moved: if they differ, all ranks raise.
+"""Comparison of the calls of all ranks before data is moved: if they differ, all ranks raise.
 
 Note [A record first]
 The first message of every collective is a record of fixed length: a digest of the call (operator,
@@ -28,7 +28,7 @@ from ..core import errors
 
 Array = np.ndarray[Any, Any]
 
-# In bytes. The head: 8 of digest, 1 for the text's length, then the text.
+# Numbers of bytes. The head has 8 bytes of digest, 1 for the text's length, and the text.
 RECORD, HEAD = 256, 96
 ROOM = RECORD - HEAD
 _TEXT = HEAD - 9
@@ -37,11 +37,11 @@ _TEXT = HEAD - 9
 class Plan(NamedTuple):
     """How the data of a collective is moved.
 
-    begin: starts MPI's request and returns it; None if the record carries all data.
-    finish: called after the request. held: objects whose memory MPI uses until then.
-    rides: bytes for the record's room. arrive: copies the data out of all ranks' records; given if
-    the record carries all data, which all ranks decide alike.
-    splits: elements sent to, and received from, each rank, if ranks may differ in them.
+    begin: starts MPI's request and returns it; None if the record carries all data. finish: called
+    after the request. held: objects whose memory MPI uses until then. rides: bytes for the record's
+    room. arrive: copies the data out of the records of all ranks; it is given if the record carries
+    all data, on which all ranks decide alike. splits: the elements sent to each rank and received
+    from each rank, if ranks may differ in them.
     """
 
     begin: Callable[[], Any] | None
@@ -62,7 +62,7 @@ def head_of(what: str) -> bytes:
 
 
 def buffers(what: str, ranks: int) -> tuple[Array, Array]:
-    """Return memory for a record to send, with its head, and for the records of all ranks."""
+    """Return memory for one record to send, with its head, and for the records of all ranks."""
     sent = np.frombuffer(bytearray(_blank(what)), np.uint8)
     return sent, np.empty(ranks * RECORD, np.uint8)
 
@@ -73,7 +73,7 @@ def _blank(what: str) -> bytes:
 
 
 def difference(op: str, group: ProcessGroup, room: Array) -> errors.GpuTensorError | None:
-    """Return the error if records differ, None otherwise."""
+    """Return the error if records differ, otherwise None."""
     digests = room.view(np.uint64)[:: RECORD // 8].tolist()
     if digests.count(digests[0]) == len(digests):
         return None
@@ -86,7 +86,8 @@ def difference(op: str, group: ProcessGroup, room: Array) -> errors.GpuTensorErr
 
 
 def unusual(said: dict[int, Any]) -> list[int]:
-    """Return the ranks that differ from the majority; the first rank's value wins a tie."""
+    """Return the ranks that differ from the majority. In a tie, the first rank's value counts as
+    the majority."""
     counts = Counter(said.values())
     first = next(iter(said.values()))
     usual = max(counts, key=lambda text: (counts[text], text == first))
@@ -94,15 +95,16 @@ def unusual(said: dict[int, Any]) -> list[int]:
 
 
 def splits_differ(given: Array, wanted: Array) -> int | None:
-    """Return the member of the first pair that sends and expects different numbers of elements, the
-    receiver if the first member sends; None if all pairs agree. given, wanted: (n, n)."""
+    """Find the first pair of ranks that send and expect different numbers of elements; return one
+    of the two, the receiver if the first one sends. Return None if all pairs agree. given, wanted:
+    (n, n)."""
     for sender, receiver in np.argwhere(given != wanted.T)[:1]:
         return int(sender or receiver)
     return None
 
 
 class Agreement:
-    """A collective from its record to the start of its data."""
+    """A collective, from its record until its data is being moved."""
 
     __slots__ = ("op", "group", "what", "plan", "sent", "room", "record", "counts", "is_settled",
                  "data", "error")  # fmt: skip
@@ -110,14 +112,15 @@ class Agreement:
     def __init__(self, op: str, group: ProcessGroup, what: str, plan: Plan) -> None:
         self.op, self.group, self.what, self.plan = op, group, what, plan
         self.sent, self.room = buffers(what, group.size())
-        self.record: Any = None  # tests if all records have arrived
-        self.counts: tuple[Any, Array] | None = None  # test and splits, if sent separately
+        self.record: Any = None  # a function that tests if all records have arrived
+        # the test and the splits, if these are sent separately
+        self.counts: tuple[Any, Array] | None = None
         self.is_settled = False  # True if nothing is left to start
-        self.data: Any = None  # tests if the data has arrived
+        self.data: Any = None  # a function that tests if the data has arrived
         self.error: errors.GpuTensorError | None = None
 
     def go_on(self) -> bool:
-        """Start what can be started. Return `is_settled`."""
+        """Start everything that can be started. Return `is_settled`."""
         try:
             self.is_settled = self.is_settled or self._go_on()
         except world.mpi.Exception as reason:
@@ -156,7 +159,8 @@ class Agreement:
         return 16 * self.group.size() <= ROOM
 
     def _splits_agree(self) -> bool:
-        """Return False until all ranks' splits have arrived. Set the error if they do not match."""
+        """Return False until the splits of all ranks have arrived. Set the error if they do not
+        match."""
         n = self.group.size()
         if self._splits_ride():
             every = np.ndarray((n, 2 * n), np.int64, self.room, HEAD, (RECORD, 8))
@@ -197,8 +201,8 @@ class Agreement:
 
 
 def advance(group: ProcessGroup) -> None:
-    """Start the collectives in the group's queue whose predecessors have arrived."""
-    if not group.advancing.acquire(blocking=False):  # another thread does it
+    """Start the collectives in the group's queue whose predecessors have been started."""
+    if not group.advancing.acquire(blocking=False):  # another thread is doing it
         return
     try:
         queue = group.queue

@@ -1,4 +1,4 @@
-"""Result sizes of the operators of distributed/operators.py, and their Meta kernels."""
+"""Sizes of the results of the operators in distributed/operators.py, and their Meta kernels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Change the dimension along which an array is divided over ranks.
 
-It is a layout copy across ranks: layout kernels pack and unpack, one all-to-all moves.
+It is a layout copy across ranks: layout kernels pack and unpack, and one all-to-all moves the data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Short cuts of synchronous collectives: they call MPI without dispatcher, Work and clock.
+"""Short cuts of synchronous collectives: they call MPI without the dispatcher, a Work or a clock.
 
 A collective of 4 bytes takes MPI 2 us; a call through the dispatcher takes four times as long. The
 kernels of distributed/operators.py store short cuts on their operators' tables (Note [Short cuts]
@@ -37,8 +37,8 @@ Array = records.Array
 class _Records:
     """Memory for the records of one call, and views of it.
 
-    given, parts: the room of the sent record and of each received one, as arrays of the operand's
-    shape; None and empty if the operand does not fit.
+    given, parts: the room of the sent record and of each received record, as arrays of the
+    operand's shape; None and empty if the operand does not fit into a record.
     """
 
     __slots__ = ("sent", "room", "digests", "arguments", "given", "parts")
@@ -54,7 +54,7 @@ class _Records:
 
 
 class _Way:
-    """One collective for one geometry: repeated calls differ only in their arrays."""
+    """One collective for one geometry. Repeated calls differ only in their arrays."""
 
     __slots__ = ("op", "group", "what", "shape", "dtype", "fits", "plan_of", "spare", "begin",
                  "own", "size")  # fmt: skip
@@ -62,7 +62,7 @@ class _Way:
     def __init__(
         self, op: str, group: ProcessGroup, what: str, like: Any, plan_of: Callable[..., Plan]
     ) -> None:
-        """like: the operand's geometry. plan_of: makes the Plan of the operands' arrays."""
+        """like: the operand's geometry. plan_of: a function that makes the Plan for arrays."""
         self.op, self.group, self.what, self.plan_of = op, group, what, plan_of
         self.shape, self.dtype = like.sizes, like.dtype.np
         self.fits: bool = like.nbytes <= ROOM
@@ -82,8 +82,8 @@ class _Way:
     def exchange(self, of: _Records, arrays: Any, held: Any) -> bool:
         """Exchange records. Return True if all agree, False if a Work has finished the collective.
 
-        arrays: for `plan_of`. held: owners of their memory.
-        Raises: DistributedError if calls differ.
+        arrays: arguments of `plan_of`. held: owners of the arrays' memory. Raises: DistributedError
+        if calls differ.
         """
         try:
             test = self.begin(*of.arguments).Test
@@ -97,7 +97,8 @@ class _Way:
                     break
         except world.mpi.Exception as reason:
             raise _broken(self.op, errors.mpi_failed(self.op, reason)) from None
-        except BaseException:  # an interrupt: MPI still uses the memory, and other ranks continue
+        # after an interrupt, continue: MPI still uses the memory, and other ranks continue
+        except BaseException:
             self.hand_over(of, test, arrays, held)
             raise
         if not is_here:
@@ -108,7 +109,7 @@ class _Way:
         return True
 
     def hand_over(self, of: _Records, test: Any, arrays: Any, held: Any) -> Work:
-        """Return a Work that continues after the record was sent."""
+        """Return a Work that continues the collective after its record was sent."""
         plan = self.plan_of(*arrays)
         made = Agreement(self.op, self.group, self.what, plan._replace(held=(plan.held, held)))
         made.sent, made.room, made.record = of.sent, of.room, test
@@ -246,7 +247,8 @@ def all_gather(
 
 
 def _is_known(table: Table, key: Any, x: Tensor, group: ProcessGroup) -> bool:
-    """Return True if a short cut exists or is impossible. NumPy gives no buffer of kind V."""
+    """Return True if a short cut exists or is impossible; for dtypes of kind V, NumPy gives no
+    buffer."""
     g = x._geometry
     has_none = x._device is not CPU or not g.is_contiguous or g.dtype.np.kind == "V"
     return key in table.short or has_none or group.backend == "nccl" or agreement.is_on()
@@ -262,7 +264,8 @@ def _is_plain(x: Any, group: ProcessGroup) -> bool:
 def _end(
     begin: Callable[..., Any], given: tuple[Any, ...], op: str, group: ProcessGroup, held: Any
 ) -> None:
-    """Start a request and wait for it. held: owners of the memory that it reads and writes."""
+    """Start a request and wait for it. held: owners of the memory that the request reads and
+    writes."""
     try:
         test = begin(*given).Test
     except world.mpi.Exception as reason:
@@ -273,7 +276,7 @@ def _end(
                 return
     except world.mpi.Exception as reason:
         raise _broken(op, errors.mpi_failed(op, reason)) from None
-    except BaseException:  # an interrupt: MPI still uses the memory
+    except BaseException:  # after an interrupt, wait: MPI still uses the memory
         Work(op, group, test, None, (given, held))
         raise
     Work(op, group, test, None, (given, held)).wait()

@@ -1,9 +1,9 @@
 """Collectives and messages of arrays by MPI, non-blocking.
 
-A collective returns a Plan, by which distributed/records.py moves its data once all ranks agree; a
-message returns the Work that it started. Arrays must be in memory that MPI can read; strided ones
-are packed first and unpacked at the end. Data is moved as bytes. This module knows neither
-tensors nor devices.
+A collective returns a Plan, by which distributed/records.py moves the data after all ranks agree. A
+message returns the Work that it started. Arrays must be in memory that MPI can read; strided arrays
+are packed first and unpacked at the end. Data is moved as bytes. This module knows neither tensors
+nor devices.
 
 Reductions: f16 and bf16 are added in f32 and rounded once. MIN and MAX of floats call NumPy, which
 returns NaN on all ranks; with MPI's own the result would depend on the order of comparison.
@@ -39,7 +39,8 @@ _MPI_NAMES = {
 class Reduction(NamedTuple):
     """How a dtype is reduced.
 
-    wide, seen: dtypes of the computation and of MPI's argument, if they differ from the tensor's.
+    wide, seen: the dtypes of the computation and of MPI's argument, if they differ from the
+    tensor's.
     """
 
     op: Any
@@ -99,7 +100,8 @@ def _apart(array: Array, out: Array | None) -> Array:
 
 
 def _room(array: Array) -> Array:
-    """Return contiguous memory for a result: the array itself, or a new one that `_put` copies."""
+    """Return contiguous memory for a result: the array itself, or a new array that `_put` later
+    copies."""
     return array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
 
 
@@ -108,12 +110,12 @@ def _bytes(array: Array) -> Array:
 
 
 def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
-    """Return a function that divides and copies a result to `out`, or None if not needed."""
+    """Return a function that divides and copies a result to `out`; None if that is not needed."""
     if not divide_by:
         return None if room is out else lambda: np.copyto(out, room, casting="unsafe")
 
     def finish() -> None:
-        # A complex divisor would turn infinities into NaN.
+        # A division by a complex number would turn infinities into NaN.
         parts = room.reshape(-1)
         parts = parts.view(parts.real.dtype)
         np.divide(parts, divide_by, out=parts)
@@ -143,7 +145,7 @@ def _parts(room: Array, first: int, nbytes: int, dtype: Any) -> Array:
 
 
 def _reduced(parts: Array, how: str, r: Reduction) -> Array:
-    """Reduce rows in the order of ranks, with the same bits on all ranks. bool is uint8."""
+    """Reduce rows in the order of ranks. All ranks get the same bits. bool is computed as uint8."""
     function = _FUNCTIONS[how]
     parts = parts.astype(r.wide) if r.wide is not None else parts
     made: Array = parts[0].copy()
@@ -156,7 +158,7 @@ def _reduced(parts: Array, how: str, r: Reduction) -> Array:
 
 
 def _arrive_reduced(out: Array | None, how: str, r: Reduction, first: int = 0) -> Any:
-    """Return a function that reduces all records' data, from byte `first`, into out."""
+    """Return a function that reduces the data of all records, from byte `first` on, into out."""
 
     def arrive(room: Array) -> None:
         if out is not None:
@@ -169,7 +171,8 @@ def _arrive_reduced(out: Array | None, how: str, r: Reduction, first: int = 0) -
 
 
 def _arrive(out: Array | None, nbytes: int, first: int = 0, rank: int | None = None) -> Any:
-    """Return a function that copies all records' data, or one rank's, from byte `first` to out."""
+    """Return a function that copies the data of all records, or of one rank's record, from byte
+    `first` on to out."""
 
     def arrive(room: Array) -> None:
         if out is not None:
@@ -201,7 +204,7 @@ def all_reduce(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> 
 
 
 def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, dst: int) -> Plan:
-    """Reduce x over all ranks into rank dst's out; out is None on other ranks."""
+    """Reduce x over all ranks into the `out` of rank dst; out is None on other ranks."""
     r = reduction(op, how, x.dtype)
     if x.nbytes <= ROOM:
         arrive = _arrive_reduced(out, how, r)
@@ -218,7 +221,7 @@ def reduce(op: str, group: ProcessGroup, x: Array, out: Array | None, how: str, 
 
 
 def reduce_scatter(op: str, group: ProcessGroup, x: Array, out: Array, how: str) -> Plan:
-    """Reduce x over all ranks; part n goes to rank n's out."""
+    """Reduce x over all ranks. Part n of the result goes to the `out` of rank n."""
     r = reduction(op, how, x.dtype)
     if x.nbytes <= ROOM:
         arrive = _arrive_reduced(out, how, r, group.rank() * out.nbytes)
@@ -277,7 +280,8 @@ def broadcast(op: str, group: ProcessGroup, x: Array, src: int) -> Plan:
 def all_to_all(
     op: str, group: ProcessGroup, x: Array, out: Array, given: Sequence[int], wanted: Sequence[int]
 ) -> Plan:
-    """Send part n of x to rank n. given, wanted: elements sent to, and received from, each rank."""
+    """Send part n of x to rank n. given, wanted: the elements sent to each rank, and those received
+    from each rank."""
     size, dense, room = x.dtype.itemsize, _dense(x), _room(out)
     byte = world.mpi.BYTE
     begin = lambda: group.comm.Ialltoallv(  # noqa: E731
@@ -303,7 +307,7 @@ def send(op: str, group: ProcessGroup, x: Array, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Array, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """Receive from rank src. came_from: the sender's rank in the group is appended at the end."""
+    """Receive from rank src. At the end the sender's rank in the group is appended to came_from."""
     room = _room(out)
     buffer, status = _bytes(room), world.mpi.Status()
     source = world.mpi.ANY_SOURCE if src is None else src

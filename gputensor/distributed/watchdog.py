@@ -23,7 +23,8 @@ from .groups import ProcessGroup, Timeout, seconds, world
 from .work import Work, _GRACE_S, _broken, end_all, wait_until
 
 _LOOK_S = 0.05
-# Running collectives in the order of their start; they keep the memory that NCCL uses alive.
+# Running collectives, in the order in which they were started. They keep the memory that NCCL uses
+# alive.
 _pending: list[OnStream] = []
 _lock = threading.Lock()
 _wake = threading.Event()
@@ -31,9 +32,9 @@ _thread: threading.Thread | None = None
 
 
 class OnStream(Work):
-    """A collective on NCCL's stream. `wait` makes the current stream wait, not the host.
+    """A collective on NCCL's stream. `wait` makes the current stream wait, but not the host.
 
-    held: tensors that NCCL reads and writes; finish: unpacks them on the waiting stream.
+    held: tensors that NCCL reads and writes. finish: unpacks the results on the waiting stream.
     """
 
     __slots__ = ("by", "event", "began", "is_taken", "stream")
@@ -81,7 +82,7 @@ class OnStream(Work):
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
-            if current.key != self.stream.key:  # the stream of the allocation
+            if current.key != self.stream.key:  # the allocation belongs to another stream
                 for x in _tensors(self._held):
                     x.record_stream(current)
 
@@ -98,7 +99,8 @@ def _tensors(held: Any) -> list[Tensor]:
 
 @contextmanager
 def watching(works: Sequence[OnStream], stream: Any) -> Iterator[None]:
-    """Watch the works that the block launches on a stream, and the launch: it may hang, too."""
+    """Watch the collectives that the block launches on a stream, and the launch itself, which may
+    hang too."""
     global _thread
     with _lock:
         _forget_passed()

@@ -16,14 +16,14 @@ from typing import Any
 from ..core import errors
 from .groups import ProcessGroup, Timeout, seconds, world
 
-# Number of polls before the clock is read; a small collective ends within them.
+# The number of polls before the clock is read. A small collective ends within them.
 _HOT = 200
 _LOOK_S = 0.05
-# How long messages of a process that has ended may still take to arrive.
+# The number of seconds for which messages of a process that has ended may still arrive.
 _GRACE_S = 2.0
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
-# Called while waiting, for ranks that wait for this one; set by distributed/records.py.
+# Called while waiting, because other ranks may wait for this one. distributed/records.py sets it.
 meanwhile: Callable[[], None] = lambda: None  # noqa: E731
 
 
@@ -33,9 +33,8 @@ def wait_until(
 ) -> None:  # fmt: skip
     """Poll until `test()` is true.
 
-    missing: returns the ranks that have not called, if known.
-    Raises: DistributedError after the timeout, or if a participating process has ended. The world
-    is unusable from then on.
+    missing: returns the ranks that have not called, if they are known. Raises: DistributedError
+    after the timeout, or if a participating process has ended. The world cannot be used after that.
     """
     for _ in range(_HOT):
         if test():
@@ -62,7 +61,7 @@ def wait_until(
             whom = None if missing is None else missing()
             rank = group.ranks[group.rank()]
             raise _broken(op, errors.timed_out(op, rank, limit, whom))
-        if now - began > 1:  # leave the cores to processes that compute
+        if now - began > 1:  # let processes that compute use the cores
             time.sleep(1e-4)
             next_look = now
 
@@ -78,7 +77,8 @@ def check_usable(op: str) -> None:
         raise errors.is_broken(op, world.broken)
 
 
-# Kept alive until they have ended, even without a waiting caller: MPI writes to their memory.
+# Kept alive until they have ended, even if nobody waits for them, because MPI writes to their
+# memory.
 _under_way: set[Work] = set()
 
 
@@ -98,7 +98,7 @@ class Work:
             _under_way.add(self)
 
     def is_completed(self) -> bool:
-        """Return True if it has ended; the tensors are valid then."""
+        """Return True if it has ended. The tensors are valid then."""
         test = self._test
         if test is None:
             return True
@@ -134,7 +134,7 @@ class Work:
         return True
 
     def _then(self, more: Callable[[], None]) -> Work:
-        """Call `more` at the end; return self."""
+        """Call `more` at the end. Return self."""
         before = self._finish
 
         def finish() -> None:
@@ -156,22 +156,22 @@ def _raising(error: errors.GpuTensorError) -> Callable[[], bool]:
     return test
 
 
-# Works that operators started, by id of the storage, until they are waited for: operators
-# return tensors only.
+# Works that operators started, by id of the tensor's storage, until something waits for them. They
+# are stored here because operators return only tensors.
 _started: dict[int, list[Work]] = {}
 
 
 def started(work: Work, tensor: Any) -> None:
-    """Keep a Work on a tensor's storage until it is waited for."""
+    """Store a Work for a tensor's storage until something waits for it."""
     storage = tensor._get_storage()
-    work._held = (work._held, storage)  # keeps the id in use
+    work._held = (work._held, storage)  # keeps the storage's id in use
     _started.setdefault(id(storage), []).append(work)
 
 
 def taken(tensor: Any) -> Work:
     """Remove and return the last Work on a tensor's storage, for a caller that waits for it.
 
-    The meta device starts nothing: the Work has ended.
+    On the meta device nothing is started, so the Work has ended.
     """
     key = id(tensor._storage)
     works = _started.get(key)
@@ -185,7 +185,7 @@ def taken(tensor: Any) -> Work:
 
 def wait_for(tensor: Any) -> None:
     """Wait for all Works on a tensor's storage."""
-    storage = tensor._storage  # None: nothing was started on it
+    storage = tensor._storage  # None: no Work was started on it
     works = None if storage is None else _started.pop(id(storage), None)
     for work in works or ():
         work.wait()
@@ -203,8 +203,8 @@ def end_all() -> None:
 def _wait_until_read() -> None:
     """Give the launcher time to read this rank's output.
 
-    A launcher under load may see the abort before it reads the ranks' pipes. Unread output is lost
-    then, with the error's message.
+    A launcher under load may notice the abort before it reads the pipes of the ranks. Unread
+    output, and the error's message in it, would then be lost.
     """
     until = time.monotonic() + _GRACE_S
     for stream in (1, 2):
@@ -213,7 +213,8 @@ def _wait_until_read() -> None:
 
 
 def _unread(stream: int) -> int:
-    """Return the unread bytes in a file descriptor's pipe; 0 if unknown or not a pipe."""
+    """Return the number of unread bytes in a file descriptor's pipe; 0 if it is unknown or no
+    pipe."""
     count = bytearray(4)
     try:
         import fcntl

@@ -95,7 +95,7 @@ def is_dependent(constraint: Any) -> bool:
 
 
 class _Wrapped(Constraint):
-    """A constraint made of `base_constraint`."""
+    """A constraint that changes `base_constraint`."""
 
     def __init__(self, base_constraint: Constraint) -> None:
         if not isinstance(base_constraint, Constraint):
@@ -166,7 +166,7 @@ class _OneHot(Constraint):
 
 class _Real(Constraint):
     def check(self, value: Tensor) -> Tensor:
-        return value == value  # false for NaN alone
+        return value == value  # this is false only for NaN
 
 
 class interval(Constraint):

@@ -219,7 +219,8 @@ class GeneralizedPareto(Distribution):
         return constraints.interval(self.loc, where(self.concentration < 0, end, math.inf))
 
     def _is_exponential(self) -> tuple[Tensor, Tensor]:
-        """Return a mask of concentration == 0, and the concentration with 1 in these places."""
+        """Return a mask that is true where concentration is 0, and the concentration with 1 where
+        the mask is true."""
         is_zero = isclose(self.concentration, zeros_like(self.concentration))
         return is_zero, where(is_zero, 1.0, self.concentration)
 

@@ -34,7 +34,7 @@ class Transform:
     bijective = False
     domain: Any
     codomain: Any
-    # True for a class without parameters, whose objects are all equal.
+    # True for a class without parameters, because all its objects are equal.
     _is_plain = False
 
     def __init__(self, cache_size: int = 0) -> None:

@@ -140,7 +140,7 @@ class LogisticNormal(TransformedDistribution):
 
 
 class InverseGamma(TransformedDistribution):
-    """Inverse gamma distribution of 1 / x, for x of a gamma distribution."""
+    """Distribution of 1 / x, where x has a gamma distribution."""
 
     arg_constraints: Regions = {"concentration": constraints.positive, "rate": constraints.positive}
     support: Constraint = constraints.positive

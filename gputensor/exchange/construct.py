@@ -1,6 +1,6 @@
 """gt.tensor: a new tensor from numbers, nested sequences, arrays and tensors; it always copies.
 
-`asarray` is the form that shares memory. Numbers are in nested.py.
+`asarray` shares memory instead. nested.py reads numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def tensor(
     data: Any, *, dtype: dtype | None = None, device: device | str | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A new tensor that holds `data`.
+    """Return a new tensor with the elements of `data`.
 
     Args:
         data: a number, nested lists or tuples of numbers, an array, or a tensor.
@@ -73,7 +73,7 @@ def asarray(
     obj: Any, *, dtype: dtype | None = None, device: device | str | None = None,
     copy: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of `obj`, sharing its memory if possible.
+    """Return `obj` as a tensor, sharing its memory if possible.
 
     Args:
         obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
@@ -97,7 +97,7 @@ def asarray(
 
 
 def _shared(obj: Any, dtype: dtype | None, device: Any) -> tuple[Tensor, bool]:
-    """A tensor over obj's memory and False, or a new tensor and True."""
+    """Return a tensor over obj's memory and False, or a new tensor and True."""
     if isinstance(obj, Tensor):
         return obj, False
     if isinstance(obj, np.generic):
@@ -123,7 +123,7 @@ def _device(given: Any) -> device | None:
 
 
 def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
-    """The data as a tensor, and True if its memory is new."""
+    """Return the data as a tensor, and True if its memory is new."""
     if type(data) is list or type(data) in PLAIN:
         return from_numbers(data, wanted), True
     if hasattr(data, "_geometry"):

@@ -37,7 +37,7 @@ def read(op: str, arg: str, x: Any) -> Described:
         raise _incomplete(op, arg, "a dict", given)
     sizes = _ints(op, arg, given, "shape")
     element = getattr(x, "dtype", None)
-    if not isinstance(element, np.dtype):  # a typestr cannot express bfloat16, a dtype can
+    if not isinstance(element, np.dtype):  # a typestr cannot express bfloat16, but a dtype can
         try:
             element = np.dtype(operator.getitem(given, "typestr"))
         except (KeyError, TypeError, ValueError):
@@ -84,8 +84,8 @@ def _check_range(
 def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
     stream = given.get("stream")
     if isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ())):
-        # CuPy's current stream is ours. It is the current device's stream, even if the array is on
-        # another device.
+        # CuPy's current stream is also ours. It is the stream of the current device, even if the
+        # array is on another device.
         return None
     if stream is None or isinstance(stream, int) and not isinstance(stream, bool) and stream > 0:
         return stream

@@ -30,7 +30,7 @@ from ..tensor.tensor import Tensor
 
 
 def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of `ext`: an object with `__dlpack__`, or a DLPack capsule.
+    """Return a tensor over the memory of `ext`: an object with `__dlpack__`, or a DLPack capsule.
 
     Args:
         device: the result's device; None for the memory's device. copy: True always copies, False
@@ -60,7 +60,7 @@ def _as_device(given: Any) -> device:
 
 
 def _ask(ext: Any) -> Any:
-    """The capsule of `ext`; its memory is ready before later work of our current stream."""
+    """Return the capsule of `ext`. Later work on our current stream may use its memory."""
     keywords: dict[str, Any] = {}
     given = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
     try:
@@ -75,7 +75,7 @@ def _ask(ext: Any) -> Any:
         keywords["stream"] = _real_cuda(index).current_stream(index).ptr or 1
     try:
         capsule = ext.__dlpack__(max_version=VERSION, **keywords)
-    except TypeError:  # a producer from before DLPack 1.0
+    except TypeError:  # the producer is older than DLPack 1.0
         capsule = ext.__dlpack__(**keywords)
     if not isinstance(capsule, PyCapsule):
         got = errors.Got(f"__dlpack__() of {errors.describe(capsule)}")
@@ -98,7 +98,7 @@ def _real_cuda(index: int) -> Any:
 
 
 class _Owner:
-    """Return a foreign struct to its producer when the last tensor over it is dropped."""
+    """Returns a foreign struct to its producer when the last tensor over it is dropped."""
 
     __slots__ = ("address", "deleter", "__weakref__")
 
@@ -107,7 +107,7 @@ class _Owner:
         self.deleter: Any = None
 
     def consume(self, capsule: Any, name: bytes, deleter: int | None) -> None:
-        """From here on this object, not the capsule, must release the struct."""
+        """Take over the struct: from now on this object, and not the capsule, must release it."""
         call = Deleter(deleter) if deleter else None
         set_name(capsule, USED[name])
         self.deleter = call
@@ -121,7 +121,8 @@ class _Owner:
 
 
 def _take(capsule: Any) -> Tensor:
-    """Consume a capsule. It is marked as consumed on success; otherwise its producer keeps it."""
+    """Consume a capsule. If this succeeds, the capsule is marked as consumed; otherwise its
+    producer keeps it."""
     name = get_name(capsule)
     if name not in STRUCTS:
         got = errors.Got(f"a capsule named {(name or b'').decode(errors='replace')!r}")
@@ -149,7 +150,8 @@ def _take(capsule: Any) -> Tensor:
             got = errors.Got(f"address {pointer:#x}")
             raise _refused(rule, got, "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
-        # Work on it may still be queued when the last tensor is dropped, unknown to the producer.
+        # Work on the memory may still be queued when the last tensor is dropped, and the producer
+        # does not know of it.
         memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
         storage: Storage = SharedStorage.over(memory, nbytes, place)
     else:
@@ -174,7 +176,7 @@ _ADDRESSES = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 
 
 def _geometry_of(described: Any) -> Any:
-    """The layout, with each number checked before it is used."""
+    """Return the layout. Each number is checked before it is used."""
     element = DTYPES.get((described.code, described.bits))
     if element is None or described.lanes != 1:
         got = f"code {described.code}, {described.bits} bits, {described.lanes} lanes"
@@ -189,7 +191,7 @@ def _geometry_of(described: Any) -> Any:
     return _checked(sizes, strides, element)
 
 
-@lru_cache(maxsize=1024)  # programs use few layouts repeatedly
+@lru_cache(maxsize=1024)  # programs use a few layouts repeatedly
 def _checked(sizes: tuple[int, ...], strides: tuple[int, ...] | None, element: dtypes.dtype) -> Any:
     if strides is None:
         strides = (0,) * len(sizes) if any(s < 0 for s in sizes) else contiguous_strides(sizes)

@@ -1,4 +1,4 @@
-"""Arrays of other libraries: one description of them, and work on their streams.
+"""Arrays of other libraries: one description for all of them, and work on their streams.
 
 `described` finds the memory of an array of PyTorch, CuPy, NumPy, or any library with the CUDA array
 interface; `seen` also takes DLPack objects, and rejects arrays without a possible plan. Nothing is
@@ -70,7 +70,8 @@ class ForeignArray:
 
     @property
     def _geometry(self) -> Geometry:
-        """With `_device`, the attributes from which messages describe it, as for a tensor."""
+        """Messages describe the array by this attribute and `_device`, as they describe a
+        tensor."""
         return self.geometry
 
     @property
@@ -79,13 +80,14 @@ class ForeignArray:
 
     @property
     def geometry(self) -> Geometry:
-        """For plans and flags; strides may be negative."""
+        """The geometry for plans and flags. Strides may be negative."""
         size = self.itemsize
         return geometry(self.sizes, tuple([s // size for s in self.stride_bytes]), self.dtype)
 
     @property
     def address(self) -> int:
-        """Address of the first element; read when needed: it takes half of a small copy's time."""
+        """Address of the first element. It is read only when needed, because it takes half of a
+        small copy's time."""
         if self._address is None:
             self._address = self.keeper.data_ptr()
         return self._address
@@ -109,7 +111,7 @@ class ForeignArray:
         return True
 
     def span(self) -> tuple[int, int]:
-        """(address of the first byte, address after the last one)."""
+        """Return the address of the first byte, and the address after the last one."""
         if 0 in self.sizes:
             return self.address, self.address
         ends = [(n - 1) * s for n, s in zip(self.sizes, self.stride_bytes)]
@@ -124,7 +126,8 @@ class ForeignArray:
 
 
 class _Bytes:
-    """An array's memory in the form that np.asarray takes; the result keeps the owner alive."""
+    """An array's memory in the form that np.asarray takes. The result keeps the array's owner
+    alive."""
 
     __slots__ = ("__array_interface__", "keeper")
 
@@ -137,7 +140,8 @@ class _Bytes:
 
 
 def library_of(x: Any) -> str:
-    """numpy, gputensor, torch, cupy, jax or pil (an image, not an array); "" for any other."""
+    """Return the name of an array's library: numpy, gputensor, torch, cupy, jax, or pil (an image,
+    not an array); "" for any other."""
     if isinstance(x, Tensor):
         return "gputensor"
     if isinstance(x, np.ndarray):
@@ -151,14 +155,15 @@ def library_of(x: Any) -> str:
 
 
 def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignArray | None:
-    """Describe `x` by its attributes; None if it has none of the known ones.
+    """Describe `x` by its attributes. Return None if it has none of the known ones.
 
-    library: `library_of(x)`, if the caller has it. Raises: house errors for a tensor whose memory
-    does not hold its elements, and for an incomplete CUDA array interface.
+    library: `library_of(x)`, if the caller knows it. Raises: ArgumentValueError or
+    ArgumentTypeError for a tensor whose memory does not contain its elements, and for an incomplete
+    CUDA array interface.
     """
     library = library_of(x) if library is None else library
     if library == "gputensor":
-        expose(x._get_storage())  # other code may write to its memory, past any operator
+        expose(x._get_storage())  # other code may write to its memory without an operator
         return _of_tensor(op, arg, x, x)
     if library == "numpy":
         found = _of_numpy(x)
@@ -174,7 +179,7 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
 def seen(op: str, arg: str, x: Any, writes: bool = False) -> ForeignArray:
     """Describe `x`, with an ndarray on the CPU, for one call that reads or writes it.
 
-    Raises: house errors for objects without strided memory.
+    Raises: an ArgumentError for objects without strided memory.
     """
     library = library_of(x)
     if library == "pil":
@@ -206,7 +211,7 @@ def seen(op: str, arg: str, x: Any, writes: bool = False) -> ForeignArray:
 
 
 def _check(op: str, arg: str, found: ForeignArray) -> None:
-    """Raise unless plans and copies can be made for it."""
+    """Raise unless plans and copies can be made for the array."""
     element = found.dtype
     if element is None:
         if found.library == "numpy":
@@ -257,7 +262,7 @@ def _of_numpy(x: np.ndarray[Any, Any]) -> ForeignArray:
 
 
 def _of_image(op: str, arg: str, x: Any) -> ForeignArray:
-    """A copy of PIL's pixels as (C, H, W), the order of torchvision too."""
+    """Copy PIL's pixels to (C, H, W), as torchvision does."""
     pixels = array_of(op, arg, x)
     found = _of_numpy(pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None])
     _check(op, arg, found)
@@ -266,7 +271,8 @@ def _of_image(op: str, arg: str, x: Any) -> ForeignArray:
 
 
 def _is_plain(x: Any) -> bool:
-    """True if a torch tensor's attributes suffice, which takes a fifth of a DLPack capsule's time.
+    """True if a torch tensor's attributes are enough; reading them takes a fifth of a DLPack
+    capsule's time.
 
     DLPack handles or rejects the others: subclasses, other devices and layouts, conjugated and
     negated views, tensors that require grad.
@@ -314,7 +320,8 @@ def _is_our_cuda() -> bool:
 
 
 def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
-    """From the CUDA array interface, which has negative strides and no device index."""
+    """Describe an array by its CUDA array interface, which has negative strides and no device
+    index."""
     given = cuda_array_interface.read(op, arg, x)
     element = dtypes.from_numpy(given.dtype)
     found = ForeignArray(
@@ -326,7 +333,8 @@ def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _index_of(op: str, arg: str, x: Any, address: int) -> int:
-    """The device of CUDA memory, from the array or, if it lacks that, from the driver."""
+    """Return the device of CUDA memory: from the array or, if the array does not tell, from the
+    driver."""
     place = getattr(x, "device", None)
     index = getattr(place, "id", getattr(place, "index", None))
     if index is None:
@@ -342,7 +350,7 @@ def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
     if stream is None:
         found = _of_tensor(op, arg, from_dlpack(x), x)
     else:
-        with on_stream(*stream):  # the producer does not synchronise
+        with on_stream(*stream):  # the producer does not synchronise streams
             found = _of_tensor(op, arg, from_dlpack(x), x)
         found.stream = stream[1]
     found.is_readonly = library == "jax"
@@ -350,7 +358,8 @@ def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
-    """(device index, address) of PyTorch's current stream for a CUDA tensor; None to use ours."""
+    """Return (device index, address) of PyTorch's current stream for a CUDA tensor; None to use our
+    stream."""
     if library != "torch" or not x.is_cuda:
         return None
     index = x.device.index
@@ -359,7 +368,7 @@ def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
 
 @contextmanager
 def on_stream(index: int | None, address: int | None) -> Iterator[None]:
-    """Queue the block's work on that stream of the device; None for the current one."""
+    """Queue the block's work on this stream of the device; None means the current stream."""
     cuda = runtime.cuda()
     if address is None or cuda.current_stream(index).ptr == (0 if address == 1 else address):
         yield

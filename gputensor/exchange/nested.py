@@ -37,7 +37,7 @@ def _is_sequence(x: Any) -> bool:
 
 
 class _Numbers:
-    """The numbers of nested sequences in order, and their dtypes."""
+    """The numbers of nested sequences, in order, and their dtypes."""
 
     __slots__ = ("sizes", "flat", "kinds", "dtypes")
 
@@ -102,12 +102,12 @@ class _Numbers:
         self.flat.append(x)
 
     def meet(self) -> dtype:
-        """The promoted dtype of all numbers; the default dtype without numbers."""
+        """Return the promoted dtype of all numbers; without numbers, the default dtype."""
         default = defaults.get_default_dtype()
         if len(self.kinds) == 1 and not self.dtypes:
             return number_dtype(next(iter(self.kinds)), default)
         found: dtype | None = None
-        # Sorted, so that no outcome depends on the order of a set.
+        # Sorted, so that the result does not depend on the order of a set.
         for d in sorted(
             {number_dtype(k, default) for k in self.kinds} | self.dtypes, key=lambda d: d.code
         ):
@@ -128,7 +128,7 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     elif element.category == BOOL:
         wide, values = element, [bool(v) for v in numbers.flat]
     else:
-        # NumPy rounds to the wide types as the copy kernel does; to 16 bits it would round twice.
+        # To the wide types NumPy rounds as the copy kernel does; to 16 bits it would round twice.
         wide, values = _WIDE.get(element, element), numbers.flat
     try:
         with np.errstate(over="ignore"):
@@ -147,7 +147,7 @@ _CATEGORY = {bool: BOOL, int: INTEGER, float: FLOATING, complex: COMPLEX}
 
 
 def _integers(values: list[Any], element: dtype, given: int) -> list[int]:
-    """The numbers as integers of the dtype: fractions are truncated, and numbers out of range
+    """Return the numbers as integers of the dtype: fractions are cut off, and numbers out of range
     raise. Negative integers wrap in uint8, uint16 and uint32, as in PyTorch."""
     if given == FLOATING:
         for v in values:

@@ -1,1 +1,2 @@
-"""Fallback kernels between a call and its backend: modes, subclasses, lazy views."""
+"""Fallback kernels that run between a call and its backend: for modes, subclasses and lazy
+views."""

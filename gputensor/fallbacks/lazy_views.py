@@ -46,7 +46,7 @@ def install() -> None:
         keys.key("ZeroTensor"), lambda table, key_set: _make(table, "ZeroTensor", ZERO), "maker"
     )
     for key in ("Conjugate", "Negative", "ZeroTensor"):
-        # Its kernel calls copy_ with its own key set, which must keep the bits.
+        # The kernel of clone calls copy_ with its own key set, which must keep the bits.
         dispatcher.register_behind("aten::clone", keys.key(key), None, "fallthrough")
     for name, key, kernel in (
         ("copy_", "Conjugate", _copy_turned),
@@ -68,7 +68,7 @@ def install() -> None:
 
 
 def _make(table: Table, key: str, bit: int) -> Kernel:
-    """The kernel of one operator at Conjugate, Negative or ZeroTensor."""
+    """Make the kernel of one operator at Conjugate, Negative or ZeroTensor."""
     operator, below = table.operator, keys.below(key)
     if _passes(operator, bit):
 
@@ -107,7 +107,7 @@ def _make(table: Table, key: str, bit: int) -> Kernel:
 def _passes(operator: Operator, bit: int) -> bool:
     """True for views, which keep the bit, and for operators that do not read elements.
 
-    Zeros without memory do not allow changes of their storage or geometry.
+    For zeros without memory, operators that change storage or geometry are not among them.
     """
     tags = operator.tags
     if "reads_storage" in tags:
@@ -121,19 +121,19 @@ def _passes(operator: Operator, bit: int) -> bool:
 
 
 def clone_below(tensor: Tensor) -> Tensor:
-    """A materialised copy; below autograd and the version counter."""
+    """Return a materialised copy, made below autograd and the version counter."""
     key_set = _below(tensor._keys)
     return _operators.clone.redispatch_table[key_set](key_set, tensor, None)
 
 
 def _below(bits: int) -> int:
-    """The key set of a call below ADInplaceOrView; modes see it."""
+    """Return the key set of a call below ADInplaceOrView. Modes still get the call."""
     include, keep = tls.state.get()
     return (bits | include) & keep & BELOW_ADINPLACEORVIEW
 
 
 def _zeros(tensor: Tensor) -> Tensor:
-    """Zeros in memory: one element, expanded to the sizes."""
+    """Return zeros in memory: one element, expanded to the sizes."""
     shape = tensor._geometry
     one = allocate(geometry((), (), shape.dtype), tensor._device)
     key_set = _below(one._keys)
@@ -142,7 +142,7 @@ def _zeros(tensor: Tensor) -> Tensor:
 
 
 def _write_back(original: Tensor, plain: Tensor) -> None:
-    if original._geometry.sizes != plain._geometry.sizes:  # an `out` that has another size
+    if original._geometry.sizes != plain._geometry.sizes:  # the `out` has another size
         set_geometry(original, plain._geometry)
     key_set = _below(original._keys | plain._keys)
     _operators.copy_.redispatch_table[key_set](key_set, original, plain, False)
@@ -154,18 +154,19 @@ def _with_originals(result: Any, changed: list[tuple[Tensor, Tensor]]) -> Any:
     return next((original for original, plain in changed if plain is result), result)
 
 
-# --- operators that do better ---------------------------------------------------------------------
+# --- operators with kernels of their own --------------------------------------------------------
 
 
 def _as_it_lies(tensor: Tensor) -> Tensor:
-    """The same memory without the bits, for kernels."""
+    """Return a tensor over the same memory without the bits, for kernels."""
     view = view_of(tensor, tensor._geometry, tensor._offset)
     view._keys &= ~LAZY
     return view
 
 
 def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """copy_ between tensors with different bits; one pass if dtype and device are equal."""
+    """copy_ between tensors with different bits. It takes one pass if dtype and device are
+    equal."""
     key_set &= ~LAZY
     differs = (self._keys ^ src._keys) & (CONJUGATE | NEGATIVE)
     to, source = _as_it_lies(self), _as_it_lies(src)
@@ -173,8 +174,8 @@ def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = F
     if turns and (
         to._geometry.dtype is not source._geometry.dtype or to._device is not source._device
     ):
-        # Conjugated or negated before the cast, because the cast of -x may differ from the negated
-        # cast of x (to bool or unsigned types).
+        # The copy is conjugated or negated before the cast, because the cast of -x may differ from
+        # the negated cast of x (to bool or unsigned types).
         fresh = clone_below(source)
         for turn in turns:
             _run(turn, key_set, fresh, fresh)
@@ -210,7 +211,7 @@ def _copy_zero(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = Fal
         key = _below(src._keys)
         _operators.expand.redispatch_table[key](
             key, src, self._geometry.sizes, False
-        )  # raises if that is impossible
+        )  # raises if this is impossible
     key_set &= BELOW_ADINPLACEORVIEW & ~LAZY
     _operators.zero_.redispatch_table[key_set](key_set, _as_it_lies(self))
     return self
@@ -227,7 +228,8 @@ def _conj_physical_as_it_lies(key_set: int, self: Tensor) -> Tensor:
 
 
 def _neg_as_it_lies(key_set: int, self: Tensor) -> Tensor:
-    # Only the Negative bit is handled here; a conjugate continues to its own fallback.
+    # This kernel only handles the Negative bit; for a conjugate the call continues to that key's
+    # fallback.
     view = view_of(self, self._geometry, self._offset)
     view._keys &= ~NEGATIVE
     key_set = key_set & ~NEGATIVE & BELOW_ADINPLACEORVIEW
@@ -241,7 +243,7 @@ _META_KEYS = keys.key_set(("Meta",))
 
 
 def _result(operator: Operator, self: Any, other: Any, *rest: Any) -> Tensor:
-    """An efficient zero with the sizes and dtype of the operator's result."""
+    """Return an efficient zero with the sizes and dtype of the operator's result."""
     place = _common_device(operator, self, other)
     made = operator.redispatch_table[_META_KEYS](_META_KEYS, _on_meta(self), _on_meta(other), *rest)
     return zero_tensor(made._geometry, place)
@@ -256,7 +258,8 @@ def _on_meta(operand: Any) -> Any:
 
 
 def _common_device(operator: Operator, self: Any, other: Any) -> Any:
-    """The operands' device; a CPU scalar may be combined with another device's operand."""
+    """Return the operands' device. A CPU scalar may be combined with an operand of another
+    device."""
     tensors = [x for x in (self, other) if hasattr(x, "_keys")]
     place = next((x._device for x in tensors if x._device is not CPU), CPU)
     for x in tensors:

@@ -1,4 +1,4 @@
-"""Python code that replaces operators: in a block (`DispatchMode`) or for a type (subclasses).
+"""Python code that replaces operators: in a block (`DispatchMode`), or for a class of tensors.
 
     class Counting(gt.DispatchMode):
         def __gputensor_dispatch__(self, op, types, args=(), kwargs=None):
@@ -28,18 +28,17 @@ from ..dispatch.keys import PYTHON
 from ..dispatch.operator import Operator, Table
 from ..dispatch.tls import ExcludeDispatchKeys, unrecorded
 
-# Innermost last. Per thread and per task, like the dispatcher's state.
+# The modes of this thread or task, innermost last.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
-# A clone materialises its operand: it passes the key and then reads the elements.
+# A clone materialises its operand: it passes the key, and the elements are read after it.
 _BELOW = keys.below("Python") | keys.LAZY
-# Keys already handled when a handler runs; conjugates are not materialised yet, since handlers may
-# make views.
+# Keys that are handled before a handler runs. Conjugates are not materialised before, because
+# handlers may make views.
 _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
 
 class DispatchMode(Guard):
-    """Within `with Mode():` every operator call of this thread or task is passed to the mode
-    first.
+    """Within `with Mode():`, every operator call of this thread or task goes to the mode first.
 
     Also a decorator of functions; a block may be left in any order.
     """
@@ -51,10 +50,11 @@ class DispatchMode(Guard):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Handle a call of `op`; NotImplemented passes it to the operands' types.
+        """Handle a call of `op`. If the result is NotImplemented, the operands' types handle the
+        call.
 
-        types: the classes among the operands that have a handler. args, kwargs: without trailing
-        arguments that equal their defaults. Calls made here reach the next mode outwards.
+        types: the operands' classes that have a handler. args, kwargs: the arguments, without the
+        last ones that equal their defaults. Calls that this method makes reach the next outer mode.
         """
         raise errors.must(
             "DispatchMode", "__gputensor_dispatch__", "be defined", errors.Got(type(self).__name__)
@@ -71,7 +71,7 @@ class DispatchMode(Guard):
             raise
 
     def _found(self) -> Any:
-        """The modes without this one, its innermost block."""
+        """Return the modes without this mode's innermost block."""
         modes = _modes.get()
         at = len(modes) - 1
         while modes[at] is not self:
@@ -90,7 +90,7 @@ class DispatchMode(Guard):
 
 
 def current_modes() -> tuple[DispatchMode, ...]:
-    """The modes of this thread or task, innermost last."""
+    """Return the modes of this thread or task, innermost last."""
     return _modes.get()
 
 
@@ -107,14 +107,14 @@ def install() -> None:
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
-    """The kernel of one operator at Python."""
+    """Make the kernel of one operator at the key Python."""
     operator, signature = table.operator, table.signature
     places = [n for n, a in enumerate(signature.schema.arguments) if a.type.has_tensor]
 
     def ask(key_set: int, *args: Any) -> Any:
         modes, handlers = _modes.get(), _handlers(args, places)
-        # Native kernels continue with their operands' keys, which ignore the thread's excluded
-        # keys; and a view that they make of a subclass's tensor still has the key.
+        # Native kernels continue with their operands' keys and ignore the keys that the thread
+        # excludes. And a view that they make of a subclass's tensor still has the key.
         if not (modes or handlers) or not tls.state.get()[1] & PYTHON:
             key_set &= _BELOW
             return operator.redispatch_table[key_set](key_set, *args)
@@ -135,7 +135,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _handlers(args: Sequence[Any], places: Sequence[int]) -> list[type]:
-    """The operands' classes with a handler, in order, but subclasses before their bases.
+    """Return the operands' classes that have a handler, in order, but subclasses before their
+    bases.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, append_overloaded_arg.
     """
@@ -153,7 +154,7 @@ def _handlers(args: Sequence[Any], places: Sequence[int]) -> list[type]:
 
 
 def _call(who: Any, outer: tuple[DispatchMode, ...], given: tuple[Any, ...]) -> Any:
-    """Call a handler below autograd, with the modes outside the innermost one."""
+    """Call a handler below autograd, in the modes outside of the innermost one."""
     include, keep = tls.state.get()
     include = include | PYTHON if outer else include & ~PYTHON
     modes, state = _modes.get(), tls.state.get()

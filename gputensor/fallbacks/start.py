@@ -1,4 +1,4 @@
-"""Imports the kernels between calls and backends; run by the first call of the process."""
+"""Imports of the kernels between calls and backends. The first call of the process runs it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def vmap(
     func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """A function that maps `func` over a dimension of its arguments.
+    """Return a function that maps `func` over a dimension of its arguments.
 
     Args:
         in_dims: for each argument the dimension to map over, or None; one number for all arguments,
@@ -71,7 +71,7 @@ def _run(
     func: Callable[..., Any], size: int, leaves: list[Any], tree: Any, dims: list[Any],
     kwargs: dict[str, Any], out_dims: Any, randomness: str,
 ) -> tuple[list[Any], Any, list[Any]]:  # fmt: skip
-    """The leaves of the results, their tree, and the position of the batch in each."""
+    """Return the leaves of the results, their tree, and the position of the batch in each."""
     level = VmapLevel(size, randomness)
     with level:
         given = [x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(leaves, dims)]
@@ -92,7 +92,7 @@ def _unwrapped(level: VmapLevel, x: Any, dim: int | None) -> Any:
 
 
 def _dims_of(arg: str, dims: Any, value: Any, leaves: list[Any]) -> list[Any]:
-    """A dimension, or None, for each leaf of a value."""
+    """Return a dimension, or None, for each leaf of a value."""
     found = list(_spread(arg, dims, value))
     if len(found) != len(leaves):
         raise errors.wrong_value("vmap", arg, "be nested as the arguments or results are", dims)
@@ -128,7 +128,7 @@ def _spread(arg: str, dims: Any, value: Any) -> Iterator[Any]:
 
 
 def _size(leaves: list[Any], dims: list[Any]) -> int:
-    """The number of entries: the size of each dimension that is mapped."""
+    """Return the number of entries: the size of each mapped dimension."""
     sizes = {x._geometry.sizes[d] for x, d in zip(leaves, dims) if d is not None}
     if not sizes:
         raise errors.wrong_value("vmap", "in_dims", "name a dimension of an argument", None)

@@ -49,7 +49,8 @@ def apply(cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
-    """The argument that wraps `made`, if forward wrote to it and returned it; otherwise None."""
+    """Return the argument that wraps `made` if forward wrote to that argument and returned it;
+    otherwise None."""
     return next((a for a, x in zip(args, given) if x is made and a is not x), None)
 
 
@@ -201,7 +202,7 @@ class _Mapped(Function):
 
 
 def _summed(gradient: Any, shape: Any, has_batch: bool) -> Any:
-    """An argument's gradient; it is summed over the batch if the argument has no batch."""
+    """Return an argument's gradient, summed over the batch if the argument has no batch."""
     made = gradient.sum_to_size(gradient.shape[0], *shape)
     return made if has_batch else made.sum(0)
 
@@ -249,7 +250,8 @@ def _with_tangents(level: Any, cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _tangent(context: Any, primal: Any, tangent: Any) -> Any:
-    """The tangent that `jvp` gets for an argument: zeros for None if ctx materializes them."""
+    """Return the tangent that `jvp` gets for an argument. For None it is zeros if ctx materializes
+    tangents."""
     if tangent is not None or not context._materializes or not isinstance(primal, Tensor):
         return tangent
     return functions.zeros_like(primal) if primal._geometry.dtype.category >= FLOATING else None

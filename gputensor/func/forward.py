@@ -55,7 +55,8 @@ class DualLevel(Level):
         return bool(self.written) and self.tangent_of(x) is not None
 
     def tangent_of(self, x: Any) -> Any:
-        """The tangent of a tensor without a wrapper, if a value with one was written to it."""
+        """Return the tangent of a tensor without a wrapper, if a value with a tangent was written
+        to it."""
         if not self.written or not isinstance(x, Tensor) or self.owns(x):
             return None
         if isinstance(x, BatchedTensor):
@@ -86,14 +87,15 @@ class DualLevel(Level):
             self.written[id(storage)] = storage, tangent.new_zeros((count,), dtype=x.dtype)
 
     def _entered(self, value: Any) -> Any:
-        """An argument; as a wrapper of this level if a value with a tangent was written to it."""
+        """Return an argument. If a value with a tangent was written to it, wrap it at this
+        level."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         t = self.tangent_of(value)
         return value if t is None else dual(self, value, t)
 
     def has_rule(self, entry: Entry) -> bool:
-        """No operator has a rule: composite operators run as their composition."""
+        """False: no operator has a rule here, so composite operators run as their composition."""
         return False
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
@@ -113,7 +115,7 @@ class DualLevel(Level):
             return call(entry.operator, *primals)
         if entry.schema.is_view:
             return self._view(entry, args)
-        value = entry.names.get("value")  # one for all elements
+        value = entry.names.get("value")  # one value for all elements
         if (
             rule_of(entry.operator)[0] is pointwise
             and _is_real(primals)
@@ -135,7 +137,7 @@ class DualLevel(Level):
         primal = call(entry.operator, x.value, *rest)
         if x.tangent._geometry.strides != x.value._geometry.strides:
             x.tangent = _laid_out_as(x.value, x.tangent)
-        if entry.operator.short_name == "_reshape_alias":  # its strides may not fit the tangent
+        if entry.operator.short_name == "_reshape_alias":  # the strides may not fit the tangent
             return self._paired(primal, x.tangent.reshape(rest[0]))
         return self._paired(primal, call(entry.operator, x.tangent, *rest))
 
@@ -155,7 +157,7 @@ class DualLevel(Level):
             primal, tangent = parts_of(self, args[1])
         elif operator.short_name == "zero_" or functional is None and draws(operator):
             call(operator, *[self._primal(value) for value in args])
-            if self.owns(x):  # the new value depends on no operand
+            if self.owns(x):  # the new value does not depend on operands
                 x.tangent.zero_()
             return target
         elif functional is None:
@@ -177,8 +179,8 @@ class DualLevel(Level):
         return target
 
     def _kept(self, args: Sequence[Any]) -> Sequence[Any]:
-        """The arguments of an in-place operator. If autograd records the call, the first argument
-        is copied, because the recorded node may save it before it is overwritten."""
+        """Return the arguments of an in-place operator. If autograd records the call, the first
+        argument is copied, because the recorded node may save it before it is overwritten."""
         parts = [p for x in tensors_in(args) for p in parts_of(self, x) if p is not None]
         if not is_recorded(levels_around(self), parts):
             return args
@@ -189,8 +191,8 @@ class DualLevel(Level):
         return (copied, *args[1:])
 
     def _elementwise(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
-        """The tangent of an elementwise operator's result: the sum, over the operands, of the
-        gradient formula applied to the operand's tangent."""
+        """Return the tangent of an elementwise operator's result: the sum, over the operands, of
+        the gradient formula applied to the operand's tangent."""
         around = levels_around(self)
         places = [n for n in entry.places if self._tangent(args[n]) is not None]
         sizes = broadcast_shapes(
@@ -217,9 +219,9 @@ class DualLevel(Level):
         return dual(self, self._settled(entry, result, tracked, primals), total)
 
     def _settled(self, entry: Entry, y: Any, is_tracked: bool, primals: list[Any]) -> Any:
-        """A primal result. Its history is dropped if only the aliases have one. The batch of an
-        outer vmap is dropped if only the aliases have it, so that the result can be written to a
-        tensor without a batch."""
+        """Prepare a primal result. Its history is dropped if only the aliases have one. The batch
+        of an outer vmap is dropped if only the aliases have it, so that the result can be written
+        to a tensor without a batch."""
         y = settled(y, is_tracked)
         if draws(entry.operator):
             return y
@@ -230,8 +232,8 @@ class DualLevel(Level):
         return y
 
     def _by_transposing(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
-        """The tangent of any operator's result: the gradient of its gradient formula with respect
-        to the incoming gradient."""
+        """Return the tangent of any operator's result: the gradient of its gradient formula with
+        respect to the incoming gradient."""
         around = levels_around(self)
         xs: list[Any] = []
         ts: list[Any] = []
@@ -268,8 +270,9 @@ class DualLevel(Level):
 
 
 def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
-    """The tangent of a result. If the result has its own memory, so has the tangent, because both
-    may be written to; the formula of `clone` returns the operand's tangent."""
+    """Return the tangent of a result. If the result has its own memory, the tangent gets its own
+    too, because both may be written to. (The formula of `clone` returns the operand's tangent
+    itself.)"""
     for x, t in zip(xs, ts):
         if tangent is not None and shares_memory(tangent, t) and not shares_memory(y, x):
             return tangent.clone()
@@ -277,16 +280,17 @@ def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
 
 
 def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
-    """The tangent in the primal's layout, so that both have the same views."""
+    """Return the tangent in the primal's layout, so that both can have the same views."""
     shape = primal._geometry
-    if any(n > 1 and not s for n, s in zip(shape.sizes, shape.strides)):  # elements share memory
+    # some elements share memory
+    if any(n > 1 and not s for n, s in zip(shape.sizes, shape.strides)):
         return tangent.contiguous()
     # Made by a method of the tangent, so that it also has the tangent's batch.
     return tangent.new_empty_strided(shape.sizes, shape.strides).copy_(tangent)
 
 
 def _unmapped(level: Any, y: Any, operands: list[Any]) -> Any:
-    """A result without the batch of a vmap, if no operand has that batch."""
+    """Return a result without the batch of a vmap, if no operand has that batch."""
     if not isinstance(y, Wrapper) or y.level.number < level.number:
         return y
     if y.level is level:
@@ -308,13 +312,13 @@ def _is_tracked(around: Levels, ys: Sequence[Any], xs: Sequence[Any], ts: Sequen
     return is_tracked_outside(around, ys, xs) or is_recorded(around, ts)
 
 
-# --- what users call ------------------------------------------------------------------------------
+# --- public functions ---------------------------------------------------------------------------
 
 
 def jvp(
     func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """A function's output for `primals`, and its derivative in the direction of `tangents`.
+    """Return a function's output for `primals`, and its derivative in the direction of `tangents`.
 
     primals, tangents: tuples, nested alike.
     strict: raise an error if an output does not depend on the primals; otherwise its derivative is
@@ -363,10 +367,10 @@ def jacfwd(
     func: Function, argnums: Any = 0, has_aux: bool = False, *, chunk_size: int | None = None,
     randomness: str = "error",
 ) -> Function:  # fmt: skip
-    """A function that returns the Jacobian of `func`, computed column by column by forward
+    """Return a function that computes the Jacobian of `func` column by column, by forward
     derivatives.
 
-    Returns: as for `jacrev`. It is cheaper if there are fewer inputs than outputs.
+    Returns: as for `jacrev`. It costs less if there are fewer inputs than outputs.
     """
 
     @functools.wraps(func)
@@ -402,7 +406,7 @@ def jacfwd(
 
 
 def hessian(func: Function, argnums: Any = 0) -> Function:
-    """A function that returns the second derivatives of `func`, by forward over reverse
+    """Return a function that computes the second derivatives of `func`, by forward over reverse
     differentiation.
 
     >>> gt.func.hessian(lambda x: (x**3).sum())(gt.ones(2))

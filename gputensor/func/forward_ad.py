@@ -23,8 +23,8 @@ class UnpackedDualTensor(NamedTuple):
 
 
 class dual_level:
-    """`with dual_level():` a block in which tensors can have tangents. At its end the tangents are
-    dropped.
+    """`with dual_level():` begins a block in which tensors can have tangents. At its end the
+    tangents are dropped.
 
     As in PyTorch, only one block may be active; `gt.func.jvp` nests.
     """
@@ -68,7 +68,7 @@ def _no_level(op: str) -> Exception:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: Any = None) -> Tensor:
-    """A tensor of the block, with this tangent, which must have its sizes and dtype.
+    """Return a tensor of the block with this tangent, which must have the tensor's sizes and dtype.
 
     >>> import gputensor.autograd.forward_ad as fwAD
     >>> with fwAD.dual_level():
@@ -89,7 +89,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: Any = None) -> Tensor:
 
 
 def unpack_dual(tensor: Tensor, *, level: Any = None) -> UnpackedDualTensor:
-    """The primal and the tangent of a tensor of the block."""
+    """Return the primal and the tangent of a tensor of the block."""
     found = _current()
     if found is None:
         return UnpackedDualTensor(tensor, None)

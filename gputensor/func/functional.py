@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 
 def _tensors(op: str, arg: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
-    """The tensors of an argument, and True if it is a tuple."""
+    """Return the tensors of an argument, and True if the argument is a tuple."""
     listed = value if isinstance(value, tuple) else (value,)
     for x in listed:
         if not isinstance(x, Tensor):
@@ -30,7 +30,8 @@ def _tensors(op: str, arg: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
 
 
 def _leaves(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
-    """The tensors to differentiate by. With create_graph they keep the inputs' history."""
+    """Return the tensors by which to differentiate. With create_graph they keep the inputs'
+    history."""
     if create_graph:
         return tuple([x.view_as(x) if x.requires_grad else _fresh(x) for x in inputs])
     return tuple([_fresh(x) for x in inputs])
@@ -41,7 +42,7 @@ def _fresh(x: Tensor) -> Tensor:
 
 
 def _vectors(op: str, v: Any, like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The vectors v; 1 by default if there is a single number."""
+    """Return the vectors v. If `like` is a single number, the default is 1."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise errors.wrong_value(op, "v", "be given unless it would be one number", v)
@@ -78,7 +79,7 @@ def _settled(listed: Any, is_tuple: bool, create_graph: bool) -> Any:
 def vjp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(outputs, v times the Jacobian). v: of the outputs' sizes."""
+    """Return the outputs, and v times the Jacobian. v has the outputs' sizes."""
     given, is_tuple = _tensors("vjp", "inputs", inputs)
     with enable_grad():
         xs = _leaves(given, create_graph)
@@ -90,7 +91,8 @@ def vjp(
 def jvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(outputs, the Jacobian times v), by reverse derivatives. v: of the inputs' sizes."""
+    """Return the outputs, and the Jacobian times v, by reverse derivatives. v has the inputs'
+    sizes."""
     given, _ = _tensors("jvp", "inputs", inputs)
     with enable_grad():
         xs = _leaves(given, create_graph)
@@ -106,7 +108,7 @@ def jacobian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """The derivative of each output with respect to each input, of sizes (output, input).
+    """Return the derivative of each output with respect to each input, of sizes (output, input).
 
     strategy: "reverse-mode", or "forward-mode" with vectorize=True, which is cheaper for more
     outputs than inputs. vectorize: as in PyTorch, excludes `strict`; rows are always computed
@@ -121,7 +123,8 @@ def jacobian(
     transform = reverse.jacrev if strategy == "reverse-mode" else forward.jacfwd
     xs = given if create_graph else tuple([x.detach() for x in given])
     made = transform(func, tuple(range(len(xs))))(*xs)
-    # A tuple for each output of a tuple for each input; a single output or input is not in a tuple.
+    # Return one tuple per output, which contains a tuple per input. A single output or input is not
+    # put in a tuple.
     rows = made if isinstance(made[0], tuple) else (made,)
     found = tuple([_settled(row, is_tuple, create_graph) for row in rows])
     return found if isinstance(made[0], tuple) else found[0]
@@ -133,7 +136,7 @@ def _ones(func: Function, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _number(op: str, func: Function) -> Function:
-    """The function, checked to return one number."""
+    """Return the function with a check that it returns one number."""
 
     def checked(*xs: Tensor) -> Tensor:
         (y, *others), _ = _tensors(op, "func", func(*xs))
@@ -148,7 +151,7 @@ def hessian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """The second derivatives of a function that returns one number, by pairs of inputs."""
+    """Return the second derivatives of a function that returns one number, by pairs of inputs."""
     _, is_tuple = _tensors("hessian", "inputs", inputs)
     of_number = _number("hessian", func)
 
@@ -162,7 +165,7 @@ def hessian(
 def _differentiated(
     op: str, func: Function, inputs: Any, create_graph: bool, strict: bool
 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...], bool]:
-    """The function's value, the tensors it is differentiated with respect to, its recorded
+    """Return the function's value, the tensors by which it is differentiated, its recorded
     gradient, and True if the inputs are a tuple."""
     given, is_tuple = _tensors(op, "inputs", inputs)
     xs = _leaves(given, create_graph)
@@ -173,7 +176,7 @@ def _differentiated(
 def vhp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, v times the matrix of second derivatives)."""
+    """Return the output, and v times the matrix of second derivatives."""
     with enable_grad():
         y, xs, first, is_tuple = _differentiated("vhp", func, inputs, create_graph, strict)
         made = _pulled("vhp", first, xs, _vectors("vhp", v, xs), create_graph, strict)
@@ -183,8 +186,8 @@ def vhp(
 def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, the matrix of second derivatives times v). If the second derivatives are continuous,
-    the matrix is symmetric, and `vhp` returns the same result at less cost."""
+    """Return the output, and the matrix of second derivatives times v. If the second derivatives
+    are continuous, the matrix is symmetric, and `vhp` returns the same result at less cost."""
     with enable_grad():
         y, xs, first, is_tuple = _differentiated("hvp", func, inputs, create_graph, strict)
         us = tuple([_fresh(functions.zeros_like(x)) for x in xs])

@@ -46,15 +46,15 @@ class Level(Guard):
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
-    # The key through which the running level also gets operators without an operand of a level.
+    # The key that leads operators without an operand of a level to the running level.
     bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)
 
     def has_written(self, x: Any) -> bool:
-        """True if a tensor without a wrapper of this level has parts at this level, because such
-        parts were written to it."""
+        """True if parts at this level were written to x, a tensor without a wrapper of this
+        level."""
         return False
 
     def owns(self, x: Any) -> bool:
@@ -86,7 +86,7 @@ class Level(Guard):
 
 
 def levels() -> tuple[Level, ...]:
-    """The levels of this thread or task, the innermost last."""
+    """Return the levels of this thread or task, the innermost last."""
     return _stack.get()
 
 
@@ -96,7 +96,7 @@ def set_levels(found: tuple[Level, ...]) -> None:
 
 
 def around(level: Level) -> tuple[Level, ...]:
-    """The levels outside of a level."""
+    """Return the levels outside of a level."""
     return tuple([x for x in _stack.get() if x.number < level.number])
 
 
@@ -104,7 +104,7 @@ def around(level: Level) -> tuple[Level, ...]:
 
 
 class Wrapper(Tensor):
-    """A tensor of a level. It has a geometry but no memory. value: the wrapped tensor."""
+    """A tensor of a level. It has a geometry but no memory. value: the tensor inside."""
 
     __slots__ = ("level", "value")
     level: Any
@@ -118,7 +118,8 @@ class Wrapper(Tensor):
         self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
-        # Tells other code that a gradient may be needed; the object has no edge to a node.
+        # Other code sees by this value that a gradient may be needed; the object has no edge to a
+        # node.
         self._autograd = _TRACKED if bit is DUAL or requires_grad(value) else None
 
 
@@ -147,13 +148,13 @@ class DualTensor(Wrapper):
 
 
 def level_number(x: Any) -> int:
-    """The number of a wrapper's level; 0 for any other tensor."""
+    """Return the number of a wrapper's level; 0 for any other tensor."""
     return x.level.number if isinstance(x, Wrapper) else 0
 
 
 def batched(level: Any, value: Any) -> Tensor:
     """Wrap the slices of `value` as a tensor of a vmap's level."""
-    if level_number(value) > level.number:  # the inner wrapper stays outermost
+    if level_number(value) > level.number:  # the wrapper of the inner level stays outermost
         if isinstance(value, DualTensor):
             parts = batched(level, value.value), batched(level, value.tangent)
             return dual(value.level, *parts)
@@ -166,7 +167,8 @@ def batched(level: Any, value: Any) -> Tensor:
 
 
 def physical(level: Any, x: Any) -> Tensor:
-    """The tensor with the level's batch as first dimension; expanded if x is not of the level."""
+    """Return the tensor with the level's batch as its first dimension. A tensor without the batch
+    is expanded."""
     number = level_number(x)
     if number == level.number:
         held: Tensor = x.value
@@ -192,7 +194,7 @@ def is_of(level: Level, x: Any) -> bool:
 
 
 def shares_memory(a: Any, b: Any) -> bool:
-    """True if any tensors within the two wrappers, including tangents, share a storage."""
+    """True if tensors inside the two wrappers, including tangents, share a storage."""
     if isinstance(a, DualTensor) and shares_memory(a.tangent, b):
         return True
     if isinstance(a, Wrapper):
@@ -208,19 +210,20 @@ def held(level: Any, x: Any) -> Any:
 
 
 def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
-    """Insert dimensions of size 1 behind the batch: entries with `ndim` dimensions get `rank`."""
+    """Insert dimensions of size 1 behind the batch, so that entries with `ndim` dimensions get
+    `rank` dimensions."""
     for _ in range(rank - ndim):
         value = value.unsqueeze(1)
     return value
 
 
 def rebuilt(like: Any, parts: list[Any]) -> Any:
-    """A list, tuple or named tuple of the type of `like`, with other items."""
+    """Return a list, tuple or named tuple of the type of `like` with these items."""
     return type(like)(parts) if type(like) in (list, tuple) else type(like)(*parts)
 
 
 def tensors_in(args: Sequence[Any]) -> list[Tensor]:
-    """The tensors among an operator's arguments, including those in lists."""
+    """Return the tensors among an operator's arguments, including those in lists."""
     found: list[Tensor] = []
     for value in args:
         listed = value if isinstance(value, (list, tuple)) else (value,)
@@ -251,12 +254,13 @@ def unfolded(level: Any, result: Any, outer: int) -> Any:
 
 
 def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
-    """A tensor of a forward level; the primal itself if the tangent is None, meaning zero."""
+    """Make a tensor of a forward level. If the tangent is None, which means zero, return the primal
+    itself."""
     if tangent is None:
         alone: Tensor = primal
         return alone
     holder = primal if level_number(primal) >= level_number(tangent) else tangent
-    if level_number(holder) > level.number:  # the inner wrapper stays outermost
+    if level_number(holder) > level.number:  # the wrapper of the inner level stays outermost
         outer = holder.level
         if isinstance(holder, BatchedTensor):
             parts = physical(outer, primal), physical(outer, tangent)
@@ -267,12 +271,13 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     made = _new(DualTensor)
     made.level, made.tangent = level, tangent
     made.hold(primal, primal._geometry, DUAL)
-    made._keys |= tangent._keys & BATCHED  # so that results also have the batch
+    made._keys |= tangent._keys & BATCHED  # so that results have the batch too
     return made
 
 
 def parts_of(level: Any, x: Any) -> tuple[Tensor, Tensor | None]:
-    """The primal of x at a forward level, and its tangent, None if x has none there."""
+    """Return the primal of x at a forward level, and its tangent, which is None if x has none
+    there."""
     number = level_number(x)
     if number == level.number:
         return x.value, x.tangent

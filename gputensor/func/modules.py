@@ -39,7 +39,7 @@ def functional_call(
 
 
 def _merged(given: Any) -> dict[str, Any]:
-    """Merge several dicts; no name may occur twice."""
+    """Merge several dicts. Each name may occur once."""
     listed = given if isinstance(given, (tuple, list)) else (given,)
     merged: dict[str, Any] = {}
     for part in listed:
@@ -58,7 +58,8 @@ def _merged(given: Any) -> dict[str, Any]:
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and the buffers of modules of one kind, each stacked along a new dimension.
+    """Return the parameters and the buffers of modules of one kind, each stacked along a new
+    dimension.
 
     Returns: (parameters, buffers), dicts by name, for `functional_call` within `vmap`. The stacked
     parameters are leaves; they require grad if the modules' parameters do.

@@ -1,5 +1,4 @@
-"""Operators at the keys of gt.func: the choice of the level, and calls of operators from a
-level.
+"""Operators at the keys of gt.func: the choice of the level, and calls that a level makes.
 
 An `Entry` has the facts about an operator that a level needs: its schema and, for a composite
 operator, its composition. A composite runs as its composition, whose operators reach the levels
@@ -54,13 +53,13 @@ def install() -> None:
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
-    """The kernel of one operator at both keys."""
+    """Make the kernel of one operator at both keys."""
     entry = Entry(table, key_set)
     operator, places = entry.operator, entry.places
 
     def transformed(key_set: int, *args: Any) -> Any:
         level = _innermost(args, places, operator)
-        if level is None:  # within a vmap, which handles random numbers
+        if level is None:  # within a vmap, whose level handles random numbers
             return _plain(entry, key_set, args)
         if entry.composite is not None and not level.has_rule(entry):
             return entry.composite(key_set, *args)
@@ -91,7 +90,7 @@ def draws(operator: Operator) -> bool:
 
 
 def _innermost(args: Sequence[Any], places: Sequence[int], operator: Operator) -> Any:
-    """The innermost level of the operands."""
+    """Return the innermost level of the operands."""
     found: Any = None
     tensors: list[Any] = []
     for place in places:
@@ -110,19 +109,19 @@ def _innermost(args: Sequence[Any], places: Sequence[int], operator: Operator) -
 
 
 def functional_name(operator: Operator) -> str:
-    """The name of an in-place operator's functional form."""
+    """Return the name of an in-place operator's functional form."""
     name = operator.name.removesuffix("_")
     return f"{name}.{operator.overload}" if operator.overload else name
 
 
 def functional_of(operator: Operator) -> Operator | None:
-    """The functional form of an in-place operator; None if there is none."""
+    """Return the functional form of an in-place operator, or None."""
     found = dispatcher.get(functional_name(operator))
     if found is not None and found.is_defined:
         return found
     base = operator.qualified_name.partition(".")[0].removesuffix("_")
     names = [a.name for a in operator.schema.arguments]
-    for other in dispatcher.overloads(base):  # for `transpose_`, `transpose.int`
+    for other in dispatcher.overloads(base):  # finds `transpose.int` for `transpose_`
         if other.is_defined and other.schema.kind == "functional":
             if [a.name for a in other.schema.arguments] == names:
                 return other
@@ -143,8 +142,8 @@ def call(operator: Operator, *args: Any) -> Any:
 
 
 def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function without this level and the levels inside it. Random numbers for the level's
-    entries are drawn only by the level itself."""
+    """Call a function without this level and the levels inside it. Only the level itself draws
+    random numbers for its entries."""
     (include, keep), here, rest = _get(), levels(), around(level)
     bits = ~(BATCHED | DUAL)
     for x in rest:

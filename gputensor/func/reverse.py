@@ -1,14 +1,13 @@
 """Reverse derivatives of functions: `grad`, `vjp`, `jacrev` and functions based on them.
 
-Note [No level for reverse derivatives] A function is differentiated with respect to new aliases of
-its arguments, by the engine of `backward`. Only the gradients of these aliases are requested, so
+Note [No level for reverse derivatives] The engine of `backward` differentiates a function with
+respect to new aliases of its arguments. Only the gradients of these aliases are requested, so
 nested transforms cannot mix up their gradients.
 
-Within a vmap, an alias has the vmap's batch, so that each entry has its own gradient; within a
-forward level, an alias keeps its tangent. The engine works on the tensors inside these wrappers,
-and `pull` wraps the results again. A level that begins later, such as the vmap of `jacrev`, wraps
-the incoming gradients, and the operators of the gradient formulas handle these wrappers like any
-others.
+Within a vmap an alias has the vmap's batch, so that each entry has its own gradient; within a
+forward level it keeps its tangent. The engine works on the tensors inside these wrappers, and
+`pull` wraps the results again. A level that begins later, such as the vmap of `jacrev`, wraps the
+incoming gradients; the operators of the gradient formulas handle these wrappers like any others.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Function = Callable[..., Any]
 
 
 def alias(around: Levels, x: Tensor) -> Tensor:
-    """An alias of the tensor, to differentiate with respect to it within these levels."""
+    """Return an alias of the tensor within these levels, by which to differentiate."""
     if not around:
         if requires_grad(x):
             return x.view_as(x)
@@ -50,13 +49,12 @@ def alias(around: Levels, x: Tensor) -> Tensor:
         level.spread(made, x)
         return made
     primal, tangent = parts_of(level, x)
-    # Without this level: otherwise it would add the tangent of `DualLevel.written` (forward.py)
-    # again.
+    # This level is left out: it would add the tangent of `DualLevel.written` (forward.py) again.
     return dual(level, outside(level, alias, below, primal), tangent)
 
 
 def held_by(around: Levels, x: Tensor) -> list[Tensor]:
-    """The tensors inside the wrappers that a tensor has at these levels."""
+    """Return the tensors inside the wrappers that a tensor has at these levels."""
     if not around:
         return [x]
     below, level = around[:-1], around[-1]
@@ -72,8 +70,8 @@ def is_recorded(around: Levels, xs: Sequence[Any]) -> bool:
 def pull(
     around: Levels, ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: bool
 ) -> list[Any]:
-    """The gradients of the aliases `xs`, given the gradients `vs` of `ys`; None if there is no
-    gradient.
+    """Return the gradients of the aliases `xs`, given the gradients `vs` of `ys`. A missing
+    gradient is None.
 
     around: the levels in which the aliases were made.
     """
@@ -129,11 +127,11 @@ def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> 
 
 
 def settled(y: Any, is_tracked: bool) -> Any:
-    """A result; its history is dropped if only the aliases have one."""
+    """Return a result. If only the aliases have a history, the result gets none."""
     return y if is_tracked or not isinstance(y, Tensor) else y.detach()
 
 
-# --- what users call ------------------------------------------------------------------------------
+# --- public functions ---------------------------------------------------------------------------
 
 
 class Pulled:
@@ -172,20 +170,20 @@ class Pulled:
         self.is_tracked = is_tracked_outside(self.around, self.outputs, self.aliases)
 
     def output(self) -> Any:
-        """The function's results, as they are returned to the user."""
+        """Return the function's results in the form that the user gets."""
         made = [settled(y, self.is_tracked) for y in self.outputs]
         return pytree.tree_unflatten(made, self.form)
 
     def further(self) -> Any:
-        """The auxiliary results of `has_aux`."""
+        """Return the auxiliary results of `has_aux`."""
         leaves, form = pytree.tree_flatten(self.aux)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         tracked = is_tracked_outside(self.around, tensors, self.aliases)
         return pytree.tree_unflatten([settled(x, tracked) for x in leaves], form)
 
     def pull(self, vs: Sequence[Any], create: bool | None = None) -> Any:
-        """The gradients of all arguments, nested as the arguments are; zeros if there is no
-        gradient."""
+        """Return the gradients of all arguments, nested as the arguments are. A missing gradient is
+        zeros."""
         if create is None:
             create = self.is_tracked or is_recorded(levels(), vs)
         found = pull(self.around, self.outputs, self.aliases, vs, create)
@@ -197,9 +195,9 @@ class Pulled:
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """A function's output, and a function that gives v times its Jacobian.
+    """Return a function's output, and a function that computes v times its Jacobian.
 
-    has_aux: `func` returns (output, aux); aux is the third result.
+    has_aux: `func` returns (output, aux), and aux is returned as the third result.
 
     >>> y, pull = gt.func.vjp(gt.sin, gt.zeros(2))
     >>> pull(gt.ones(2))
@@ -222,7 +220,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
 
 
 def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
-    """A function that returns `func`'s gradient and its value.
+    """Return a function that computes `func`'s gradient and its value.
 
     func: returns one real number as a tensor; with has_aux=True, a tuple (number, aux). argnums:
     the argument to differentiate with respect to, or a tuple of several.
@@ -246,7 +244,7 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
 
 
 def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
-    """A function that returns the gradient of `func`. See `grad_and_value`.
+    """Return a function that computes the gradient of `func`. See `grad_and_value`.
 
     Returns: grad, or (grad, aux).
 
@@ -264,7 +262,7 @@ def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
 
 
 def chosen(op: str, argnums: Any, args: Sequence[Any]) -> tuple[list[Any], Function]:
-    """The arguments with these indices, and a function that replaces them."""
+    """Return the arguments with these indices, and a function that replaces them."""
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     for n in numbers:
         if type(n) is not int:
@@ -289,8 +287,7 @@ def jacrev(
     func: Function, argnums: Any = 0, *, has_aux: bool = False, chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Function:  # fmt: skip
-    """A function that returns the Jacobian of `func`, computed row by row by reverse
-    derivatives.
+    """Return a function that computes the Jacobian of `func` row by row, by reverse derivatives.
 
     Returns: for each output and argument a tensor whose sizes are the output's, followed by the
     argument's; with has_aux (Jacobian, aux). chunk_size: the number of rows to compute at once; by
@@ -319,7 +316,7 @@ def jacrev(
 
 
 def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """For each tensor, a stack of one-hot tensors, one for each element of all tensors."""
+    """Return for each tensor a stack of one-hot tensors, one for each element of all tensors."""
     counts = [x._geometry.numel for x in tensors]
     total, start = sum(counts), 0
     found = []
@@ -332,9 +329,9 @@ def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
-    """A function's output, and its derivative at `primals` as a function of tangents.
+    """Return a function's output, and its derivative at `primals` as a function of tangents.
 
-    `func` is recorded once for all calls of that function, so several calls are cheaper than with
+    `func` is recorded once for all calls of the derivative, so several calls cost less than with
     `jvp`.
     """
     made = Pulled("linearize", func, primals, has_aux=False)

@@ -35,7 +35,7 @@ _warned: set[Operator] = set()
 
 
 class VmapInfo:
-    """The information that a user's rule gets: batch_size, and randomness as given to vmap."""
+    """The information for a user's rule: batch_size, and randomness as given to vmap."""
 
     __slots__ = ("batch_size", "randomness")
     batch_size: int
@@ -81,7 +81,7 @@ class VmapLevel(Level):
         return bool(self.written) and self.batch_of(x) is not None
 
     def batch_of(self, x: Any) -> Tensor | None:
-        """The entries of a tensor without a wrapper, if a spread tensor was written to it;
+        """Return the entries of a tensor without a wrapper, if a spread tensor was written to it;
         otherwise None."""
         if not self.written or isinstance(x, Wrapper) or not isinstance(x, Tensor):
             return None
@@ -92,7 +92,7 @@ class VmapLevel(Level):
         return found[1].as_strided((self.size, *shape.sizes), (front, *shape.strides), x._offset)
 
     def _entered(self, value: Any) -> Any:
-        """An argument; as a wrapper of this level if a spread tensor was written to it."""
+        """Return an argument. If a spread tensor was written to it, wrap it at this level."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         found = self.batch_of(value)
@@ -112,8 +112,8 @@ class VmapLevel(Level):
             self.written[id(storage)] = storage, elements.expand(self.size, count).clone()
 
     def _with_spread(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """`_compute` if some batches are spread: marks the results as spread, and lets them be
-        written to tensors without a batch."""
+        """Compute as `_compute` does, if some batches are spread: the results are marked as spread,
+        and they can be written to tensors without a batch."""
         given, target = [self._entered(x) for x in args], args[0]
         own: list[Any] = [x for x in tensors_in(given) if self.owns(x)]
         are_spread = all(x.is_spread for x in own)
@@ -149,11 +149,12 @@ class VmapLevel(Level):
         return made
 
     def draw(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """Run an operator that draws, without an operand of this level."""
+        """Run an operator that draws random numbers and has no operand of this level."""
         return outside(self, random.drawn_plainly, self, entry, args)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """Compute the functional form and copy it to self; without one, run entry by entry."""
+        """Compute the functional form and copy the result to self. If there is no functional form,
+        run entry by entry."""
         operator = entry.operator
         functional = functional_of(operator)
         if functional is None:
@@ -168,7 +169,7 @@ class VmapLevel(Level):
             x.hold(result.value, result._geometry, BATCHED)
             return x
         if is_grad_enabled() and any(map(requires_grad, tensors_in(args))):
-            # The recorded node may save self before it is overwritten.
+            # A recorded node may save self before it is overwritten, so the node gets a copy.
             return x.copy_(call(functional, x.clone(), *rest))
         return x.copy_(call(functional, x, *rest))
 
@@ -184,7 +185,7 @@ class VmapLevel(Level):
         return self._stacked(operator, results)
 
     def _entry(self, value: Any, number: int) -> Any:
-        """An argument for the call of one entry."""
+        """Return an argument for the call of one entry."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entry(x, number) for x in value])
         return value.value.select(0, number) if self.owns(value) else value
@@ -196,14 +197,14 @@ class VmapLevel(Level):
         if isinstance(first, (list, tuple)):
             parts = [self._stacked(operator, list(group)) for group in zip(*results)]
             return rebuilt(first, parts)
-        if first is None:  # a gradient that was not requested
+        if first is None:  # the gradient was not requested
             return None
         if not isinstance(first, Tensor):
             raise errors.vmap_no_tensor(operator.short_name)
         return batched(self, functions.stack(results))
 
     def _users(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """Run the rule that was given to `register_vmap`."""
+        """Run the rule that a user gave to `register_vmap`."""
         shown = [self._plain(value) for value in args]
         in_dims = tuple([self._dim(value) for value in args])
         info = VmapInfo(self.size, self.randomness)

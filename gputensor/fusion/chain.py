@@ -54,8 +54,8 @@ _places: WeakValueDictionary[Any, Place] = WeakValueDictionary()
 
 
 class Stream(NamedTuple):
-    """A scalar of a chain: the position of a call's random numbers, and the distribution's
-    parameters."""
+    """The random numbers of one call, as a scalar of a chain: the call's position in the
+    generator's stream, and the distribution's parameters."""
 
     seed: int
     block: int
@@ -63,11 +63,12 @@ class Stream(NamedTuple):
     second: Any
 
     def at(self, element: int) -> Stream:
-        """The part of the stream that begins at an element, a multiple of four."""
+        """Return the part of the stream from element `element` on. The number must be a multiple of
+        four."""
         return self._replace(block=self.block + element // 4)
 
     def taken(self, generator: Any, count: int) -> Stream:
-        """The stream for the next random numbers of this distribution."""
+        """Return the stream for the next random numbers of this distribution."""
         return self._replace(**dict(zip(("seed", "block"), generator.take(count))))
 
 
@@ -143,13 +144,13 @@ class Recorded:
 
     @property
     def result(self) -> dtype:
-        """The dtype of the result."""
+        """The result's dtype."""
         found: dtype = self.geometry.dtype
         return found
 
     @property
     def shown(self) -> str:
-        """The geometry of the result as its readers see it."""
+        """The geometry of the result in the dimensions that its readers see."""
         if self.part:
             return f"{self.result}, {list(self.geometry.sizes)}, its result {self.part}"
         if self.reduces is None:
@@ -229,12 +230,12 @@ class Chain:
         return isinstance(other, Chain) and self._key == other._key
 
     def geometry(self, value: int) -> Geometry:
-        """The geometry of any value, with the walk's dimensions."""
+        """Return the geometry of a value, with the walk's dimensions."""
         count = len(self.inputs)
         return self.inputs[value] if value < count else self.instructions[value - count].what.seen
 
     def made(self, value: int) -> Geometry:
-        """The geometry of the tensor that a value is stored in."""
+        """Return the geometry of the tensor in which a value is stored."""
         found: Geometry = self.instructions[value - len(self.inputs)].what.geometry
         return found
 
@@ -258,7 +259,8 @@ class Chain:
         return total
 
     def bytes_read(self, step: Instruction) -> int:
-        """Bytes that an operator alone reads; a further part of an operator reads nothing more."""
+        """Return the bytes that an operator reads when it runs alone. The second and later parts of
+        an operator with several results read nothing more."""
         if step.what.part:
             return 0
         return sum([unique_bytes(self.geometry(x)) for x in {*step.operands} if x >= 0])
@@ -271,7 +273,7 @@ class Chain:
 
     @property
     def is_reduced(self) -> bool:
-        """True if an instruction takes rows, or is computed once for each row."""
+        """True if an instruction takes whole rows, or gives one element per row."""
         sizes = self.walk.sizes
         return any([
             x.what.takes_rows or x.what.walk.sizes != sizes
@@ -279,8 +281,8 @@ class Chain:
         ])  # fmt: skip
 
     def part(self, wanted: Sequence[int]) -> tuple[Chain, list[int]]:
-        """The chain, without reductions, that stores these values, and its inputs. It has all
-        scalars."""
+        """Return a chain without reductions that stores the values `wanted`, and the inputs of this
+        chain. It keeps all scalars."""
         count = len(self.inputs)
         needed = set(wanted)
         for n in range(len(self.instructions) - 1, -1, -1):

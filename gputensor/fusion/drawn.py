@@ -11,7 +11,8 @@ from .chain import Chain, Instruction
 
 
 def without(chain: Chain) -> Chain | None:
-    """The chain with its random numbers as further inputs; None if it has no other instructions."""
+    """Return the chain with its random numbers as further inputs, or None if it consists only of
+    random numbers."""
     count, drawn = len(chain.inputs), chain.drawn
     others = [
         n for n in range(count, count + len(chain.instructions)) if n not in drawn

@@ -60,14 +60,14 @@ def join(later: Recording) -> Recording | None:
 
 
 def _read_by(later: Recording) -> Recording | None:
-    """The recording that it waits for, if there is exactly one."""
+    """Return the recording that `later` waits for, if there is exactly one."""
     waits = {x[0]._array for x in later.inputs if type(x[0]) is Pending}
     first: Recording | None = waits.pop() if len(waits) == 1 else None
     return first
 
 
 def _goes_on(first: Recording, later: Recording) -> bool:
-    """True if it reads only results of reductions, and all values have the layout of these
+    """True if `later` reads only results of reductions, and all its values have the layout of these
     results."""
     if (
         first.is_run or first.error is not None or first.recorder is not later.recorder

@@ -13,9 +13,12 @@ from .replay.replays import replays_of
 
 
 class Explanation:
-    """chains: (chain, why it ran) in the order of execution. result: the function's result.
-    why_not: why a similar call is not replayed, see replay/; None if it is. bytes_moved: bytes that
-    the chains read and write; bytes_apart: bytes for their operators one by one."""
+    """Result of `gt.fuse.explain`.
+
+    chains: pairs (chain, the reason why it ran), in the order of execution. result: the function's
+    result. why_not: the reason why a similar call is not replayed (see replay/), or None if it is
+    replayed. bytes_moved: bytes that the chains read and write. bytes_apart: bytes that the same
+    operators move one by one."""
 
     __slots__ = ("chains", "result", "why_not")
     chains: list[tuple[Chain, str]]

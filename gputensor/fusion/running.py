@@ -105,7 +105,7 @@ def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
 
 
 def _executor(chain: Chain) -> Any:
-    """The executor module of a device; None if it has none."""
+    """Return the executor module of a device, or None if there is none."""
     name = f"{__package__}.{chain.device.type}"
     if len(chain.instructions) < 2 or find_spec(name) is None:
         return None

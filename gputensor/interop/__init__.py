@@ -1,4 +1,5 @@
-"""Registration of tensors in libraries with their own tables of array types: one module for each.
+"""Registration of tensors in libraries that have their own tables of array types: one module per
+library.
 
 Note [Clients]: most libraries accept objects with `__array_namespace__`, `__array__` or DLPack and
 need nothing here. Dask, einops, opt_einsum, torch.utils.data and xarray look up a tensor's type in
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
-    """The spec of a client's module from the other finders, with a loader that also registers."""
+    """Return the spec of a client's module from the other finders, with a loader that also
+    registers."""
     others = (f.find_spec(name, *where) for f in sys.meta_path if f is not finder)
     spec = next(filter(None, others), None)
     loader: Any = spec and spec.loader
@@ -32,7 +34,8 @@ def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
         execute(module)
         register(module)
 
-    # Only this module's loader is changed; inspect and importlib.resources still see its class.
+    # Only the loader of this module is changed, so inspect and importlib.resources still see its
+    # class.
     loader.exec_module = exec_module
     return spec
 

@@ -1,7 +1,7 @@
 """Tensors as chunks of `dask.array`: entries for Dask's tables of array types.
 
-For most work Dask calls NumPy's functions, which tensors support (exchange/numpy/ protocol.py).
-Here are the functions that Dask looks up by type: joining, taking, products, counts and
+For most work Dask calls NumPy's functions, which support tensors (exchange/numpy/protocol.py). This
+module has the functions that Dask looks up by type: joining, taking, products, counts and
 percentiles; the size of a chunk, by which Dask balances and spills; and a token, by which equal
 tensors are one task. dask_backend.py is for `dask.config.set({"array.backend": "gputensor"})`.
 """
@@ -20,7 +20,8 @@ from ..tensor.tensor import Tensor
 
 
 def register(module: ModuleType) -> None:
-    """module: `dask.tokenize`, `dask.sizeof`, `dask.array.chunk_types` or `dask.array.backends`."""
+    """Register tensors. module: `dask.tokenize`, `dask.sizeof`, `dask.array.chunk_types` or
+    `dask.array.backends`."""
     client: Any = module
     if module.__name__ == "dask.tokenize":
         client.normalize_token.register(Tensor, token)
@@ -51,7 +52,7 @@ def _dtype_type() -> type:
 
 
 def token(x: Tensor) -> tuple[Any, ...]:
-    """A token, equal for equal elements, dtype, sizes and device, in any process."""
+    """Return a token. It is equal for equal elements, dtype, sizes and device, in any process."""
     from ..core.device import META
     from ..tensor.base import materialised
 
@@ -65,7 +66,7 @@ def token(x: Tensor) -> tuple[Any, ...]:
 
 
 def size(x: Tensor) -> int:
-    """Bytes of the memory that a tensor keeps alive; repeated elements count once."""
+    """Return the bytes of the memory that a tensor keeps alive. Repeated elements count once."""
     held = 0 if x.device.type == "meta" else x.untyped_storage().nbytes()
     return min(held, x.numel() * x.dtype.itemsize)
 
@@ -79,8 +80,9 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tens
 
 
 def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
-    """`np.concatenate`, but a single tensor is returned itself. Dask joins nested lists axis by
-    axis, so chunks of an array that is divided along one axis would be copied for each other axis.
+    """Do `np.concatenate`, but return a single tensor itself. Dask joins nested lists along one
+    axis after another. Without this rule, chunks of an array that is divided along one axis would
+    be copied once more for each other axis.
     """
     if axis is not None and not options:
         if len(tensors) == 1:
@@ -93,8 +95,8 @@ def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
 def count(
     x: Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = float, **options: Any
 ) -> Any:
-    """The number of elements that a sum along `axis` adds, in the sizes of that sum: a NumPy array
-    for chunks on the CPU, a tensor for chunks of other devices."""
+    """Return the number of elements that a sum along `axis` adds, in the sizes of that sum. For
+    chunks on the CPU it is a NumPy array, for chunks on other devices a tensor."""
     sizes = x._geometry.sizes
     if axis is None and not keepdims:
         return np.prod(sizes, dtype=np.dtype(dtype))
@@ -107,7 +109,7 @@ def count(
         if keepdims or dim not in along
     ]
     if x.is_cpu:
-        # One number, expanded to the sizes, like np.broadcast_to in a third of its time.
+        # One number is expanded to the sizes, as np.broadcast_to does, in a third of its time.
         one = np.array(added, np.dtype(dtype))
         seen: np.ndarray[Any, Any] = np.ndarray(kept, one.dtype, one, strides=[0] * len(kept))
         seen.flags.writeable = False
@@ -124,7 +126,7 @@ def _axes(axis: Any) -> tuple[int, ...]:
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
-    """`np.einsum`; of its options only dtype changes values."""
+    """Do `np.einsum`. Of its options, only dtype changes values."""
     from ..functional import einsum
 
     made = einsum(subscripts, *operands)
@@ -132,7 +134,7 @@ def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
 
 
 def to_numpy(x: Tensor, **options: Any) -> np.ndarray[Any, Any]:
-    """The chunk as an array; it shares the memory of a CPU tensor."""
+    """Return the chunk as an array, which shares the memory of a CPU tensor."""
     from ..tensor.base import materialised
 
     made: np.ndarray[Any, Any] = materialised(x.detach().cpu()).numpy()

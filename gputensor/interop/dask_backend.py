@@ -1,7 +1,7 @@
 """`dask.config.set({"array.backend": "gputensor"})`: Dask makes arrays whose chunks are tensors.
 
-Dask finds this module by the entry point `gputensor` of the group `dask.array.backends`, and
-imports it when the backend is first named.
+Dask finds this module by the entry point `gputensor` of the group `dask.array.backends`. It imports
+the module when a program first names the backend.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _made(name: str, *args: Any, meta: Any = None, **options: Any) -> Any:
 class Backend(ArrayBackendEntrypoint):
     """Dask's functions that make arrays, with CPU tensors as chunks.
 
-    Random arrays are made by NumPy's generators: `da.random.default_rng(0)` within
+    NumPy's generators make random arrays: `da.random.default_rng(0)` within
     `dask.config.set({"array.backend": "numpy"})`, then `.to_backend("gputensor")`.
     """
 
@@ -53,7 +53,7 @@ class Backend(ArrayBackendEntrypoint):
 
     @classmethod
     def to_backend(cls, data: Any, **options: Any) -> Any:
-        """The array with tensors as chunks, over the memory of its chunks."""
+        """Return the array with tensors as chunks, over the memory of its chunks."""
         if isinstance(data._meta, Tensor):
             return data
         return data.map_blocks(cls.to_backend_dispatch(), **options)

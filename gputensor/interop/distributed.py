@@ -1,8 +1,9 @@
-"""Dask's `distributed` sends tensors as a header and one frame of memory, and spills them so.
+"""How Dask's `distributed` sends tensors: as a header and one frame of memory. It also spills them
+in this form.
 
-A CPU tensor is sent and received without a copy if its elements are dense in some order; others are
-copied once. A CUDA tensor goes through the host's memory. Tensors that require grad are pickled,
-because pickling.py has the rules for these.
+A CPU tensor is sent and received without a copy if its elements are dense in some order; other CPU
+tensors are copied once. A CUDA tensor goes through the host's memory. Tensors that require grad are
+pickled, because pickling.py has the rules for these.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def register(serialize: ModuleType) -> None:
 
 
 def sent(x: Tensor) -> tuple[dict[str, Any], list[memoryview]]:
-    """The header and the frame of a tensor.
+    """Return the header and the frame of a tensor.
 
     Raises: NotImplementedError for a tensor that must be pickled, as in Dask's protocol.
     """
@@ -50,7 +51,8 @@ def sent(x: Tensor) -> tuple[dict[str, Any], list[memoryview]]:
 
 
 def received(header: dict[str, Any], frames: list[Any]) -> Tensor:
-    """The tensor of a header and its frame, over the frame's memory if that is writable.
+    """Return the tensor of a header and its frame. It lies over the frame's memory if that is
+    writable.
 
     Raises: DeviceError if this process lacks the tensor's device.
     """

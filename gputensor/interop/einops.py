@@ -1,4 +1,4 @@
-"""einops with tensors: it has no registry, but finds all classes derived from its
+"""Support of tensors in einops. einops has no registry; it finds all classes derived from its
 AbstractBackend."""
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def register(backends: ModuleType) -> None:
-    """backends: the module `einops._backends`."""
+    """Add a backend for tensors. backends: the module `einops._backends`."""
 
     class GputensorBackend(backends.AbstractBackend):  # type: ignore[name-defined, misc]
-        # The backend uses only public names, with PyTorch's semantics: `repeat` expands without a
-        # copy; einops itself rejects `mean` of integers.
+        # The backend uses only public names with PyTorch's semantics: `repeat` expands without a
+        # copy, and einops itself rejects `mean` of integers.
         framework_name = "gputensor"
 
         def __init__(self) -> None:
@@ -37,7 +37,7 @@ def register(backends: ModuleType) -> None:
             return self.functions.arange(start, stop)
 
         def reduce(self, x: Any, operation: str, axes: tuple[int, ...]) -> Any:
-            if operation == "prod":  # one dimension at a time, the last one first
+            if operation == "prod":  # one dimension after another, the last one first
                 for dim in sorted(axes, reverse=True):
                     x = x.prod(dim)
                 return x

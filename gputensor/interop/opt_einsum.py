@@ -1,5 +1,6 @@
-"""opt_einsum with tensors: it takes tensordot, transpose and einsum, in NumPy's form, from the
-package at the begin of a type's `__module__`, or from the module in its list of aliases.
+"""Support of tensors in opt_einsum. It takes tensordot, transpose and einsum, in NumPy's form, from
+the package named at the beginning of a type's `__module__`, or from a module in its list of
+aliases.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(dispatch: ModuleType) -> None:
-    """dispatch: the module `opt_einsum.backends.dispatch`."""
+    """Add the alias. dispatch: the module `opt_einsum.backends.dispatch`."""
     dispatch._aliases["gputensor"] = __name__
 
 

@@ -1,5 +1,5 @@
-"""Tensors in torch.utils.data: an entry in its map of types, by which items are collated to a
-batch.
+"""Support of tensors in torch.utils.data: an entry in its map of types, by which items are combined
+to a batch.
 
 Batches are tensors of gputensor, stacked on the items' device. `default_collate`, and so a
 DataLoader without a `collate_fn`, rejects types that are not in the map.
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def register(collate: ModuleType) -> None:
-    """collate: the module `torch.utils.data._utils.collate`, which documents its map."""
+    """Register tensors. collate: the module `torch.utils.data._utils.collate`, which documents its
+    map."""
     from ..tensor.tensor import Tensor
 
     collate.default_collate_fn_map[Tensor] = stacked

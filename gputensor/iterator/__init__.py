@@ -1,1 +1,1 @@
-"""TensorIterator: broadcast and promote operands, and plan the order of memory accesses."""
+"""TensorIterator: broadcasting, promotion, and the order of memory accesses."""

@@ -25,7 +25,7 @@ def broadcast_sizes(a: Sizes, b: Sizes) -> Sizes | None:
 
 
 def common_sizes(op: str, config: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> Sizes:
-    """The broadcast sizes of all tensors; () without tensors.
+    """Return the broadcast sizes of all tensors; () without tensors.
 
     outputs: outputs that cannot be resized, to which inputs are broadcast.
     Raises: ShapeError naming the first two arguments that do not broadcast with each other.

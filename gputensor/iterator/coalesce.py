@@ -1,4 +1,4 @@
-"""Coalescing: merge neighbouring dimensions that have one stride in every operand."""
+"""Coalescing: neighbouring dimensions that have one stride in every operand are merged."""
 
 from __future__ import annotations
 

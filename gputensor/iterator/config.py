@@ -10,9 +10,9 @@ from typing import Any
 from ..core.dtype import bool_
 
 _DEFAULTS: dict[str, Any] = {
-    # Outputs must not overlap themselves, nor partially an input (checked per call).
+    # An output must not overlap itself or a part of an input (checked per call).
     "check_mem_overlap": True,
-    # Inputs and given outputs have one dtype. Never together with promotion or casting.
+    # Inputs and given outputs have one dtype. Not used together with promotion or casting.
     "check_all_same_dtype": True,
     "check_all_same_device": True,
     # Resize a given output of the wrong size; False makes that an error.
@@ -23,7 +23,7 @@ _DEFAULTS: dict[str, Any] = {
     "promote_integer_inputs_to_float": False,
     # A given output may have another dtype than the result; kernels cast as they store.
     "cast_common_dtype_to_outputs": False,
-    # ... but only if the result can be cast to it.
+    # A given output must have a dtype to which the result can be cast.
     "enforce_safe_casting_to_output": False,
     # The number of 0-d CPU tensors allowed among operands of another device.
     "cpu_scalars": 0,
@@ -77,7 +77,7 @@ COMPARISON = BINARY.replace(enforce_safe_casting_to_output=False, static_dtype=b
 UNARY = Config()
 UNARY_FLOAT = Config(**_PROMOTING, promote_integer_inputs_to_float=True)
 NULLARY = Config(check_all_same_dtype=False, resize_outputs=False)
-# Writing one value twice is harmless: fill and zero accept expanded tensors.
+# Writing one value twice does no harm: fill and zero accept expanded tensors.
 FILL = NULLARY.replace(check_mem_overlap=False)
 # Both branches may be CPU scalars. PyTorch moves them to the condition's device.
 _MASKED = _PROMOTING | {"promote_from": 1}
@@ -86,5 +86,5 @@ COPY = Config(
     check_all_same_dtype=False, check_all_same_device=False, resize_outputs=False,
     cast_common_dtype_to_outputs=True, arg_names=("src",),
 )  # fmt: skip
-# Only for the names in messages: `build_reduction` has its own rules.
+# Used only for the names in messages: `build_reduction` has its own rules.
 REDUCTION = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))

@@ -1,4 +1,4 @@
-"""Find the common device and dtype of operands, and decide which outputs are kept.
+"""The common device and dtype of operands, and which outputs are kept.
 
 All exceptions about devices and dtypes of an iteration are raised here.
 """
@@ -19,7 +19,7 @@ Operands = tuple[Any, ...]
 
 
 def common_device(op: str, config: Any, outputs: Operands, inputs: Operands) -> tuple[Any, Sizes]:
-    """The device of the first operand outside the CPU, and the indices of CPU scalars."""
+    """Return the device of the first operand outside the CPU, and the indices of CPU scalars."""
     named = _named_tensors(config, outputs, inputs)
     first = next(entry for entry in named if entry[2][1] is not CPU)
     device = first[2][1]
@@ -43,7 +43,8 @@ def _named_tensors(config: Any, outputs: Operands, inputs: Operands) -> list[tup
 
 
 def output_name(config: Any, output: Any, inputs: Operands) -> str:
-    """`self` for an operand written in place, `out` for a given output."""
+    """Return the name of an output: `self` for an operand written in place, `out` for a given
+    output."""
     return "self" if not config.resize_outputs or is_read_write(output, inputs) else "out"
 
 
@@ -55,7 +56,7 @@ def is_read_write(output: Any, inputs: Operands) -> bool:
 
 
 def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> Any:
-    """The common dtype of promoting inputs. A mask before them must be bool."""
+    """Return the common dtype of inputs that promote. A mask before them must be bool."""
     start = config.promote_from
     if start:
         for i, x in enumerate(inputs[:start]):
@@ -76,7 +77,8 @@ def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> 
 
 
 def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fallback: Any) -> Any:
-    """The dtype of inputs that do not promote: the first one's; without inputs, the output's."""
+    """Return the dtype of inputs that do not promote: that of the first one; without inputs, that
+    of the output."""
     first = None
     for i, x in enumerate(inputs):
         if type(x) is tuple:
@@ -92,7 +94,7 @@ def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fall
 def output_action(
     op: str, config: Any, output: Any, inputs: Operands, sizes: Sizes, result: Any
 ) -> str:
-    """The action for an output, after checking that the result may be written to it."""
+    """Return the action for an output, after a check that the result may be written to it."""
     if output is None:
         return ALLOCATE
     geometry = output[0]

@@ -1,4 +1,4 @@
-"""Order the dimensions of a walk, and derive the strides of results from the order.
+"""The order of the dimensions of a walk, and strides of results in that order.
 
 Source: ATen/TensorIterator.cpp, compute_fast_setup_type, reorder_dimensions and
 allocate_or_resize_outputs. Checked against PyTorch by tests/oracle/test_iterator_oracle.py.
@@ -27,7 +27,7 @@ def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> 
         at = i
         for j in range(i - 1, -1, -1):
             inner, outer = order[j], order[at]
-            # Inlined: a call of a function would take a third of a plan's time.
+            # Inlined, because a function call would take a third of a plan's time.
             verdict = 0
             for k, strides in enumerate(operands):
                 a, b = strides[inner], strides[outer]

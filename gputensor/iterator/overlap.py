@@ -1,4 +1,4 @@
-"""Memory overlap: check that an output may be written while inputs are read.
+"""Memory overlap: checks that an output may be written while inputs are read.
 
 Checks that need only a geometry are made in the plan, checks that need addresses per call.
 Addresses are compared, not Storage objects: `.data` and memory that was imported twice have
@@ -19,7 +19,8 @@ FULL, PARTIAL = 3, 4
 
 # Limit of NumPy's search for a shared byte of two layouts with gaps, in candidate solutions.
 _MAX_WORK: Any = 1000  # NumPy's type stubs allow 0 and -1 only
-# Base for offsets used as addresses in one storage; NumPy takes address 0 for no memory.
+# The first address in a storage when offsets are used as addresses. NumPy treats address 0 as no
+# memory.
 _BASE = 1 << 12
 
 

@@ -1,4 +1,4 @@
-"""Split a walk over the CPU's threads, with the pool of runtime/cpu.py.
+"""Division of a walk over the CPU's threads, with the pool of runtime/cpu.py.
 
 Ranges are cut between outer dimensions, so that no thread begins within a small inner dimension. No
 part has fewer than `GRAIN` elements.
@@ -19,8 +19,8 @@ from ..core.geometry import Sizes
 GRAIN = 32768
 # Below this many elements, waking a second thread costs more than a bare ufunc gains.
 POINTWISE_FROM = 1 << 20
-# Elements that a thread takes at a time: for a single ufunc; and for a loop of several ufuncs,
-# whose intermediate results then fit the cache, split from four blocks on.
+# The elements that a thread takes at a time: for a single ufunc, and for a loop of several ufuncs,
+# whose intermediate results then fit into the cache. The latter is split from four blocks on.
 BLOCK = 1 << 17
 COMPOSED_BLOCK = 1 << 16
 # More blocks than threads, so that the threads' shares differ little.

@@ -1,7 +1,7 @@
-"""Cut a walk into pieces with 32-bit offsets, and a range into 2-d steps.
+"""Division of a walk into pieces with 32-bit offsets, and of a range into 2-d steps.
 
-Works on coalesced shapes, innermost dimension first, and stride bytes per operand (None for an
-operand without memory).
+The functions take coalesced shapes, innermost dimension first, and stride bytes per operand (None
+for an operand without memory).
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
 
 
 def split_32bit(shape: Shape, stride_bytes: Strides, n_reduced: int = 0) -> Iterator[Piece]:
-    """Pieces with 32-bit offsets that cover the walk once, in memory order of the split dimensions.
+    """Return pieces with 32-bit offsets that together cover the walk once, in memory order of the
+    split dimensions.
 
     n_reduced: the number of leading reduced dimensions.
     """

@@ -14,7 +14,7 @@ _LOWER, _UPPER = 0, 1  # CUBLAS_FILL_MODE_LOWER, _UPPER
 
 
 def getrf(namespace: Any, a: Any) -> Any:
-    """LU, pivots counted from 1, and info of one matrix."""
+    """Return LU, pivots counted from 1, and info of one matrix."""
     np, (routines, handle) = namespace.np, namespace.cusolver()
     letter = _LETTERS[a.dtype.char]
     m, n = a.shape
@@ -28,9 +28,10 @@ def getrf(namespace: Any, a: Any) -> Any:
 
 
 def potrf(namespace: Any, a: Any) -> Any:
-    """Lower Cholesky factors and infos of a matrix or a batch; only the lower triangle is read.
+    """Return lower Cholesky factors and infos of a matrix or a batch. Only the lower triangle is
+    read.
 
-    cuSOLVER takes the row-major matrix as its transpose, so it is told to use the upper triangle.
+    For cuSOLVER a row-major matrix is its transpose, so the upper triangle is passed.
     """
     np, (routines, handle) = namespace.np, namespace.cusolver()
     letter, n = _LETTERS[a.dtype.char], a.shape[-1]
@@ -51,8 +52,7 @@ def potrf(namespace: Any, a: Any) -> Any:
 
 
 def sytrf(namespace: Any, a: Any) -> Any:
-    """LD, LAPACK's pivots, and info of one symmetric matrix, of which the lower triangle is
-    read.
+    """Return LD, LAPACK's pivots, and info of one symmetric matrix. Its lower triangle is read.
 
     cuSOLVER has no factorisation of complex Hermitian matrices.
     """
@@ -70,7 +70,8 @@ def sytrf(namespace: Any, a: Any) -> Any:
 
 
 def sytrs(ld: Any, pivots: list[int], b: Any, hermitian: bool) -> Any:
-    """X of A X = B, with L D L^T or L D L^H of A as `sytrf` made it. CuPy has no function for it.
+    """Return X of A X = B, where `sytrf` has factorised A into L D L^T or L D L^H. CuPy has no
+    function for this.
 
     pivots: on the host. Source: LAPACK, SRC/dsytrs.f and SRC/zhetrs.f, lower triangle.
     """

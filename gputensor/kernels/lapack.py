@@ -20,8 +20,8 @@ _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[..., Any]:
-    """The LAPACK routine, such as `getrf`, for the array's dtype. Not for a GPU: CuPy has no
-    LAPACK."""
+    """Return the LAPACK routine, such as `getrf`, for the array's dtype. Not for a GPU, because
+    CuPy has no LAPACK."""
     module = getattr(namespace.scipy("linalg"), of)
     found: Callable[..., Any] = getattr(module, _LETTERS[x.dtype.char] + name)
     return found
@@ -69,7 +69,7 @@ def _compiled_on_host(generic: Callable[..., Any]) -> Callable[..., Any]:
 
 @_compiled_on_host
 def lu_factor(namespace: Any, a: Any) -> Any:
-    """LU, pivots, info."""
+    """Return LU, pivots and info."""
     np = namespace.np
 
     def on_host(x: Any) -> Any:
@@ -84,8 +84,8 @@ def lu_factor(namespace: Any, a: Any) -> Any:
 
 @_compiled_on_host
 def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> Any:
-    """X of A X = B, or of A^T X = B; one size of batches. lu, pivots: as lu_factor made them, or
-    broadcast. b: None for the identity."""
+    """Return X of A X = B, or of A^T X = B. All batches have one size. lu, pivots: the results of
+    lu_factor, perhaps broadcast. b: None for the identity."""
     if b is None:
         b = namespace.np.broadcast_to(namespace.np.eye(lu.shape[-1], dtype=lu.dtype), lu.shape)
 
@@ -100,7 +100,7 @@ def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> 
 
 
 def _of_lu(namespace: Any, lu: Any, pivots: Any) -> tuple[Any, Any]:
-    """The sign of the permutation, and U's diagonal."""
+    """Return the sign of the permutation, and U's diagonal."""
     np = namespace.np
     swaps = (pivots != np.arange(1, pivots.shape[-1] + 1)).sum(-1)
     return (1 - 2 * (swaps % 2)).astype(lu.dtype), np.diagonal(lu, 0, -2, -1)
@@ -108,14 +108,14 @@ def _of_lu(namespace: Any, lu: Any, pivots: Any) -> tuple[Any, Any]:
 
 @_compiled_on_host
 def det(namespace: Any, lu: Any, pivots: Any) -> Any:
-    """Determinants from the results of lu_factor."""
+    """Return the determinants, given the results of lu_factor."""
     sign, diagonal = _of_lu(namespace, lu, pivots)
     return diagonal.prod(-1) * sign
 
 
 @_compiled_on_host
 def slogdet(namespace: Any, lu: Any, pivots: Any) -> Any:
-    """The sign of the determinant, and the logarithm of its size."""
+    """Return the sign of the determinant, and the logarithm of its absolute value."""
     np = namespace.np
     sign, diagonal = _of_lu(namespace, lu, pivots)
     size = np.abs(diagonal)
@@ -125,12 +125,12 @@ def slogdet(namespace: Any, lu: Any, pivots: Any) -> Any:
 
 @_compiled_on_host
 def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
-    """The factor and info."""
+    """Return the factor and info."""
     np = namespace.np
 
     def on_host(x: Any) -> Any:
         found, info = routine(namespace, "potrf", x)(x, lower=not upper, clean=1)
-        failed = np.isnan(found.diagonal())  # OpenBLAS continues with it
+        failed = np.isnan(found.diagonal())  # OpenBLAS continues with the NaN
         return found, np.int32(failed.argmax() + 1 if not info and failed.any() else info)
 
     if not namespace.is_gpu:
@@ -143,7 +143,7 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 def solve_triangular(
     namespace: Any, a: Any, b: Any, upper: bool, left: bool, unitriangular: bool
 ) -> Any:
-    """X of A X = B, or of X A = B."""
+    """Return X of A X = B, or of X A = B."""
 
     def one(a: Any, b: Any) -> Any:
         trsm = routine(namespace, "trsm", a, "blas")
@@ -163,7 +163,8 @@ def solve_triangular(
 
 
 def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
-    """LD, pivots, info. On a GPU there is no factorisation of complex Hermitian matrices."""
+    """Return LD, pivots and info. On a GPU there is no factorisation of complex Hermitian
+    matrices."""
     np = namespace.np
     if namespace.is_gpu:
         if hermitian and a.dtype.kind == "c":
@@ -196,21 +197,21 @@ def ldl_solve(namespace: Any, ld: Any, pivots: Any, b: Any, hermitian: bool) -> 
 
 @_compiled_on_host
 def geqrf(namespace: Any, a: Any) -> Any:
-    """Reflectors below R, and their factors."""
+    """Return the reflectors below R, and their factors."""
     found, tau = namespace.np.linalg.qr(a, mode="raw")
     return found.swapaxes(-1, -2), tau
 
 
 @_compiled_on_host
 def qr(namespace: Any, a: Any, mode: str) -> Any:
-    """Q and R; R alone with mode r."""
+    """Return Q and R; only R in mode r."""
     found = namespace.np.linalg.qr(a, mode=mode)
     return found if mode == "r" else tuple(found)
 
 
 @_compiled_on_host
 def eigh(namespace: Any, a: Any, uplo: str) -> Any:
-    """Values and vectors."""
+    """Return the eigenvalues and the eigenvectors."""
     return tuple(namespace.np.linalg.eigh(a, uplo))
 
 
@@ -221,7 +222,7 @@ def eigvalsh(namespace: Any, a: Any, uplo: str) -> Any:
 
 @_compiled_on_host
 def svd(namespace: Any, a: Any, full_matrices: bool) -> Any:
-    """U, values and V^H."""
+    """Return U, the singular values and V^H."""
     return tuple(namespace.np.linalg.svd(a, full_matrices=full_matrices))
 
 
@@ -240,8 +241,8 @@ def matrix_exp(namespace: Any, a: Any) -> Any:
 
 
 def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
-    """The solution, the rank and the singular values; results that a driver does not compute are
-    zeros."""
+    """Return the solution, the rank and the singular values. Results that a driver does not compute
+    are zeros."""
     np = namespace.np
     m, n = a.shape[-2:]
     if driver == "gelsy" and not namespace.is_gpu:

@@ -36,8 +36,8 @@ _cpu_loops: dict[str, Any] = {}
 
 
 def cpu(family: str) -> Any:
-    """The CPU loops of a family by name: the functions of `kernels/compiled/<family>.py` and of the
-    library, or else NumPy's of `kernels/cpu/<family>.py`."""
+    """Return the CPU loops of a family by name: the functions of `kernels/compiled/<family>.py` and
+    of the library, otherwise NumPy's of `kernels/cpu/<family>.py`."""
     found = _cpu_loops.get(family)
     if found is None:
         plain = importlib.import_module(f"{__package__}.cpu.{family}")
@@ -54,8 +54,8 @@ def cpu(family: str) -> Any:
 
 
 def compiled(family: str, name: str) -> Callable[..., bool]:
-    """A function of the library without a NumPy counterpart. It returns True if it has done the
-    work. It returns False if it declines the call, or if there is no library."""
+    """Return a function of the library that has no NumPy counterpart. The function returns True if
+    it has done the work, and False if it declines the call or if there is no library."""
     if library.choice().library is None:
         return _never
     if family in library.faces():
@@ -76,8 +76,8 @@ def _public(module: ModuleType) -> dict[str, Any]:
 def cpu_loop(
     family: str, op: str, inputs: tuple[Any, ...], common: dtype, out: dtype
 ) -> Callable[..., Any]:
-    """The loop `(*inputs, *scalars, out=None)` of a pointwise operator on the CPU: the compiled one
-    if it exists, otherwise NumPy's."""
+    """Return the loop `(*inputs, *scalars, out=None)` of a pointwise operator on the CPU: the
+    compiled one if it exists, otherwise NumPy's."""
     found = library.bind(family, op, inputs, common, out, _Numpys(family, op, inputs, common, out))
     if found is not None:
         return found
@@ -114,21 +114,21 @@ class _Numpys:
 
 
 def cuda(family: str) -> ModuleType:
-    """The module that launches a family's CUDA kernels."""
+    """Return the module that launches a family's CUDA kernels."""
     from .cuda import binding
 
     return binding.launches(family)
 
 
-# The family of fused chains: its op, and instead of a plan the chain (fusion/running.py).
+# The family of fused chains, and its op. Its `plan` is the chain (fusion/running.py).
 CHAIN = "chain"
-# Ops with other operands than their family: a stub for the whole family does not apply to them; it
-# must name them.
+# Ops whose operands differ from their family's. A stub for the whole family does not cover them; a
+# stub must name them.
 _APART = {("copy", "pack")}
 
 
 def registered(family: str, op: str, device_type: str) -> Bind | None:
-    """The registered `bind_op` for an op of a family on a device type, or None."""
+    """Return the registered `bind_op` for an op of a family on a device type, or None."""
     whole = "" if (family, op) not in _APART else op
     return _registered.get((device_type, family, op)) or _registered.get(
         (device_type, family, whole)
@@ -214,8 +214,9 @@ def ops_of(family: str) -> frozenset[str]:
         return frozenset((CHAIN,))
     module = importlib.import_module(f"{__package__}.cpu.{family}")
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
-    if ops is None:  # each op is a function
-        functions = {n: getattr(f, "func", f) for n, f in vars(module).items()}  # of partials
+    if ops is None:  # in this file each op is a function
+        # of the function inside a partial
+        functions = {n: getattr(f, "func", f) for n, f in vars(module).items()}
         own = [n for n, f in functions.items() if getattr(f, "__module__", "") == module.__name__]
         ops = [name for name in own if not name.startswith("_")]
     return frozenset(ops)

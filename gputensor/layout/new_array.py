@@ -16,10 +16,10 @@ from ..tensor.make import allocate
 
 
 def empty(like: ForeignArray, sizes: tuple[int, ...], element: dtype, form: memory_format) -> Any:
-    """An uninitialised array of `like`'s library and device, dense in a memory format.
+    """Return an uninitialised array of `like`'s library and device, dense in a memory format.
 
-    For an image, or for a library without a constructor or with immutable arrays, it is a tensor.
-    `given` converts it after it is written.
+    For an image, and for a library without a constructor or with immutable arrays, it is a tensor.
+    After it is written, `given` converts it.
     """
     order = range(len(sizes)) if form.order is None else form.order[::-1]
     strides = formats.strides_for("empty", sizes, form)
@@ -37,7 +37,7 @@ def empty(like: ForeignArray, sizes: tuple[int, ...], element: dtype, form: memo
 
 
 def _permuted(dense: Any, order: Any) -> Any:
-    """The dense array with its dimensions permuted back to their logical order."""
+    """Return the dense array with its dimensions permuted back to their logical order."""
     order = list(order)
     if order == sorted(order):
         return dense
@@ -52,7 +52,7 @@ def given(like: ForeignArray, made: Any) -> Any:
 
 
 def as_dtype(op: str, value: Any) -> dtype:
-    """Our dtype for a dtype of any library or for a name."""
+    """Return our dtype for a dtype of any library or for a name."""
     if isinstance(value, dtype):
         return value
     name = str(value).rpartition(".")[2] if type(value).__module__ == "torch" else value
@@ -61,7 +61,7 @@ def as_dtype(op: str, value: Any) -> dtype:
         try:
             known = next((d for d in dtypes.HELD if d.name == name), None)
             found = known or dtypes.from_numpy(np.dtype(name))
-        except Exception:  # NumPy, for any argument
+        except Exception:  # NumPy raises errors of many classes
             found = None
     if found is None:
         raise errors.wrong_type(op, "dtype", "be a dtype that tensors have", value)
@@ -69,7 +69,7 @@ def as_dtype(op: str, value: Any) -> dtype:
 
 
 def as_format(op: str, value: Any) -> memory_format:
-    """Our memory format for ours, for PyTorch's, or for a name."""
+    """Return our memory format for one of ours, for one of PyTorch's, or for a name."""
     if isinstance(value, memory_format):
         return value
     name = value if isinstance(value, str) else ""

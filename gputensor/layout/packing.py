@@ -1,4 +1,5 @@
-"""`gt.layout.pack`: scaled, shifted, cast and laid out in one read and one write."""
+"""`gt.layout.pack`: scale, shift, cast and change the layout of an array in one read and one
+write."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def pack(
 def _factors(
     op: str, src: ForeignArray, dst: ForeignArray, scale: Any, bias: Any, mean: Any, std: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The factor and the summand for x, as f64, one of each per channel."""
+    """Return the factor and the summand for x, as f64, one of each per channel."""
     if dst.place is not src.place:
         raise errors.mixed_devices(op, dst, "out", src, "x")
     if len(src.sizes) < 3:
@@ -104,8 +105,8 @@ def _scale(op: str, dst: ForeignArray, src: ForeignArray, by: np.ndarray, plus: 
     run(dst, src, launch, lambda: (dst.address, src.address, *_tables(dst, by, plus)))
 
 
-# Numbers for up to this many channels are launch parameters; for more they are a table in device
-# memory.
+# Numbers for at most this many channels are launch parameters. For more channels they are a table
+# in device memory.
 _INLINE_CHANNELS = 16
 
 
@@ -123,8 +124,8 @@ class _Scaled:
 
 
 def _tables(dst: ForeignArray, *tables: np.ndarray) -> Iterator[Any]:
-    """Scale and bias, each as numbers or as the address of an f32 table that is copied to the
-    device on the current stream."""
+    """Return scale and bias, each as numbers, or as the address of an f32 table that is copied to
+    the device on the current stream."""
     for values in tables:
         if values.size <= _INLINE_CHANNELS:
             yield tuple(values.tolist())
@@ -135,7 +136,7 @@ def _tables(dst: ForeignArray, *tables: np.ndarray) -> Iterator[Any]:
 
 
 def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: float) -> np.ndarray:
-    """One f64 number per channel."""
+    """Return one f64 number per channel."""
     dim = 1 if len(src.sizes) > 3 else 0
     channels = src.sizes[dim]
     if given is None:
@@ -147,7 +148,7 @@ def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: floa
     if values.size in (1, channels):
         return np.broadcast_to(values, channels)
     remedy = ""
-    if values.size == src.sizes[-1]:  # such arrays are probably NHWC pixels
+    if values.size == src.sizes[-1]:  # an array with these sizes is probably NHWC pixels
         last = len(src.sizes) - 1
         order = ", ".join(map(str, (*range(dim), last, *range(dim, last))))
         method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"

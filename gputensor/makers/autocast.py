@@ -1,4 +1,5 @@
-"""The kernel at an Autocast key, for any operator and policy: it casts and calls again.
+"""The kernel at an Autocast key, for any operator and policy. It casts the operands and calls the
+operator again.
 
 The second call excludes the device's Autocast key, so inner calls are not cast.
 """
@@ -21,7 +22,7 @@ from ..dispatch.operator import Operator, Table
 from ..dispatch.tls import state as _state
 from .autograd import shape_of
 
-# A policy, or the dtype to which operands are cast.
+# The name of a policy, or a dtype to which operands are cast.
 Policy = str | dtype
 Maker = Callable[[Table, int], Callable[..., Any]]
 
@@ -37,7 +38,7 @@ def ship(key_name: str, name: str, policy: Policy) -> None:
 
 
 def casts(policy: Policy) -> Maker:
-    """The maker of kernels for a policy."""
+    """Return the maker of kernels for a policy."""
 
     def make(table: Table, key_set: int) -> Callable[..., Any]:
         if policy == "banned":
@@ -64,7 +65,7 @@ def _casting(table: Table, policy: Policy) -> Callable[..., Any]:
 
 
 def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callable[..., Any]:
-    """The kernel for any schema; the functions in shapes.py are specialised to our operators'
+    """Make the kernel for any schema. The functions in shapes.py are specialised to our operators'
     schemas."""
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
     get, put = _state.get, _state.set
@@ -90,8 +91,8 @@ def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callabl
 
 
 def _in_float32(operator: Operator, appends: bool) -> Callable[..., Any]:
-    """A kernel that lets the operator compute in float32, by its argument `dtype` or by an overload
-    with that argument."""
+    """Make a kernel that lets the operator compute in float32, by its argument `dtype` or by an
+    overload with that argument."""
     arguments = operator.schema.arguments
     places = [n for n, a in enumerate(arguments) if a.type.has_tensor]
     at = next((n for n, a in enumerate(arguments) if takes_dtype(a, "ScalarType?")), -1)
@@ -123,7 +124,7 @@ def takes_dtype(argument: Any, type_name: str) -> bool:
 
 
 def with_dtype(operator: Operator) -> Operator | None:
-    """The overload with the operator's arguments, followed by a dtype."""
+    """Return the overload with the operator's arguments, followed by a dtype."""
     wanted = [*(a.name for a in operator.schema.arguments), "dtype"]
     for other in dispatcher.overloads(operator.name):
         if other.is_defined:

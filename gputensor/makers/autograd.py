@@ -1,7 +1,7 @@
 """Kernels of the Autograd keys: they record a node and redispatch.
 
-A kernel first checks whether an operand requires grad. Then the schema and the node's class, which
-saves the values for the derivative, determine its work.
+A kernel first checks whether an operand requires grad. What it does then depends on the schema and
+on the node's class, which saves the values for the derivative.
 
 Note [Shapes]
 One letter for each argument: T a tensor, N a tensor or a number, P an optional tensor, Q a tensor,
@@ -31,7 +31,8 @@ Maker = Callable[[Table, int], Function]
 
 
 def shape_of(table: Table, inputs: tuple[str, ...] | None = None) -> str:
-    """See Note [Shapes]. inputs: the arguments that have derivatives; all tensors unless given."""
+    """Return the shape of Note [Shapes]. inputs: the arguments that have derivatives; by default
+    all tensors."""
     definition, signature = table.definition, table.signature
     numbers = () if definition is None else definition.numbers
     return "".join([_letter(a, inputs, numbers) for a in signature.schema.arguments])
@@ -53,7 +54,7 @@ def _letter(argument: Argument, inputs: tuple[str, ...] | None, numbers: tuple[s
 
 
 def records(kind: type[Node]) -> Maker:
-    """Maker of the kernel that records nodes of a class."""
+    """Return the maker of the kernel that records nodes of a class."""
 
     def make(table: Table, key_set: int) -> Function:
         schema = table.signature.schema
@@ -65,14 +66,15 @@ def records(kind: type[Node]) -> Maker:
         made: Callable[..., Function] = vars(shapes)[f"records_{shape}"]
         return made(table.operator, kind, recorder, keep, finish)
 
-    # For short cuts: see Note [Short cuts] in dispatch.
+    # Short cuts read this attribute: see Note [Short cuts] in dispatch.
     vars(make)["recording"] = lambda table, behind: _recording(table, kind, behind)
     return make
 
 
 def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
-    """The kernel's work before and after the redispatch, for short cuts. None if it does more than
-    make a node and attach it to the result. behind: the arguments after the operands."""
+    """Return the kernel's work before and after the redispatch, for short cuts. Return None if the
+    kernel does more than make a node and attach it to the result. behind: the arguments after the
+    operands."""
     shape, schema = shape_of(table, kind.inputs), table.signature.schema
     if schema.kind != "functional" or shape.strip("TNCV") or len(schema.returns) > 1:
         return None
@@ -106,7 +108,7 @@ def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
 
 
 def _finish(table: Table, kind: type[Node]) -> Function:
-    """A function that attaches the node to the result."""
+    """Return a function that attaches the node to the result."""
     schema = table.signature.schema
     finish: Function = set_history
     if schema.kind == "inplace":
@@ -121,7 +123,7 @@ def _finish(table: Table, kind: type[Node]) -> Function:
 
 
 def _with_result(finish: Function) -> Function:
-    """A kernel for operators whose derivative needs the result."""
+    """Make the kernel of operators whose derivative needs the result."""
 
     def keep_result(result: Any, node: Any) -> Any:
         node.saved_result = save_result(result)
@@ -131,7 +133,7 @@ def _with_result(finish: Function) -> Function:
 
 
 def _first_of_several(kind: type[Node]) -> Function:
-    """A kernel that differentiates the first result; the derivative may need others."""
+    """Make a kernel that differentiates the first result; the derivative may need the others."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
@@ -143,7 +145,7 @@ def _first_of_several(kind: type[Node]) -> Function:
 
 
 def _some_of_several(kind: type[Node]) -> Function:
-    """A kernel that differentiates the results whose gradients a formula reads."""
+    """Make a kernel that differentiates the results whose gradients a formula reads."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
@@ -153,16 +155,16 @@ def _some_of_several(kind: type[Node]) -> Function:
     return finish
 
 
-# --- refusing -------------------------------------------------------------------------------------
+# --- operators that cannot be recorded ------------------------------------------------------------
 
 
 def refuses_out(table: Table, key_set: int) -> Function:
-    """The kernel of an out form, which cannot be recorded."""
+    """Make the kernel of an out form, which cannot be recorded."""
     made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_out)
     return made
 
 
 def refuses_resize(table: Table, key_set: int) -> Function:
-    """The kernel of an operator that changes a tensor's sizes or storage."""
+    """Make the kernel of an operator that changes a tensor's sizes or storage."""
     made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_resize)
     return made

@@ -11,7 +11,7 @@ from ..dispatch.operator import Operator, Table
 
 
 def selects(table: Table, key_set: int) -> Callable[..., Any]:
-    """The kernel. If no device is given, it passes the default device on."""
+    """Make the kernel. If a call gives no device, it passes on the default device."""
     operator = table.operator
     place = device_argument(operator)
     assert place is not None
@@ -20,7 +20,7 @@ def selects(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def general(operator: Operator, place: int) -> Callable[..., Any]:
-    """The kernel for any schema; the functions in shapes.py are specialised to our operators'
+    """Make the kernel for any schema. The functions in shapes.py are specialised to our operators'
     schemas."""
 
     def kernel(key_set: int, *args: Any) -> Any:
@@ -35,7 +35,7 @@ def general(operator: Operator, place: int) -> Callable[..., Any]:
 
 
 def device_argument(operator: Operator) -> int | None:
-    """The index of the argument `device`."""
+    """Return the index of the argument `device`."""
     for number, argument in enumerate(operator.schema.arguments):
         if argument.name == "device" and argument.type.base == "Device":
             return number

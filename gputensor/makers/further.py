@@ -1,6 +1,7 @@
 """Our kernels that a further device registers at its own key.
 
-Families are installed on first use, so a device is also told of families that are installed later.
+Families are installed on first use, so a device is also told of each family that is installed
+later.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from ..dispatch import families
 from ..dispatch.operator import Operator
 
-# (operator, loop or "", kernel of all devices but the CPU, site of its row).
+# (operator, loop or "", kernel of all devices except the CPU, place of the operator's row).
 Entry = tuple[Operator, str, Any, str]
 
 # family -> its entries.

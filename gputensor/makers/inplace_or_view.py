@@ -1,6 +1,6 @@
 """The kernel at ADInplaceOrView: it counts writes and records the base of views.
 
-Composite implicit operators have none; the operators they call have it.
+Composite implicit operators have no such kernel; the operators that they call have one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 
 def counts(table: Table, key_set: int) -> Function:
-    """For an operator that writes: increment the version after the write."""
+    """Make the kernel of an operator that writes: it increments the version after the write."""
     declared = table.signature.schema.arguments
     written = [n for n, a in enumerate(declared) if a.is_write]
     if len(written) == 1 and declared[written[0]].type.name == "Tensor":
@@ -28,7 +28,8 @@ def counts(table: Table, key_set: int) -> Function:
 
 
 def tracks(table: Table, key_set: int) -> Function:
-    """For a built-in operator that returns a view of its first operand, or a list of views."""
+    """Make the kernel of a built-in operator that returns a view of its first operand, or a list of
+    views."""
     schema = table.signature.schema
     which = "views" if schema.returns[0].type.required.is_list else "view"
     made = vars(shapes).get(f"tracks_{which}_{len(schema.arguments)}")
@@ -36,7 +37,8 @@ def tracks(table: Table, key_set: int) -> Function:
 
 
 def replays(table: Table, key_set: int) -> Function:
-    """For a view that as_strided cannot make, because it reinterprets its elements."""
+    """Make the kernel of a view that as_strided cannot make, because it reinterprets its
+    elements."""
     operator = table.operator
 
     def replay(key_set: int, x: Any) -> Any:
@@ -47,14 +49,15 @@ def replays(table: Table, key_set: int) -> Function:
 
 
 def of_custom(table: Table, key_set: int) -> Function:
-    """For a user's operator that writes or returns a view; its declaration is checked."""
+    """Make the kernel of a user's operator that writes or returns a view. It checks what the
+    operator declares."""
     if any(a.is_write for a in table.signature.schema.arguments):
         return counts(table, key_set)
     return general(table, [])
 
 
 def general(table: Table, written: list[int]) -> Function:
-    """The kernel for any schema; the functions in shapes.py are specialised to our operators'
+    """Make the kernel for any schema. The functions in shapes.py are specialised to our operators'
     schemas."""
     operator, schema = table.operator, table.signature.schema
     places = [argument_of(schema.arguments, r.type) for r in schema.returns]
@@ -83,7 +86,8 @@ def _track(source: Any, made: Any) -> None:
 
 
 def argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
-    """The argument that a result may alias, by the schema: `Tensor(a) x` for `-> Tensor(a)`."""
+    """Return the argument that a result may alias, by the schema: `Tensor(a) x` for `->
+    Tensor(a)`."""
     names = {name for alias in returned.aliases for name in alias.before}
     sets = [{name for x in a.type.aliases for name in x.before} for a in arguments]
     return next((n for n, found in enumerate(sets) if names & found), None)

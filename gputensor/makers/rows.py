@@ -2,7 +2,8 @@
 
     impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
 
-A row has the operator's own kernels, then the kernels above them. Dumps of tables show the row.
+A row has the operator's own kernels, followed by the kernels above them. Dumps of tables show the
+row.
 """
 
 from __future__ import annotations
@@ -42,15 +43,16 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "
 
 
 def _is_of_a_library(kernel: Any) -> bool:
-    """True for a kernel that calls NumPy or CuPy, which further devices cannot use; the family then
-    sets BY_LIBRARY."""
+    """True for a kernel that calls NumPy or CuPy, which further devices cannot use. Its family sets
+    BY_LIBRARY."""
     return kernel.__module__ == library.__name__ or hasattr(
         sys.modules[kernel.__module__], "BY_LIBRARY"
     )
 
 
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
-    """Register the kernel of a family's factory: one for all devices, or (CPU's, others')."""
+    """Register the kernel that a family's factory makes: one for all devices, or a pair (for the
+    CPU, for others)."""
     site = caller_site()
     bound[operator] = (factory, loop)
     made = factory(operator, loop)
@@ -63,7 +65,7 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
 
 
 def forwards(operator: Operator, of: Operator) -> None:
-    """Register `of` under further overloads and names with the same arguments."""
+    """Register `of` under other overloads and names that have the same arguments."""
 
     def forward(key_set: int, *args: Any) -> Any:
         return of.table[key_set](key_set, *args)
@@ -100,13 +102,13 @@ refuses_resize: Rule = _rule("Autograd", autograd.refuses_resize)
 
 
 def passes(operator: Operator, site: str) -> None:
-    """For operators without differentiable results: calls skip the Autograd keys; foreign keys use
-    the fallback."""
+    """A rule for operators without differentiable results: calls skip the Autograd keys. Keys that
+    are not ours use the fallback."""
     register_kernel(operator, AUTOGRAD, None, "fallthrough", site)
 
 
 def casts(**policies: str) -> Rule:
-    """Autocast of device types, by policy: `casts(CPU="fp32")`."""
+    """A rule for autocast: the policy per device type, such as `casts(CPU="fp32")`."""
 
     def rule(operator: Operator, site: str) -> None:
         for device, policy in policies.items():

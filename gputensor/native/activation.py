@@ -24,12 +24,12 @@ def rule(operator: Operator, loop: str) -> Rule:
 functional, inplace, out = elementwise.forms(rule)
 
 
-# --- gelu: `approximate` picks the loop -----------------------------------------------------------
+# --- gelu: `approximate` selects the loop -------------------------------------------------------
 
 
 def _by_approximation(make: Callable[..., Any]) -> Callable[[Operator, str], Kernel]:
-    """A kernel whose argument `approximate` selects the loop; it is not passed to the loop.
-    make(operator, rule): returns a function of (inputs, arguments after `approximate`, the kernel,
+    """Make a kernel whose argument `approximate` selects the loop and is not passed to it.
+    make(operator, rule) returns a function of (inputs, arguments after `approximate`, the kernel,
     all arguments)."""
 
     def of(operator: Operator, loop: str) -> Kernel:
@@ -63,7 +63,7 @@ mode_functional = _by_approximation(elementwise.compute)
 mode_inplace = mode_out = _by_approximation(_into)
 
 
-# --- softshrink: not away from zero ---------------------------------------------------------------
+# --- softshrink ---------------------------------------------------------------------------------
 
 
 def _shrinks(make: Callable[[Operator, Rule, Any], Kernel]) -> Callable[[Operator, str], Kernel]:
@@ -131,7 +131,8 @@ def glu(key_set: int, self: Tensor, dim: int) -> Tensor:
     size = shape.sizes[arguments.dim("glu", dim, shape.ndim)]
     if size % 2:
         raise errors.must("glu", "self", f"have an even size along dim {dim}", self)
-    # Both halves have one derivative, a concatenation; two of narrow would fill a tensor each.
+    # Split self by one operator: the derivative of the halves is one concatenation, while two calls
+    # of narrow would each fill a tensor of zeros.
     first, second = calls.split_with_sizes(self, (size // 2, size // 2), dim)
     return calls.mul_Tensor(first, calls.sigmoid(second))
 
@@ -144,7 +145,7 @@ def log_sigmoid_forward(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
     """Source: ATen/native/cpu/Activation.cpp, log_sigmoid_cpu_kernel."""
     if not self._geometry.dtype.is_floating_point:
         raise errors.wrong_dtype("log_sigmoid", "self", "be floating", self)
-    self = calls.contiguous(self)  # both results have its layout
+    self = calls.contiguous(self)  # both results have the layout of self
     buffer = calls.exp(calls.neg(calls.abs(self)))
     least = calls.hardtanh(self, -math.inf, 0)
     return calls.sub_Tensor(least, calls.log1p(buffer), 1), buffer
@@ -165,7 +166,7 @@ def rrelu_with_noise(
 
 
 def _drawn(self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:
-    """A slope for each element; 1 for positive elements."""
+    """Draw a slope for each element; it is 1 for positive elements."""
     lower, upper = _slopes(lower, upper)
     slope = calls.uniform_(calls.empty_like(self), lower, upper, generator)
     return functions.where(calls.le_Tensor(calls.detach(self), 0), slope, 1)

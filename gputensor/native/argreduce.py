@@ -32,7 +32,7 @@ from ..structured.resizing import resize_output
 class _Entry:
     """A plan over one dimension and its loop.
 
-    is_fresh: no call has found it yet; the first one stores a short cut.
+    is_fresh: no call has found the entry yet; the first call that finds it stores a short cut.
     """
 
     __slots__ = ("plan", "geometry", "run", "axis", "keepdim", "is_fresh")
@@ -73,8 +73,8 @@ class _Entry:
 
 
 def _flat(op: str, self: Tensor, dim: Any, keepdim: bool) -> tuple[Tensor, int, bool]:
-    """The operand, the dimension, and True if the dimension is kept. Without a dimension the
-    operand is flattened in row-major order."""
+    """Return the operand, the dimension, and True if the dimension is kept. Without a dimension,
+    the operand is flattened in row-major order."""
     geometry = self._geometry
     if dim is not None:
         return self, arguments.dim(op, dim, geometry.ndim), keepdim
@@ -121,7 +121,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Along one dimension: the extremes, and their indices."""
+    """Make the kernel that returns the extremes and their indices along one dimension."""
 
     def kernel(
         key_set: int, self: Tensor, dim: int, keepdim: bool = False

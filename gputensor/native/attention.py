@@ -1,10 +1,10 @@
 """Attention: softmax of products of queries and keys, times values. Composed of other operators.
 
-Where PyTorch uses its fused kernel, and with a mask that needs a gradient, scores are computed and
-used tile by tile, forward and backward: on the CPU by the compiled library, elsewhere by operators,
-whose tiles have some queries of some heads and all keys they attend to. The backward pass computes
-the scores again, and their softmax from the logarithm of each query's sum. With dropout, all scores
-are one tensor. f16 and bf16 are computed in f32 and rounded once.
+Where PyTorch uses its fused kernel, and with a mask that needs a gradient, forward and backward
+compute the scores tile by tile: on the CPU by the compiled library, elsewhere by operators. A tile
+has some queries of some heads, and all keys to which these queries attend. The backward pass
+computes the scores again, and their softmax from the saved logarithm of each query's sum. With
+dropout, one tensor has all scores. f16 and bf16 are computed in f32 and rounded once.
 
 Source: aten/src/ATen/native/transformers/attention.cpp and sdp_utils_cpp.cpp; Dao et al.,
 FlashAttention, 2022.
@@ -63,7 +63,7 @@ def _check_mask(mask: Tensor | None, sizes: tuple[int, ...]) -> None:
 
 
 def _served(query: Tensor, x: Tensor, arg: str) -> int:
-    """How many heads of query each head of x serves."""
+    """Return the number of query heads that use each head of x."""
     if x._geometry.ndim < 3 or query._geometry.ndim < 3:
         raise errors.wrong_shape(OP, arg, "have heads, as enable_gqa wants them", x)
     wanted, found = query._geometry.sizes[-3], x._geometry.sizes[-3]
@@ -79,7 +79,7 @@ def _repeated(x: Tensor, served: int) -> Tensor:
 
 
 def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
-    """The gradient of x, summed over the query heads that share a head."""
+    """Sum the gradient of x over the query heads that share a head of x."""
     own = x._geometry.sizes[1]
     if own == heads:
         return grad
@@ -87,8 +87,8 @@ def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
 
 
 def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
-    """Scores, with -inf where a query must not attend to a key; with is_causal, to keys after
-    itself."""
+    """Return scores with the mask added, and -inf where a query must not attend to a key: with
+    is_causal, to keys after itself."""
     sizes = scores._geometry.sizes
     _check_mask(mask, sizes)
     if mask is not None:
@@ -103,8 +103,8 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
 
 
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int], p: float) -> bool:
-    """True if PyTorch uses its fused kernel for these operands, unless a mask needs a gradient; the
-    result then has query's layout."""
+    """True if PyTorch uses its fused kernel for these operands, apart from the question whether a
+    mask needs a gradient. The result then has the layout of query."""
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4
@@ -142,7 +142,8 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float,
     is_causal: bool, scale: float | None,
 ) -> Tensor:  # fmt: skip
-    """Attention with all scores at once; returns the dtype of the computation."""
+    """Compute attention with all scores at once; return the result in the dtype of the
+    computation."""
     scaled = calls.mul_Tensor(wide(query), _scale(query, scale))
     scores = calls.matmul(scaled, calls.transpose_int(wide(key), -2, -1))
     scores = _added(scores, mask, is_causal)
@@ -174,8 +175,8 @@ _LEAST_ROWS = 64
 
 
 class _Tile(NamedTuple):
-    """heads, queries, keys: (first, last + 1), with heads counted over all samples. mask: added to
-    the scores, or bools that select keys."""
+    """The part of the scores that is computed at once. heads, queries, keys: (first, last + 1);
+    heads are counted over all samples. mask: added to the scores, or bools that select keys."""
 
     heads: tuple[int, int]
     queries: tuple[int, int]
@@ -206,14 +207,15 @@ def _tiles(
         by_sample, by_head = mask._geometry.strides[:2]
         if samples == 1 or by_sample == heads * by_head:
             groups = [(0, samples * heads, calls.flatten_using_ints(mask, 0, 1))]
-        else:  # heads of one sample only: over several samples the mask would have to be copied
+        # heads of one sample only, because tiles over several samples would need a copy of the mask
+        else:
             groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
     fit = _TILE.get(query._device.type, _TILE["cuda"]) // (of.itemsize * seen)
     rows = max(1, min(length, fit))
-    if is_causal:  # with fewer rows, more keys are unused by the tile and left out
+    if is_causal:  # use few rows, so that more keys after all rows of a tile are left out
         rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
     for first, count, of_group in groups:
-        step = -(-count // -(-count // max(1, fit // rows)))  # tiles of about one size
+        step = -(-count // -(-count // max(1, fit // rows)))  # all tiles have about one size
         for head, row in product(range(0, count, step), range(0, length, rows)):
             h, r = (head, min(count, head + step)), (row, min(length, row + rows))
             k = (0, min(seen, r[1]) if is_causal else seen)
@@ -227,7 +229,7 @@ def _cast(mask: Tensor, of: dtype) -> Tensor:
 
 
 def _scores(tile: _Tile, query: Tensor, key: Tensor) -> Tensor:
-    """A tile's scores, with -inf where a query must not attend to a key."""
+    """Return a tile's scores, with -inf where a query must not attend to a key."""
     scores = calls.bmm(tile.of_queries(query), calls.transpose_int(tile.of_keys(key), 1, 2))
     if tile.mask is not None:
         if tile.mask._geometry.dtype is bool_:
@@ -247,14 +249,16 @@ def _hide_later(scores: Tensor, tile: _Tile) -> None:
 
 
 def _matrices(x: Tensor) -> Tensor:
-    """(samples, heads, length, width) as (samples * heads, length, width); wide."""
+    """View (samples, heads, length, width) as (samples * heads, length, width), and cast it to the
+    dtype of the computation."""
     return calls.flatten_using_ints(calls.contiguous(wide(x)), 0, 1)
 
 
 def _fit(
     op: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> tuple[int, int]:
-    """Check the operands; return the number of query heads for each head of key, and of value."""
+    """Check the operands. Return the number of query heads per head of key, and per head of
+    value."""
     _check(query, key, value, mask, 0.0)
     for arg, x in (("query", query), ("key", key), ("value", value)):
         if x._geometry.ndim != 4:
@@ -268,7 +272,7 @@ def _fit(
 
 
 def _is_looped(query: Tensor, key: Tensor, value: Tensor, served: tuple[int, int]) -> bool:
-    """True if the CPU's loops, where they are built, take these operands."""
+    """True if the CPU's compiled loops exist and take these operands."""
     numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
     return query._device is CPU and served[0] == served[1] and numel > 0
 
@@ -278,7 +282,8 @@ def _array(x: Tensor) -> Any:
 
 
 def _mask_array(mask: Tensor | None, query: Tensor, key: Tensor) -> Any:
-    """A mask as the loops want it: of the sizes of the scores, bool or of a type that they read."""
+    """Return the mask in the form that the loops take: it has the sizes of the scores, and is bool
+    or of a type that they read."""
     if mask is None:
         return None
     if query._geometry.dtype is float64:
@@ -333,7 +338,8 @@ def _order_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Without a mask every query attends to a key, so plain softmax has no row of -inf."""
+    """Return the softmax of the scores. Without a mask every query attends to a key, so plain
+    softmax has no row of -inf."""
     return calls._softmax(scores, 2, False) if mask is None else calls._safe_softmax(scores, 2)
 
 
@@ -359,7 +365,7 @@ def _scaled_dot_product_flash_attention_for_cpu(
             _hide_later(scores, tile)
         weights = _weights(scores, attn_mask)
         fill_part(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
-        # The largest weight is 1 / (sum of exponentials): this is cheaper than logsumexp.
+        # The largest weight is 1 / (sum of exponentials). Using it is cheaper than logsumexp.
         most, share = calls.amax(scores, (2,), True), calls.amax(weights, (2,), True)
         found = calls.sub_Tensor(most, calls.log(share), 1)
         if attn_mask is not None:  # PyTorch returns 0 for a query without keys
@@ -406,7 +412,7 @@ def _gradients(
     logsumexp: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool, scale: float | None,
     with_scores: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Of query, key, value and, if that is asked for, of all scores."""
+    """Return the gradients of query, key, value and, with `with_scores`, of all scores."""
     served = _fit(op, query, key, value, mask, dropout_p)
     _check_made(op, query, value, grad_out, out, logsumexp)
     of_scores = None

@@ -37,7 +37,7 @@ def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> 
 
 
 def _strides(geometry: Geometry) -> tuple[int, int, int]:
-    """Strides of rows, columns and products, in the order of matmul_launch."""
+    """Return the strides of rows, columns and products, in the order that matmul_launch takes."""
     product, row, column = geometry.strides
     return row, column, product
 
@@ -51,7 +51,7 @@ def _into(out: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return out
     count, m, n = shape.sizes
     k = a._geometry.sizes[2]
-    if out._device.type != "cuda":  # a further device with a kernel for matrix products
+    if out._device.type != "cuda":  # a further device has registered a kernel for matrix products
         if k == 0:
             return calls.zero_(out)
         for i in range(count):
@@ -149,8 +149,8 @@ def baddbmm_out(
 def addbmm(
     key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """The concatenated products are one product of longer rows, whose order of additions is
-    used."""
+    """Compute one product of longer rows instead of a sum of products. Its order of additions is
+    that of the longer rows."""
     _check_added("addbmm", self, batch1, batch2, beta, alpha)
     count, rows, inner = batch1._geometry.sizes
     left = calls.reshape(calls.permute(batch1, (1, 0, 2)), (rows, count * inner))

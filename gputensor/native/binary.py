@@ -25,7 +25,7 @@ from ..structured.pointwise import Kernel, Rule
 
 
 _WITH_ALPHA = ("add", "sub")
-# Small ints are singletons, so alpha=1 is recognised by identity and its product left out.
+# Small ints are one object each, so alpha=1 is recognised by identity, and its product is left out.
 _ONE = 1
 
 
@@ -38,19 +38,20 @@ def rule(loop: str) -> Rule:
     return found
 
 
-# For operands that do not promote.
+# The config of operands that do not promote.
 SAME = UNARY.replace(arg_names=("self", "values"))
 
 
 def _check_nextafter(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """Device kernels compute 16-bit floats in f32, which has other neighbouring numbers."""
+    """Reject unsupported dtypes. Device kernels compute 16-bit floats in f32, where the
+    neighbouring numbers differ."""
     common, is_exact = plan.common_dtype, plan.device.type in ("cpu", "meta")
     if common.category != FLOATING or not is_exact and common.itemsize == 2:
         rule = "be floating" if is_exact else "be float32 or float64 on devices"
         raise errors.must(op, "self", rule, errors.Got(common.short), kind=errors.DtypeError)
 
 
-# --- the three forms: (on the CPU, on every other device) -----------------------------------------
+# --- the three forms: (for the CPU, for every other device) -------------------------------------
 
 
 def functional(operator: Operator, loop: str) -> tuple[Kernel, Kernel]:
@@ -102,7 +103,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
-    """other - alpha * self. `other` may be a number, so the call is on self's keys."""
+    """Return other - alpha * self. `other` may be a number, so the keys are those of self."""
     table = operators.sub_Tensor.table
     return table[key_set](key_set, other, self, alpha)
 
@@ -116,8 +117,8 @@ def rsub_Tensor_out(key_set: int, self: Tensor, other: Any, alpha: Any, out: Ten
 
 
 def _by_exponent(operator: Operator, tensors: Kernel, numbers: Kernel) -> Kernel:
-    """A kernel for tensors, and one for numbers as exponents: 2 is computed as a product, 0.5 as a
-    root."""
+    """Make a kernel from one for tensors and one for numbers as exponents. Exponent 2 is computed
+    as a product and 0.5 as a root."""
 
     def kernel(key_set: int, self: Any, exponent: Any, *out: Tensor) -> Tensor:
         if type(exponent) in pointwise.NUMBERS:
@@ -170,7 +171,8 @@ def float_power_(key_set: int, self: Tensor, exponent: Any) -> Tensor:
 
 
 def ldexp(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    """With integer exponents the result has self's dtype; powers may exceed the range of f16."""
+    """Multiply self by a power of two. With integer exponents the result has the dtype of self; the
+    powers may exceed the range of f16."""
     of = self._geometry.dtype
     is_whole = of.category == FLOATING and other._geometry.dtype.category == INTEGER
     if is_whole:
@@ -210,7 +212,7 @@ _MODES = {None: "div", "trunc": "div_trunc", "floor": "div_floor"}
 
 
 def _by_mode(operator: Operator, make: Callable[[Operator, str], Any]) -> Kernel:
-    """A kernel whose third argument chooses the loop, from a factory of kernels for one loop.
+    """Make a kernel whose third argument selects the loop. make: makes the kernel of one loop.
 
     The loops share one table of plans, so plans must be keyed by the loop's name too: the fast
     paths of `pointwise_cpu.binary`, which omit it, cannot be used.
@@ -249,8 +251,8 @@ def mode_out(operator: Operator, loop: str) -> Kernel:
 
 
 def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
-    """alpha as a Python number that fits the operands' kind: no float for integers, no complex for
-    reals. Source: ATen/native/BinaryOps.h, alpha_check."""
+    """Return alpha as a Python number that fits the operands' kind: no float for integers, no
+    complex number for reals. Source: ATen/native/BinaryOps.h, alpha_check."""
     kind = type(alpha)
     if kind is int:
         return alpha

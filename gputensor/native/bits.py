@@ -33,7 +33,7 @@ def frexp(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _parts(library: Any, x: Any) -> Any:
-    """The exponent of non-finite numbers is 0; C leaves it unspecified."""
+    """frexp of an array. The exponent of non-finite numbers is 0; C does not specify it."""
     np = library.np
     mantissa, exponent = np.frexp(x)
     return mantissa, np.where(np.isfinite(x), exponent, 0).astype("int32")
@@ -42,7 +42,8 @@ def _parts(library: Any, x: Any) -> Any:
 def hash_tensor(
     key_set: int, self: Tensor, dim: Any = (), keepdim: bool = False, mode: int = 0
 ) -> Tensor:
-    """The exclusive or of all elements as 64 bits: floats as float64, integers as int64."""
+    """Return the exclusive or of all elements as 64-bit numbers: floats as float64, integers as
+    int64."""
     op, given = "hash_tensor", self._geometry
     if given.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "be real", self)

@@ -22,7 +22,7 @@ _PARTS = (dtypes.float16, dtypes.float32, dtypes.float64)
 _BE_PARTS = "be float16, float32 or float64"
 _PAIR = BINARY.replace(arg_names=("real", "imag"))
 
-# --- lazy: elements that are turned when they are read. See Note [Lazy views], lazy_views.py ------
+# --- lazy views: reading an element converts it. See Note [Lazy views], lazy_views.py ------------
 
 
 def _conj(key_set: int, self: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def view_as_complex(key_set: int, self: Tensor) -> Tensor:
 def real(key_set: int, self: Tensor) -> Tensor:
     if not self._geometry.dtype.is_complex:
         return self
-    # A conjugate has the same real parts.
+    # A number and its conjugate have the same real part.
     plain = calls._conj(self) if self._keys & CONJUGATE else self
     return calls.select_int(calls.view_as_real(plain), -1, 0)
 
@@ -151,7 +151,8 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     pairs = calls.view_as_real(made)
     for number, part in enumerate((real, imag)):
         place = calls.select_int(pairs, -1, number)
-        missing.ask_inplace(operators.copy_, place, part, False)  # this is not counted as a write
+        # this copy is not counted as a write
+        missing.ask_inplace(operators.copy_, place, part, False)
     return made
 
 

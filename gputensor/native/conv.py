@@ -1,9 +1,10 @@
 """Convolution in any number of dimensions.
 
-On the CPU the compiled loops compute it, and its gradients, up to three dimensions. Elsewhere
-windows are a strided view, copied once, then a product; a transposed convolution is a plain
-convolution of the input, with zeros between its elements, and of the reversed weights. f16 and bf16
-are computed in f32 and rounded once. Source: aten/src/ATen/native/Convolution.cpp.
+On the CPU the compiled loops compute convolutions and their gradients, up to three dimensions.
+Elsewhere the windows, a strided view, are copied once and multiplied by the weights; a transposed
+convolution is a plain convolution of the input, with zeros between its elements, and of the
+reversed weights. f16 and bf16 are computed in f32 and rounded once. Source:
+aten/src/ATen/native/Convolution.cpp.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _gradient_loop = stub.compiled("conv", "weight_gradient")
 
 Sizes = tuple[int, ...]
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
-# Elements of windows copied at a time on the CPU: reused memory costs half of new memory, and
-# blocks of this size need few products.
+# Elements of windows that are copied at a time on the CPU: reused memory costs half of new memory,
+# and blocks of this size need few products.
 _BLOCK = 1 << 21
 
 
@@ -55,7 +56,7 @@ def convolution(
     outer, inner = weight._geometry.sizes[:2]
     sizes = (input._geometry.sizes[0], inner * groups if transposed else outer, *out)
     form, made = _format(input, weight, count), None
-    if 0 in out:  # padding removed all output of a transposed one
+    if 0 in out:  # the padding removed the whole output of a transposed convolution
         return calls.contiguous(calls.new_zeros(input, sizes), form)
     x, w, b = wide(input), wide(weight), None if bias is None else wide(bias)
     if _has_loops(x) and x._geometry.numel and 0 not in sizes:
@@ -102,7 +103,7 @@ def _composed(
     x: Tensor, w: Tensor, bias: Tensor | None, out: Any, steps: Sizes, pads: Sizes, gaps: Sizes,
     transposed: bool, more: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """Convolution as a product of the weights and a copy of all windows."""
+    """Compute a convolution as a product of the weights and a copy of all windows."""
     count = len(steps)
     if transposed:
         w = _turned_round(w, groups)
@@ -149,14 +150,15 @@ def _format(input: Tensor, weight: Tensor, count: int) -> Any:
 
 
 def _spread(x: Tensor, low: Any, high: Any, steps: Any) -> Tensor:
-    """x with zeros between its elements and around them; negative padding removes elements."""
+    """Return x with zeros between its elements and around them. Negative padding removes
+    elements."""
     sizes = x._geometry.sizes
     inner = [(n - 1) * s + 1 if n else 0 for n, s in zip(sizes[2:], steps)]
     whole = [max(n + a + b, 0) for n, a, b in zip(inner, low, high)]
     made = calls.new_zeros(x, (*sizes[:2], *whole))
     to = made
     for d, (a, s, n, size) in enumerate(zip(low, steps, sizes[2:], whole), 2):
-        first = max(0, -(a // s)) if a < 0 else 0  # the elements of x that are not cropped
+        first = max(0, -(a // s)) if a < 0 else 0  # only the elements of x that are not cropped
         last = min(n, (size - 1 - a) // s + 1) if size else 0
         if first >= last:
             return made
@@ -167,7 +169,7 @@ def _spread(x: Tensor, low: Any, high: Any, steps: Any) -> Tensor:
 
 
 def _turned_round(weight: Tensor, groups: int) -> Tensor:
-    """The weights of a transposed convolution, rearranged for a plain one."""
+    """Rearrange the weights of a transposed convolution for a plain one."""
     outer, inner, *kernel = weight._geometry.sizes
     each = calls.reshape(weight, (groups, outer // groups, inner, *kernel))
     turned = calls.flip(calls.transpose_int(each, 1, 2), tuple(range(3, 3 + len(kernel))))
@@ -180,7 +182,8 @@ def _correlate(
     samples = x._geometry.sizes[0]
     outer, inner, *kernel = weight._geometry.sizes
     result = (samples, outer, *out)
-    steps = tuple([1 if n == 1 else s for n, s in zip(out, steps)])  # a window without elements
+    # the view has a window without elements
+    steps = tuple([1 if n == 1 else s for n, s in zip(out, steps)])
     if not x._geometry.numel or not outer:
         return calls.new_zeros(x, result)
     count = len(kernel)
@@ -280,7 +283,7 @@ def _of_input(
     grad: Tensor, weight: Tensor, steps: Sizes, pads: Sizes, gaps: Sizes, transposed: bool,
     more: list[int], given: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """The gradient of the input; elements that strides skipped at the end are 0."""
+    """Return the gradient of the input. Elements at the end that the strides skipped get 0."""
     fits = all(m < max(s, d) for m, s, d in zip(more, steps, gaps))
     least = more if fits else [0] * len(more)
     made = calls.convolution(grad, weight, None, steps, pads, gaps, not transposed, least, groups)
@@ -289,7 +292,8 @@ def _of_input(
             sizes = list(made._geometry.sizes)
             sizes[d] = m
             made = calls.cat([made, calls.new_zeros(made, sizes)], d)
-    for d, n in enumerate(given, 2):  # an output_padding of at least the stride gives more windows
+    # with an output_padding of at least the stride, there are more windows
+    for d, n in enumerate(given, 2):
         made = calls.slice_Tensor(made, d, 0, n, 1)
     return made
 
@@ -298,7 +302,8 @@ def _convolution_weight_gradient(
     key_set: int, input: Tensor, grad_output: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """A separate operator, because autograd does not record the loops."""
+    """The gradient of the weights is an operator of its own, because autograd does not record the
+    loops."""
     _check_gradient(input, grad_output, kernel_size, groups)
     count = len(kernel_size)
     op = "_convolution_weight_gradient"
@@ -319,8 +324,8 @@ def _convolution_weight_gradient(
 def _of_weight(
     x: Tensor, grad: Tensor, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, groups: int
 ) -> Tensor:
-    """The gradient of the weights. Channels of x are used as samples and samples as channels;
-    stride and dilation are exchanged."""
+    """Return the gradient of the weights, as a convolution: channels of x are its samples, samples
+    are its channels, and stride and dilation are exchanged."""
     samples, channels, *sizes = x._geometry.sizes
     outer, *out = grad._geometry.sizes[1:]
     inner, count = channels // groups, len(kernel)
@@ -346,7 +351,7 @@ def _of_weight(
 
 
 def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:
-    """The input with a dimension of samples, and True if it already had one."""
+    """Return the input with a dimension of samples, and True if it had one already."""
     if input._geometry.ndim not in (count + 1, count + 2):
         rule = f"have {count + 1} dimensions, or {count + 2} with samples"
         raise errors.wrong_shape(op, "input", rule, input)
@@ -377,8 +382,8 @@ def _conv(
 def _named_padding(
     op: str, x: Tensor, weight: Tensor, stride: Any, padding: str, dilation: Any, count: int
 ) -> tuple[Tensor, Sizes]:
-    """The padding for `valid` and `same`; `same` pads one more element at the end if the sum is
-    odd."""
+    """Return the padding for `valid` and `same`. If the total padding of `same` is odd, the end
+    gets one more element."""
     if padding == "valid":
         return x, (0,) * count
     if padding != "same":

@@ -29,7 +29,7 @@ def _to(
     self: Tensor, element: Any, place: Any, non_blocking: bool, copy: bool,
     form: memory_format | None,
 ) -> Tensor:  # fmt: skip
-    """self if it matches the request and `copy` is False, otherwise a copy.
+    """Return self if it matches the request and `copy` is False, otherwise a copy.
 
     Note [to and the suggested format]: `form` is compared with the format that the strides suggest,
     not with the flag, as in PyTorch; so x.to(memory_format=contiguous_format) is x itself for a
@@ -140,7 +140,7 @@ def item(key_set: int, self: Tensor) -> Any:
 
 
 def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
-    """Waits for the device."""
+    """Return the element as a Python number. Waits for the device."""
     if self._device is not CPU:
         self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
     if self._geometry.dtype.is_float8:

@@ -71,7 +71,8 @@ def copies_are_ours(key_set: int) -> bool:
 
 
 def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
-    """The function that copies between these layouts and devices: run(to, src, non_blocking)."""
+    """Return the function that copies between these layouts and devices: run(to, src,
+    non_blocking)."""
     if plan.numel == 0 or to._device.type == "meta":
         return _nothing
     if src._device.type == "meta":
@@ -89,7 +90,7 @@ def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
 
 
 def _nothing(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """An empty tensor, or one without data."""
+    """The copy of an empty tensor, or of one without data."""
 
 
 cpu_copy = stub.cpu("copy").copy
@@ -112,12 +113,12 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """As `_assign`, if a short cut already exists."""
+    """Like `_assign`, for calls that have a short cut already."""
     _assign(to, src, non_blocking)
 
 
 def _float8(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """A copy of float8 as bytes, or a cast by other operators."""
+    """Copy float8 as bytes, or cast it by other operators."""
     target, given = to._geometry.dtype, src._geometry.dtype
     if target is given:
         src = as_bytes(src)
@@ -144,18 +145,19 @@ class _OnDevice:
         self.launch(to._device.index, (to._address(), src._address()))
 
 
-# --- copies that a further device takes part in ---------------------------------------------------
+# --- copies from or to a further device ---------------------------------------------------------
 
 
 def _by_backend(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """A copy by the device's `_copy_from`: the one below, unless the device's author registered
-    another."""
+    """Copy by the device's `_copy_from`: the one in this module, unless the device's author
+    registered another one."""
     key_set = (to._keys | src._keys) & BELOW_ADINPLACEORVIEW
     operators._copy_from.redispatch_table[key_set](key_set, src, to, non_blocking)
 
 
 def _copy_from(key_set: int, self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copy self into dst, one of them on a further device; `gt.backend.register` binds it."""
+    """Copy self into dst; one of them is on a further device. `gt.backend.register` binds this
+    kernel."""
     if self._device is not dst._device:
         _across(dst, self, non_blocking)
     elif _is_straight(dst._geometry, self._geometry):
@@ -192,7 +194,8 @@ def lays_out(tensor: Tensor) -> bool:
 
 
 def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Copy between two devices: dense bytes are transferred, in `to`'s dtype if these are fewer.
+    """Copy between two devices. Dense bytes are transferred, in the dtype of `to` if it has fewer
+    bytes.
 
     If a device has no kernel that copies layouts, the host does it: all bytes between the first and
     the last element are transferred, in either direction.
@@ -306,13 +309,14 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
 
 
 def copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
-    """copy_ into a new tensor: below ADInplaceOrView, so its version stays 0."""
+    """copy_ into a new tensor. It runs below ADInplaceOrView, so the version stays 0."""
     key_set &= BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)
 
 
 def fill_part(part: Tensor, source: Tensor) -> None:
-    """Write to a part of a result: a new result has version 0, and `out` counts one write."""
+    """Write to a part of a result. A new result has version 0; `out` counts one write for all
+    parts."""
     copy_fresh(part._keys | source._keys, part, source, False)
 
 

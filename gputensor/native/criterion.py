@@ -39,14 +39,14 @@ def reduced(op: str, each: Tensor, reduction: int) -> Tensor:
 
 
 def per_element(op: str, gradient: Tensor, reduction: int) -> Tensor:
-    """The gradient of each element; a mean divides it by the number of elements."""
+    """Return the gradient of each element. For a mean it is divided by the number of elements."""
     check_reduction(op, reduction)
     if reduction != MEAN or not gradient._geometry.numel:
         return gradient
     return gradient / gradient._geometry.numel
 
 
-# --- with loops -----------------------------------------------------------------------------------
+# --- losses with loops --------------------------------------------------------------------------
 
 # Rules for numeric arguments.
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
@@ -56,7 +56,8 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
 
 
 def functional(operator: Operator, loop: str) -> Kernel:
-    """The kernel of a schema with `_OPERANDS`, an optional weight, the reduction, and numbers."""
+    """Make the kernel of a schema with `_OPERANDS`, an optional weight, the reduction, and
+    numbers."""
     op, names = operator.short_name, tuple([a.name for a in operator.schema.arguments])
     inputs = tuple([name for name in names if name in _OPERANDS])
     numbers = tuple([name for name in names if name in _NUMBERS])
@@ -126,7 +127,7 @@ def soft_margin_loss_backward(
     return per_element("soft_margin_loss_backward", each, reduction)
 
 
-# --- made of others -------------------------------------------------------------------------------
+# --- composed of other operators ----------------------------------------------------------------
 
 
 def l1_loss(key_set: int, self: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:

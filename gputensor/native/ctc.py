@@ -47,7 +47,8 @@ def _lengths(op: str, arg: str, given: Any, count: int, most: int) -> Lengths:
 def _checked(
     op: str, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: Any
 ) -> tuple[Lengths, Lengths, int]:
-    """The lengths of each sample's steps and text, and the number of the blank class."""
+    """Return the numbers of steps and of labels of each sample, and the number of the blank
+    class."""
     given, labels = log_probs._geometry, targets._geometry
     if given.dtype not in (dtypes.float32, dtypes.float64):
         raise errors.wrong_dtype(op, "log_probs", "be f32 or f64", log_probs)
@@ -83,8 +84,8 @@ def _checked(
 
 
 def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
-    """(label of each state, mask of states that a text has, mask of states whose predecessor may be
-    skipped), of sizes (samples, states)."""
+    """Return arrays of sizes (samples, states): the label of each state, a mask of the states that
+    a text has, and a mask of the states whose predecessor may be skipped."""
     xp, longest = on.np, max(texts)
     length = xp.asarray(np.array(texts, np.int64))[:, None]
     places = xp.arange(longest)[None]
@@ -102,8 +103,8 @@ def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any
 
 
 def _emitted(on: Any, logs: Any, labels: Any, is_there: Any, spans: Lengths) -> Any:
-    """(steps, samples, states): the log-probability of each state's label; -inf beyond a sample's
-    steps and states."""
+    """Return the log-probability of each state's label as (steps, samples, states); -inf beyond a
+    sample's steps and states."""
     xp = on.np
     index = xp.broadcast_to(labels[None], (len(logs), *labels.shape))
     in_time = xp.arange(len(logs))[:, None] < xp.asarray(np.array(spans))
@@ -112,7 +113,7 @@ def _emitted(on: Any, logs: Any, labels: Any, is_there: Any, spans: Lengths) -> 
 
 
 def _added(on: Any, *logs: Any) -> Any:
-    """The logarithm of the sum of exponentials."""
+    """Return the logarithm of the sum of exponentials."""
     xp = on.np
     largest = xp.maximum(xp.maximum(logs[0], logs[1]), logs[2])
     base = xp.where(largest == -math.inf, 0, largest)
@@ -120,7 +121,7 @@ def _added(on: Any, *logs: Any) -> Any:
 
 
 def _shifted(on: Any, x: Any, by: int) -> Any:
-    """The states shifted by `by`; probability 0 beyond the ends."""
+    """Shift the states by `by`. States beyond the ends have probability 0."""
     made = on.np.full_like(x, -math.inf)
     if by > 0:
         made[:, by:] = x[:, :-by]
@@ -148,13 +149,14 @@ def _forward(
     largest = likely.max(1)
     base = xp.where(largest == -math.inf, 0, largest)
     loss = -xp.log(xp.exp(likely - base[:, None]).sum(1)) - base
-    without = [0.0 if not m else math.inf for m in texts]  # without steps
+    without = [0.0 if not m else math.inf for m in texts]  # samples without steps
     is_empty = xp.asarray(np.array(spans) == 0)
     return xp.where(is_empty, xp.asarray(np.array(without)), loss), xp.moveaxis(alpha, 0, 1)
 
 
 def _is_last(on: Any, labels: Any, texts: Lengths) -> Any:
-    """Mask of states where an alignment may end: the last label, or the blank after it."""
+    """Return a mask of the states in which an alignment may end: the last label, or the blank after
+    it."""
     last = on.np.asarray(np.array(texts))[:, None] * 2
     places = on.np.arange(labels.shape[1])[None]
     return (places == last) | (places == last - 1)
@@ -174,7 +176,7 @@ def _backward(
     for t in range(len(logs) - 1, -1, -1):
         skipped = _shifted(on, xp.where(skips, beta, -math.inf), -2)
         beta = _added(on, beta, _shifted(on, beta, -1), skipped)
-        beta = xp.where(ends == t, first, beta)  # from here on, states of the next step
+        beta = xp.where(ends == t, first, beta)  # the log-probability of all steps after t
         both = alpha[:, t] + beta
         likely = both > -math.inf
         shares[t] = xp.where(likely, xp.exp(xp.where(likely, both, 0) + loss[:, None]), 0)
@@ -195,8 +197,8 @@ def _by_loop(
     loop: Any, before: tuple[Tensor, ...], log_probs: Tensor, targets: Tensor, spans: Lengths,
     texts: Lengths, after: tuple[Tensor, ...], *numbers: int,
 ) -> bool:  # fmt: skip
-    """Run the CPU's loop `(*before, logs, targets, spans, texts, *after, *numbers)`, whose operands
-    are made dense; results are dense already. Returns True if done."""
+    """Run the CPU's loop `(*before, logs, targets, spans, texts, *after, *numbers)`. Operands are
+    made dense; results are dense already. Returns True if the loop ran."""
     if any([t._device is not CPU for t in (*before, log_probs, targets, *after)]):
         return False
     found: bool = loop(
@@ -262,7 +264,7 @@ def _ctc_loss_backward(
 
 
 def _listed(op: str, arg: str, lengths: Tensor) -> list[int]:
-    """The values as a list; waits for the device."""
+    """Return the values as a list. Waits for the device."""
     if lengths._geometry.dtype.category != INTEGER:
         raise errors.wrong_dtype(op, arg, "hold integers", lengths)
     found: list[int] = calls.reshape(lengths, (lengths._geometry.numel,)).tolist()

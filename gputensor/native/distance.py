@@ -39,7 +39,7 @@ def _number(op: str, arg: str, value: Any) -> float:
 
 
 def _norm(op: str, self: Tensor, p: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """The norm of real or complex numbers; f16 and bf16 are computed in f32."""
+    """Return the norm of real or complex numbers; f16 and bf16 are computed in f32."""
     given = self._geometry
     loop = _loop(self, p)
     if given.dtype.itemsize == 2 and loop is None:
@@ -89,7 +89,7 @@ def linalg_vector_norm(
 
 
 def _loop(self: Tensor, p: Any) -> Callable[..., None] | None:
-    """The CPU loop that computes this norm in one pass."""
+    """Return the CPU loop that computes this norm in one pass."""
     given = self._geometry
     if self._device is not CPU or not given.ndim or type(p) not in (int, float):
         return None
@@ -181,7 +181,7 @@ def cdist(
     return calls._cdist_forward(x1, x2, p, compute_mode)
 
 
-# Points from which on products of matrices find their distances. Source: Distance.cpp.
+# From this number of points on, distances are found by matrix products. Source: Distance.cpp.
 _MANY = 25
 
 
@@ -240,7 +240,7 @@ def _slopes_by_loop(grad: Tensor, x: Tensor, y: Tensor, lengths: Tensor, p: floa
 
 
 def _euclidean_dist(key_set: int, x1: Tensor, x2: Tensor) -> Tensor:
-    """Roots of |a|^2 - 2 ab + |b|^2, the whole sum one product of matrices."""
+    """Return the roots of |a|^2 - 2 ab + |b|^2. One matrix product computes the whole sum."""
     padded = []
     for x, factor in ((x1, -2), (x2, 1)):
         squares = calls.sum_dim_IntList(x * x, (-1,), True)
@@ -258,12 +258,13 @@ def pdist(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
 
 
 def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
-    """Distances of each row to later rows: the upper triangle of the distance matrix, row by
-    row."""
+    """Return the distances of each row to later rows: the upper triangle of the distance matrix,
+    row by row."""
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows = self._geometry.sizes[0]
-    sized = calls.new_empty(self, (rows * (rows - 1) // 2,))  # raises before any computation
+    # allocate first: this raises before any computation
+    sized = calls.new_empty(self, (rows * (rows - 1) // 2,))
     if rows < 2 or self._device is META:
         return sized
     if self._device is CPU and self._geometry.numel:
@@ -343,7 +344,8 @@ def cosine_similarity(
 
 
 def _unit(x: Tensor, axis: int, least: float) -> Tensor:
-    """x divided by max(norm, least); the gradient treats `least` as the norm's lower bound only."""
+    """Return x divided by max(norm, least). For the gradient, `least` only bounds the norm from
+    below."""
     size = calls.linalg_vector_norm(x, 2, (axis,), True)
     over = calls.clamp_max(calls.sub_Tensor(calls.detach(size), least), 0)
     return calls.div_Tensor(x, calls.sub_Tensor(size, over))

@@ -20,8 +20,8 @@ from ..tensor.tensor import Tensor
 def native_dropout(
     key_set: int, input: Tensor, p: float, train: bool | None
 ) -> tuple[Tensor, Tensor]:
-    """(the input, with elements set to zero with probability p and the others scaled; the mask of
-    kept elements)."""
+    """Return the input, where elements are zero with probability p and the others are scaled, and
+    the mask of kept elements."""
     p = _checked_p("native_dropout", p)
     if train is not None and not train:
         kept = calls.ones_like(input, bool_, None, None, None, None)
@@ -47,8 +47,8 @@ def _checked_p(op: str, p: Any) -> float:
 
 
 def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
-    """Ones where an element, or a channel of the first two dimensions, is kept. Source: make_
-    feature_noise of ATen/native/Dropout.cpp."""
+    """Return a tensor that is one where an element is kept, or where a channel of the first two
+    dimensions is kept. Source: make_feature_noise of ATen/native/Dropout.cpp."""
     if not by_feature:
         made = calls.empty_like(input, None, None, None, None, None)
     else:
@@ -61,7 +61,7 @@ def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
 
 
 def _dropped(key_set: int, op: str, input: Tensor, p: float, train: bool) -> Tensor:
-    """`op` says how. Source: _dropout_impl of ATen/native/Dropout.cpp."""
+    """Apply the dropout that `op` names. Source: _dropout_impl of ATen/native/Dropout.cpp."""
     p, inplace = _checked_p(op, p), op.endswith("_")
     multiply = calls.mul__Tensor if inplace else calls.mul_Tensor
     if p == 0 or not train or not input._geometry.numel:
@@ -72,7 +72,7 @@ def _dropped(key_set: int, op: str, input: Tensor, p: float, train: bool) -> Ten
     noise = _noise(input, p, by_feature=op.startswith("feature"))
     if "alpha" not in op:
         return multiply(input, calls.div__Tensor(noise, 1 - p))
-    # SELU's negative limit, which keeps mean and variance. Source: as above.
+    # The negative limit of SELU, which keeps mean and variance. Source: ATen/native/Dropout.cpp.
     alpha = 1.7580993408473766
     a = 1 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
     shift = calls.add_Tensor(

@@ -1,4 +1,4 @@
-"""einsum, and operators computed like it: tensordot, bilinear, _trilinear.
+"""einsum, and operators that are computed in the same way: tensordot, bilinear, _trilinear.
 
 Two operands at a time become a batch of matrix products: common dimensions that the result keeps
 are the batch, and common dimensions that no later operand has are summed in the product.
@@ -79,7 +79,7 @@ def _order(label: str) -> tuple[bool, str]:
 
 
 def _labels(term: str, equation: str) -> list[Any]:
-    """Letters of a term, and ... for an ellipsis."""
+    """Return the labels of a term: letters, and ... for an ellipsis."""
     found: list[Any] = []
     at = 0
     while at < len(term):
@@ -101,7 +101,8 @@ def _spread(labels: list[Any], ndim: int, rest: list[str]) -> list[str]:
 
 
 def _aligned(x: Tensor, labels: list[str], order: list[str]) -> Tensor:
-    """The operand with a dimension for each label in order, diagonals taken."""
+    """Return the operand with one dimension per label, in the order `order`. A repeated label
+    selects a diagonal."""
     kept: list[str] = []
     for label in labels:
         if label in kept:
@@ -129,7 +130,8 @@ def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> Non
 
 
 def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -> Tensor:
-    """Sum all dimensions from `kept` on, two operands at a time, from left to right."""
+    """Contract the operands, two at a time from left to right, and sum all dimensions from `kept`
+    on."""
     ndim = operands[0]._geometry.ndim
     steps = list(path) if path is not None else []
     while len(operands) > 1:
@@ -139,7 +141,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
             raise errors.must("einsum", "path", rule, tuple(path or ()))
         b, a = (operands.pop(max(i, j)), operands.pop(min(i, j)))
         summed = [d for d in range(kept, ndim) if all(x._geometry.sizes[d] == 1 for x in operands)]
-        for d in summed:  # a dimension of only one operand
+        for d in summed:  # only one operand has this dimension
             if a._geometry.sizes[d] == 1 and b._geometry.sizes[d] != 1:
                 b = calls.sum_dim_IntList(b, (d,), True, None)
             elif b._geometry.sizes[d] == 1 and a._geometry.sizes[d] != 1:
@@ -157,7 +159,8 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
 
 
 def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
-    """Products summed over dimensions, which are kept with size 1. Source: sumproduct_pair."""
+    """Multiply two operands and sum over dimensions, which are kept with size 1. Source:
+    sumproduct_pair."""
     if not summed:
         return calls.mul_Tensor(a, b)
     groups: dict[str, list[int]] = {"both": [], "a": [], "b": [], "sum": []}
@@ -175,7 +178,8 @@ def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
         else:
             groups["b" if in_b else "a"].append(d)
     both, of_a, of_b, over = groups["both"], groups["a"], groups["b"], groups["sum"]
-    if of_a and of_b and of_a[-1] > of_b[0]:  # so that the result is closer to row-major
+    # exchanging the operands makes the result closer to row-major
+    if of_a and of_b and of_a[-1] > of_b[0]:
         a, b, of_a, of_b = b, a, of_b, of_a
     rest = [d for d in summed if d not in over]
     size_a, size_b = a._geometry.sizes, b._geometry.sizes

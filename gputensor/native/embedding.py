@@ -85,7 +85,7 @@ def embedding_dense_backward(
 
 
 def _counts(grad: Tensor, at: Tensor, num_weights: int) -> Tensor:
-    """The number of occurrences of each index."""
+    """Count the occurrences of each index."""
     zeros = calls.new_zeros(grad, (num_weights,), None, None, None, None)
     ones = calls.new_ones(grad, at._geometry.sizes, None, None, None, None)
     ask_inplace(operators.index_add_, zeros, 0, at, ones, 1)
@@ -95,7 +95,7 @@ def _counts(grad: Tensor, at: Tensor, num_weights: int) -> Tensor:
 def embedding_renorm_(
     key_set: int, self: Tensor, indices: Tensor, max_norm: float, norm_type: float
 ) -> Tensor:
-    """Scale the indexed rows whose norm exceeds max_norm down to max_norm."""
+    """Scale each indexed row whose norm exceeds max_norm to the norm max_norm."""
     _check_weight("embedding_renorm_", self)
     index_dtype("embedding_renorm_", indices, int64, int32, arg="indices")
     at = _flat(indices)
@@ -108,7 +108,7 @@ def embedding_renorm_(
 
 
 def _norm(rows: Tensor, kind: float) -> Tensor:
-    """The norm of each row, as a column."""
+    """Return the norm of each row, as a column."""
     sizes = calls.abs(rows)
     if kind == math.inf:
         return calls.amax(sizes, (1,), True)
@@ -173,7 +173,8 @@ def _bagged(
     scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Tensor | None,
     include_last_offset: bool, padding_idx: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """The reduced bags, the bag of each index, the sizes of bags and the indices of maxima.
+    """Return the reduced bags, the bag of each index, the sizes of the bags and the indices of
+    maxima.
 
     Source of the sizes of further results: aten/src/ATen/native/EmbeddingBag.cpp, make_*_out.
     """
@@ -207,7 +208,7 @@ def _at_once(
     weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, weights: Tensor | None,
     include_last_offset: bool, padding_idx: int,
 ) -> _Parts | None:  # fmt: skip
-    """Compute the bags in one pass on the CPU; return None without a loop."""
+    """Compute the bags in one pass on the CPU. Return None if there is no loop."""
     given = [x for x in (weight, indices, offsets, weights) if x is not None]
     if any([x._device is not CPU for x in given]):
         return None
@@ -264,7 +265,7 @@ def _extremes(made: Tensor, rows: Tensor, bags: Bags, indices: Tensor) -> Tensor
     is_empty = calls.unsqueeze(calls.eq_Tensor(bags.sizes, 0), 1)
     ask_inplace(operators.copy_, made, calls.where_self(is_empty, 0, made), False)
     is_largest = calls.eq_Tensor(low, calls.index_select(made, 0, bags.of))
-    is_largest = calls.logical_or(is_largest, calls.ne_Tensor(low, low))  # NaN
+    is_largest = calls.logical_or(is_largest, calls.ne_Tensor(low, low))  # also true for NaN
     numbers = calls.unsqueeze(calls.arange(count, int64, None, rows._device, None), 1)
     first = allocate(contiguous_geometry((bags.count, width), int64), rows._device)
     ask_inplace(operators.fill__Scalar, first, count)
@@ -320,6 +321,6 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
     places = calls.unsqueeze(self, -1)
     if self._keys is not CPU_KEYS:
         return calls.scatter_value(rows, -1, places, 1)
-    # below ADInplaceOrView, so that the version of the result stays 0
+    # the call runs below ADInplaceOrView, so that the version of the result stays 0
     below = key_set & BELOW_ADINPLACEORVIEW
     return operators.scatter__value.redispatch_table[below](below, rows, -1, places, 1)

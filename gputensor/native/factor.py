@@ -27,7 +27,7 @@ BY_LIBRARY = True
 
 
 def _is_turned(A: Tensor) -> bool:
-    """True for a row-major matrix, whose transpose PyTorch factorises."""
+    """True for a row-major matrix; PyTorch factorises its transpose."""
     return A._geometry.is_contiguous and not A._geometry.dtype.is_complex
 
 

@@ -1,9 +1,8 @@
 """Discrete Fourier transforms: the three operators that call libraries, and torch.fft's
 functions.
 
-On the CPU SciPy's pocketfft, which computes float32 in float32; on CUDA cuFFT.
-Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp, which define the results'
-strides.
+SciPy's pocketfft computes on the CPU, in float32 for float32; cuFFT computes on CUDA. Source:
+aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp, which define the results' strides.
 """
 
 from __future__ import annotations
@@ -33,12 +32,13 @@ BY_LIBRARY = True
 Dims = tuple[int, ...]
 _COMPLEX_OF = {float32: complex64, float64: complex128}
 _REAL_OF = {complex64: float32, complex128: float64}
-# Norm names of forward and inverse transforms by `normalization`: none, by root of n, by n.
+# The names of norms for forward and for inverse transforms, by `normalization`: none, by the root
+# of n, by n.
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
 _SEVERAL_THREADS = 1 << 15  # from this number of elements on, SciPy's threads are faster
 
 
-# --- the transforms that libraries have -----------------------------------------------------------
+# --- the transforms that the libraries have -----------------------------------------------------
 
 
 def _check(op: str, self: Tensor, dim: Any, takes: dict[dtype, dtype]) -> Dims:
@@ -56,7 +56,7 @@ def _check(op: str, self: Tensor, dim: Any, takes: dict[dtype, dtype]) -> Dims:
 
 
 def _sorted(self: Tensor, dims: Dims, last: int = 0) -> Dims:
-    """Dimensions in the order of their strides, keeping the `last` ones in place."""
+    """Sort dimensions by their strides; the `last` ones keep their places."""
     strides = self._geometry.strides
     count = len(dims) - last
     return (*sorted(dims[:count], key=lambda d: -strides[d]), *dims[count:])
@@ -66,9 +66,10 @@ def _transform(
     op: str, self: Tensor, sizes: Dims, dims: Dims, of: dtype, function: Callable[..., Any],
     table: Table, kernel: Callable[..., Tensor], *params: Any,
 ) -> Tensor:  # fmt: skip
-    """Call function(fft, x, axes, threads) on the last axes, the others in the order of strides.
+    """Call function(fft, x, axes, threads) with the transformed axes last and the other axes sorted
+    by stride.
 
-    table, kernel, params: those of the call, to store a short cut.
+    table, kernel, params: those of the call, for storing a short cut.
     """
     strides = self._geometry.strides
     batch = sorted([d for d in range(len(sizes)) if d not in dims], key=lambda d: -strides[d])
@@ -83,7 +84,7 @@ def _transform(
         more = {} if namespace.is_gpu else {"workers": get_num_threads()}
         named = more if x.size >= _SEVERAL_THREADS else {}
         if namespace.is_gpu and x.dtype.kind == "f" and x.data.ptr % (2 * x.dtype.itemsize):
-            x = x.copy()  # cuFFT requires addresses of pairs
+            x = x.copy()  # cuFFT requires that addresses are multiples of a pair's size
         return function(fft, x.transpose(order), axes, named).transpose(back)
 
     made = library.call(op, compute, (wanted,), self)[0]
@@ -194,7 +195,7 @@ def _check_real(op: str, self: Tensor) -> None:
 
 
 def _resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """x, cut or padded with zeros to these sizes."""
+    """Return x, cut or padded with zeros to these sizes."""
     for d, size in zip(dims, sizes):
         have = self._geometry.sizes[d]
         if size < have and size >= 0:
@@ -247,7 +248,7 @@ def _complex_to_complex(
     return made
 
 
-# The dimension without a tuple, because short cuts compare params by identity.
+# The tuple of each dimension exists once, because short cuts compare params by identity.
 _ALONE = tuple([(d,) for d in range(64)])
 
 
@@ -260,7 +261,7 @@ def _learn(
 
 
 def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
-    """fft and ifft; onesided: rfft, and ihfft, which is the inverse of real signals."""
+    """Make fft and ifft; with onesided rfft and ihfft, the inverse transform of real signals."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
@@ -273,7 +274,7 @@ def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
 
 
 def _back(op: str, forward: bool) -> Callable[..., Tensor]:
-    """irfft, and hfft, which is the forward transform of Hermitian signals."""
+    """Make irfft, and hfft, the forward transform of Hermitian signals."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
@@ -331,7 +332,7 @@ def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list
 
 
 def _several(op: str, forward: bool) -> Callable[..., Tensor]:
-    """fftn and ifftn."""
+    """Make fftn and ifftn."""
 
     def kernel(
         key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
@@ -344,7 +345,7 @@ def _several(op: str, forward: bool) -> Callable[..., Tensor]:
 
 
 def _several_half(op: str, forward: bool) -> Callable[..., Tensor]:
-    """rfftn and ihfftn."""
+    """Make rfftn and ihfftn."""
 
     def kernel(
         key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
@@ -364,7 +365,7 @@ def _several_half(op: str, forward: bool) -> Callable[..., Tensor]:
 
 
 def _several_back(op: str, forward: bool) -> Callable[..., Tensor]:
-    """irfftn and hfftn."""
+    """Make irfftn and hfftn."""
 
     def kernel(
         key_set: int, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
@@ -431,7 +432,7 @@ def _shifted(key_set: int, op: str, self: Tensor, dim: Any) -> Tensor:
         size = self._geometry.sizes[d]
         cut = (
             size // 2 if op == "ifftshift" else (size + 1) // 2
-        )  # the elements moved to the front begin here
+        )  # the first element that moves to the front
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)

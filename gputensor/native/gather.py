@@ -78,7 +78,7 @@ def _check_mask(op: str, self: Tensor, mask: Tensor, dim: int) -> None:
 
 
 def _moved(index: Tensor, self: Tensor) -> Tensor:
-    """An index moved to self's device; only an index on the CPU may be moved."""
+    """Return an index on self's device. Only an index on the CPU may be moved."""
     if index._device is self._device:
         return index
     if index._device.type != "cpu":
@@ -87,7 +87,8 @@ def _moved(index: Tensor, self: Tensor) -> Tensor:
 
 
 def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
-    """The places of `self[indices]`. Dimensions of non-adjacent indices move to the front."""
+    """Return the places of `self[indices]`. If the indices are not adjacent, their dimensions move
+    to the front."""
     found = expanded(op, self, indices)
     given = [(d, i) for d, i in enumerate(found) if i is not None]
     if not given:
@@ -116,7 +117,8 @@ def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 
 def _layout_of(at: Places) -> Geometry:
-    """The result's geometry: that of an iterator over the indexed tensor and the indices."""
+    """Return the geometry of the result: that of an iterator over the indexed tensor and the
+    indices."""
     table = operators.index_Tensor.table
     key = (at.target._geometry, at.sizes, at.begin, *at.led, *[i._geometry for i in at.indices])
     found: Geometry = table.plans.get(key) or table.remember(key, _laid_out(at))
@@ -129,7 +131,8 @@ def _laid_out(at: Places) -> Geometry:
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
     operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
     sizes = (*before, *shape, *after)
-    is_plain = 0 not in at.sizes and 1 not in at.sizes  # strides of unused dimensions are ignored
+    # comparing the layouts ignores the strides of unused dimensions
+    is_plain = 0 not in at.sizes and 1 not in at.sizes
     for i in at.indices:
         over = at.index_strides(i._geometry)[begin : begin + len(shape)]
         strides = None
@@ -163,8 +166,8 @@ def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -
 
 
 def _of_mask(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor | None:
-    """Elements selected by one mask of all elements: family nonzero does the work of nonzero and
-    indexing in one step, if these kernels are ours."""
+    """Return the elements that one mask of all elements selects. Family nonzero does the work of
+    nonzero and of indexing in one step, if these kernels are ours."""
     mask, of = indices[0] if len(indices) == 1 else None, self._geometry
     if mask is None or getattr(mask, "_keys", None) is not CPU_KEYS:
         return None
@@ -201,8 +204,9 @@ def clamped(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | Non
 def _unsafe_masked_index(
     key_set: int, self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Any
 ) -> Tensor:
-    """self[indices] where mask is true, fill elsewhere; there indices may be out of range."""
-    if self._geometry.numel == 0:  # PyTorch computes the sizes this way
+    """Return self[indices] where mask is true, and fill elsewhere. Where mask is false, indices may
+    be out of range."""
+    if self._geometry.numel == 0:  # PyTorch computes the sizes in this way
         pairs = zip(indices, self._geometry.sizes)
         sizes = tuple([
             size if i is None or not i._geometry.numel else i._geometry.sizes[-1]
@@ -219,11 +223,12 @@ def _unsafe_masked_index(
 def check_along(
     op: str, self: Tensor, dim: Any, index: Tensor, other: Tensor | None = None, arg: str = "src"
 ) -> int:
-    """The dimension of a gather or scatter, after checking that index is not larger than the
-    operands."""
+    """Return the dimension of a gather or scatter. Raises if the index is larger than an
+    operand."""
     d = arguments.dim(op, dim, self._geometry.ndim)
     arguments.check_device(op, "self", self, "index", index)
-    if index._geometry.numel == 0:  # of any dtype. Source: ScatterGatherChecks.h
+    # an empty index may have any dtype. Source: ScatterGatherChecks.h
+    if index._geometry.numel == 0:
         return d
     index_dtype(op, index)
     of, sizes = max(index._geometry.ndim, 1), index._geometry.sizes or (1,)
@@ -252,7 +257,7 @@ def with_dims(x: Tensor) -> Tensor:
 
 
 def along(op: str, self: Tensor, d: int, index: Tensor) -> Places:
-    """The places of a gather or scatter over the index."""
+    """Return the places of a gather or scatter over the index."""
     x, i = with_dims(self), with_dims(as_int64(index))
     return Places(op, x, i._geometry.sizes, [i], [d], None, wraps=False)
 
@@ -269,7 +274,7 @@ def gather(
 
 
 def rows(op: str, self: Tensor, dim: Any, index: Tensor, *, wraps: bool = False) -> Places:
-    """The places of whole slices along a dimension; a 0-d self has one."""
+    """Return the places of whole slices along a dimension. A 0-d self has one slice."""
     index_dtype(op, index)
     if index._geometry.ndim > 1:
         raise errors.wrong_index(op, "index", "have at most one dimension", index)
@@ -296,7 +301,8 @@ def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def flat_places(op: str, self: Tensor, index: Tensor) -> Places:
-    """The places of elements counted in row-major order; self is dense in it."""
+    """Return the places of elements that are counted in row-major order. Self is made dense for
+    this."""
     index_dtype(op, index, int64)
     arguments.check_device(op, "self", self, "index", index)
     if not self._geometry.numel and index._geometry.numel:
@@ -325,7 +331,7 @@ def take_along_dim(key_set: int, self: Tensor, indices: Tensor, dim: int | None 
     if common is None:
         raise errors.not_broadcastable("take_along_dim", self, indices)
     n = x[d] if x else 1
-    below = calls.lt_Tensor(indices, 0)  # an index from the end
+    below = calls.lt_Tensor(indices, 0)  # negative indices count from the end
     indices = calls.where_self(below, calls.add_Tensor(indices, n), indices)
     if not common:
         return calls.gather(self, d, indices, False)

@@ -74,7 +74,8 @@ def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
 
 
 def _outer(op: str, x: Tensor, least: float, most: float, apart: float) -> tuple[float, float]:
-    """The outermost edges: the given ones or the data's; moved apart by `apart` if equal."""
+    """Return the outermost edges: the given ones, or those of the data. Equal edges are moved apart
+    by `apart`."""
     if not (math.isfinite(least) and math.isfinite(most)):
         raise errors.must(op, "self", "have a finite range", errors.Got(f"[{least}, {most}]"))
     if least > most:
@@ -117,12 +118,12 @@ def _evenly(library: Any, x: Any, bins: int, least: float, most: float) -> Any:
     return _in_parts(library, len(x), count).astype(x.dtype)
 
 
-# Elements handled at a time on the CPU, so that they stay in the cache.
+# The number of elements that are handled at a time on the CPU, so that they stay in the cache.
 _PART = 1 << 15
 
 
 def _in_parts(library: Any, n: int, count: Any) -> Any:
-    """The sum of `count(part)` over parts of n elements, in their order."""
+    """Return the sum of `count(part)` over parts of n elements, added in order."""
     if library.is_gpu or n <= _PART:
         return count(slice(0, n))
     parts: list[Any] = [None] * -(-n // _PART)
@@ -148,7 +149,7 @@ def _checked(op: str, self: Tensor, dims: int, weight: Tensor | None) -> None:
 
 
 def _edges(op: str, self: Tensor, bins: Any, range: Any) -> list[Tensor]:
-    """Evenly spaced edges for each coordinate of the points."""
+    """Return evenly spaced edges for each coordinate of the points."""
     given = self._geometry
     ends = None if range is None else arguments.reals(op, "range", range)
     if ends is not None and len(ends) != 2 * len(bins):
@@ -220,7 +221,8 @@ def _beside(np: Any, edges: Any, x: Any) -> Any:
     """
     least, most, bins = edges[0], edges[-1], len(edges) - 1
     guess = (x - least) / (most - least) * bins
-    guess = np.fmin(np.fmax(guess, 0), bins).astype("int64")  # an infinite range has no bins
+    # with an infinite range there are no bins
+    guess = np.fmin(np.fmax(guess, 0), bins).astype("int64")
     ends = np.full(1, math.inf, edges.dtype)
     padded = np.concatenate((-ends, edges, ends))
     place = guess - 1
@@ -279,7 +281,7 @@ def histogram_bins_tensor(
 
 
 def _column(op: str, self: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Each element as a point of one number."""
+    """Return each element as a point of one number."""
     if weight is not None and weight._geometry.sizes != self._geometry.sizes:
         raise errors.wrong_shape(op, "weight", "have self's sizes", weight)
     points = calls.reshape(self, (self._geometry.numel, 1))

@@ -32,7 +32,7 @@ from .view import unsqueeze, view_strides
 # Bytes of a result up to which its layout is cached, and below which NumPy joins faster than our
 # loop.
 _SMALL, _TINY = 1 << 18, 1 << 14
-_FEW = 16  # up to this number of 0-d parts, assignments are faster
+_FEW = 16  # up to this number of 0-d parts, single assignments are faster
 
 _join_arrays = stub.cpu("copy_pieces").join
 
@@ -55,7 +55,7 @@ def _is_skipped(x: Tensor) -> bool:
 
 
 def _cat_sizes(op: str, tensors: list[Tensor], dim: int) -> tuple[int, tuple[int, ...]]:
-    """(dimension, sizes of the result)."""
+    """Return the dimension and the sizes of the result."""
     shaped = [(i, x) for i, x in enumerate(tensors) if not _is_skipped(x)]
     if not shaped:
         return 0, (0,)
@@ -122,14 +122,15 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
 
 
 def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
-    """Write a result at once, if that is faster than views and copies of each part."""
+    """Write a result at once and return True, if that is faster than views and copies of each
+    part."""
     arrays = [x._get_array() for x in tensors if not _is_skipped(x)]
     done: bool = _join_arrays(out._get_array(), arrays, dim)
     return done
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
-    """True if nothing is cast, and `copy_` is our kernel; a user's kernel for copy_ sees each
+    """True if nothing is cast and `copy_` is our kernel. A user's kernel for copy_ must see each
     copy."""
     element = made._geometry.dtype
     key_set = made._keys
@@ -168,8 +169,8 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 
 def _known(tensors: Any, dim: Any) -> Tensor | None:
-    """The result for small row-major CPU tensors of one geometry, joined as in an earlier call, or
-    None."""
+    """Return the result for small row-major CPU tensors of one geometry that were joined in an
+    earlier call, otherwise None."""
     if type(tensors) not in (list, tuple) or type(dim) is not int:  # True would be found as 1
         return None
     first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
@@ -245,7 +246,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 
 def _known_stack(tensors: Any, dim: Any) -> Tensor | None:
-    """As `_known`, for tensors stacked along a new dimension."""
+    """Like `_known`, for tensors stacked along a new dimension."""
     if type(tensors) not in (list, tuple) or type(dim) is not int:
         return None
     first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
@@ -269,7 +270,7 @@ def _known_stack(tensors: Any, dim: Any) -> Tensor | None:
     dim %= len(sizes)
     if dim == len(sizes) - 1:
         np.concatenate([x[..., None] for x in arrays], dim, out)
-    else:  # along the existing dimension, which is then split in two
+    else:  # concatenate along the existing dimension, and then split it in two
         joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         _join_arrays(out.reshape(joined), arrays, dim)
     return made
@@ -301,11 +302,11 @@ def _stacked(found: list[Tensor], dim: int) -> Tensor:
 
 def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     parts, d = _unsqueezed(tensors, dim)
-    key_set &= BELOW_ADINPLACEORVIEW  # it has counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # the caller has counted the write
     return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)
 
 
-# --- by other names -------------------------------------------------------------------------------
+# --- other names of these operators -------------------------------------------------------------
 
 
 def concat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
@@ -314,7 +315,7 @@ def concat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 def concat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     into = operators.cat_out.redispatch_table
-    key_set &= BELOW_ADINPLACEORVIEW  # it has counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # the caller has counted the write
     made: Tensor = into[key_set](key_set, tensors, dim, out)
     return made
 
@@ -323,7 +324,7 @@ concatenate_out = concat_out
 
 
 def _stacks(op: str, prepare: Any) -> tuple[Kernel, Kernel]:
-    """hstack and similar: cat of the tensors and dimension that `prepare` returns."""
+    """Make hstack and similar: cat of the tensors and the dimension that `prepare` returns."""
 
     def kernel(key_set: int, tensors: Any) -> Tensor:
         return calls.cat(*prepare(checked_tensors(op, tensors)))

@@ -1,9 +1,9 @@
 """Classification losses: nll_loss with its gradient, and cross_entropy_loss, which is composed.
 
-Note [Targets outside the classes]: on the CPU an IndexError names the first one. On CUDA the host
-does not wait, so an assertion fails in the kernel, which the next synchronisation reports; PyTorch
-does the same. No memory outside the operands is read or written in either case.
-Source: aten/src/ATen/native/LossNLL.cpp.
+Note [Targets outside the classes]: on the CPU an IndexError names the first target outside. On CUDA
+the host does not wait, so an assertion fails in the kernel, and the next synchronisation reports
+it; PyTorch does the same. In both cases no memory outside the operands is read or written. Source:
+aten/src/ATen/native/LossNLL.cpp.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IGNORE_INDEX = -100
 
 
 class Targets:
-    """The plan of nll_loss and nll_loss_backward: an element of x for each row, chosen by target.
+    """The plan of nll_loss and nll_loss_backward. target selects one element of x in each row.
 
     rows, classes: sizes of x. dtypes, stride_bytes: of x (row, class), target (row) and weight
     (class), the last None where there is no weight. Operands of a call are, in this order: for
@@ -79,7 +79,7 @@ def nll_loss_forward(
     ignore_index = arguments.integer("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
     if reduction == NONE and given.ndim == 1:
-        reduction = SUM  # one row; the total weight is its weight
+        reduction = SUM  # with one row, the total weight is that row's weight
     each = (given.sizes[0],) if reduction == NONE else ()
     if self._device is CPU:
         return _on_the_cpu(self, target, weight, reduction, ignore_index, each)
@@ -99,7 +99,8 @@ def _on_the_cpu(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
     each: tuple[int, ...],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The loss of sizes `each`, and the total weight; classes are dimension 1, or the only one."""
+    """Return the loss, of sizes `each`, and the total weight. Classes are dimension 1, or the only
+    dimension."""
     of = self._geometry.dtype
     loss, total = [allocate(contiguous_geometry(sizes, of), CPU) for sizes in (each, ())]
     run(
@@ -208,7 +209,7 @@ def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor)
             raise errors.must(op, arg, rule, x)
 
 
-# --- made of other operators ----------------------------------------------------------------------
+# --- composed of other operators ----------------------------------------------------------------
 
 
 def nll_loss(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
@@ -219,7 +220,8 @@ def nll_loss_nd(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
     ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:  # fmt: skip
-    """Rows are all dimensions of self except the classes, dimension 1."""
+    """The loss of tensors with more dimensions. The classes are dimension 1 of self; all other
+    dimensions together are the rows."""
     sizes = self._geometry.sizes
     if len(sizes) <= 2:
         return nll_loss(key_set, self, target, weight, reduction, ignore_index)
@@ -240,7 +242,7 @@ def nll_loss2d(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor
 
 
 def _rows(self: Tensor) -> Tensor:
-    """The pixels of planes (N, C, H, W) as rows (N H W, C)."""
+    """Return the pixels of planes (N, C, H, W) as rows (N H W, C)."""
     n, c, h, w = self._geometry.sizes
     return calls.reshape(calls.movedim_int(self, 1, -1), (n * h * w, c))
 
@@ -334,7 +336,7 @@ def _cross_entropy_backward(
     made = backward(grad_output, logs, target, weight, reduction, ignore_index, total_weight)
     if made._device is not CPU:
         return calls._log_softmax_backward_data(made, logs, dim, logs._geometry.dtype)
-    # In place: for a large vocabulary each new array costs more than the computation.
+    # Computed in place: with a large vocabulary each new array costs more than the computation.
     array = made._get_array()
     run(stub.cpu("softmax").log_softmax_backward, array, logs._get_array(), dim, array)
     return made
@@ -346,7 +348,7 @@ def _share(smoothing: float, classes: int) -> float:
 
 
 def _along(weight: Tensor, dim: int, ndim: int) -> Tensor:
-    """A number for each class, with dimensions that broadcast to x."""
+    """Return one number per class, with dimensions that broadcast to x."""
     sizes = tuple([-1 if d == dim else 1 for d in range(ndim)])
     return calls.reshape(weight, sizes)
 
@@ -378,7 +380,7 @@ def _smoothed(
     logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int, smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
-    """A weighted sum of each target's loss and the mean loss over all classes."""
+    """Return a weighted sum of each target's loss and of the mean loss over all classes."""
     terms = logs if weight is None else logs * _along(weight, dim, logs._geometry.ndim)
     each = -calls.sum_dim_IntList(terms, (dim,), False)
     ignored = calls.eq_Tensor(target, ignore_index)
@@ -391,7 +393,8 @@ def _smoothed(
 
 
 def _total_weight(target: Tensor, ignored: Tensor, weight: Tensor | None, of: dtype) -> Tensor:
-    """The sum of the targets' weights without the ignored ones; their number without weights."""
+    """Return the sum of the weights of targets that are not ignored; without weights, the number of
+    these targets."""
     if weight is None:
         return calls.sum(calls.to_dtype(~ignored, of))
     rows = (target._geometry.numel,)

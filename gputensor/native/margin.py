@@ -1,5 +1,5 @@
-"""Losses of margins between classes: multi_margin_loss of one target, multilabel_margin_loss of
-several, with their gradients.
+"""Losses of margins between classes, with their gradients: multi_margin_loss has one target per
+row, multilabel_margin_loss several.
 
 Composed of other operators; on the CPU, multilabel_margin_loss has loops. f16 and bf16 are computed
 in f32 and rounded once. A mean over no rows is NaN, where PyTorch returns uninitialised memory.
@@ -34,7 +34,7 @@ _multilabel_backward = stub.compiled("margin", "multilabel_backward")
 
 
 def _rows(op: str, self: Tensor) -> Tensor:
-    """The input as (rows, classes), in the dtype of the computation."""
+    """Return the input as (rows, classes), in the dtype of the computation."""
     given = self._geometry
     arguments.check_is_floating(op, "self", self)
     if given.ndim > 2 or given.ndim and not given.sizes[-1]:
@@ -58,20 +58,20 @@ def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], leas
 
 
 def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
-    """The incoming gradient of each row's loss, as a column."""
+    """Return the incoming gradient of each row's loss, as a column."""
     check_reduction(op, reduction)
     grad = calls.reshape(wide(grad), (-1 if grad._geometry.numel else 0, 1))
     return grad / rows if reduction == MEAN and rows else grad
 
 
-# --- one target of each row -----------------------------------------------------------------------
+# --- one target per row -------------------------------------------------------------------------
 
 
 def _lacking(
     op: str, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The margin violations of all classes but the target; the targets, as a column; their
-    weights."""
+    """Return the margin violations of all classes except the target, the targets as a column, and
+    their weights."""
     x = _rows(op, self)
     rows, classes = x._geometry.sizes
     if target._geometry.ndim > 1 or target._geometry.numel != rows:
@@ -91,7 +91,7 @@ def _lacking(
             calls.index_select(flat, 0, calls.reshape(target, (rows,))), (rows, 1)
         )
     apart = x - calls.gather(x, 1, at) + margin
-    lacking = calls.where_self(apart > 0, apart, 0)  # also for NaN
+    lacking = calls.where_self(apart > 0, apart, 0)  # NaN becomes 0 too
     return calls.scatter_value(lacking, 1, at, 0), at, weight
 
 
@@ -127,7 +127,7 @@ def multi_margin_loss_backward(
     return cast(made, self._geometry.dtype)
 
 
-# --- several targets, up to the first that is negative --------------------------------------------
+# --- several targets per row, up to the first negative one --------------------------------------
 
 
 def multilabel_margin_loss(
@@ -136,12 +136,12 @@ def multilabel_margin_loss(
     return calls.multilabel_margin_loss_forward(self, target, reduction)[0]
 
 
-# Elements of (rows, targets, classes) that are processed at a time.
+# The number of elements of (rows, targets, classes) that are processed at a time.
 _BLOCK = 1 << 20
 
 
 def _of_rows(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The input and the targets, both as (rows, classes)."""
+    """Return the input and the targets, both as (rows, classes)."""
     x = _rows(op, self)
     if target._geometry.sizes != self._geometry.sizes:
         rule = f"have self's sizes {list(self._geometry.sizes)}"
@@ -150,8 +150,9 @@ def _of_rows(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given: Any) -> Results:
-    """Results of these sizes, which the CPU's loop `(*operands, *results, *numbers)` writes; None
-    without a loop. at: the number of operands among `given`. The operand before the last is x."""
+    """Return results of the sizes `wanted`, which the CPU's loop `(*operands, *results, *numbers)`
+    writes; None if there is no loop. at: the number of operands among `given`. x is the operand
+    before the last one."""
     operands, numbers = given[:at], given[at:]
     x = operands[-2]
     if any([t._device is not CPU for t in operands]) or not x._geometry.numel:
@@ -165,8 +166,9 @@ def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given
 def _pairs(
     op: str, self: Tensor, x: Tensor, target: Tensor
 ) -> tuple[Iterator[Tensor], Tensor, Tensor, Tensor]:
-    """(the margin violations of non-target classes for each target, some targets at a time; the
-    mask of target classes; the targets, 0 where there is none; the mask of present targets)."""
+    """Return the margin violations of non-target classes, for some targets at a time; a mask of
+    target classes; the targets, with 0 where there is none; and a mask of the targets that
+    exist."""
     sizes = x._geometry.sizes
     _targets(op, self, target, sizes, -1)
     valid = calls.cumprod(cast(target >= 0, dtypes.int64), 1)
@@ -204,7 +206,7 @@ def multilabel_margin_loss_forward(
 
 
 def _multilabel_of(op: str, self: Tensor, x: Tensor, target: Tensor) -> list[Tensor]:
-    """The loss of each row, and the mask of target classes, composed of operators."""
+    """Return the loss of each row and the mask of target classes, computed by operators."""
     parts, is_target, _, _ = _pairs(op, self, x, target)
     sums = [calls.sum_dim_IntList(each, (1, 2), False) for each in parts]
     return [functools.reduce(calls.add_Tensor, sums) / x._geometry.sizes[1], is_target]
@@ -231,7 +233,7 @@ def multilabel_margin_loss_backward(
 
 
 def _slopes(op: str, self: Tensor, x: Tensor, target: Tensor) -> Tensor:
-    """The derivatives of each row's sum of violations, composed of operators."""
+    """Return the derivatives of each row's sum of violations, computed by operators."""
     parts, _, at, is_there = _pairs(op, self, x, target)
     of_classes, of_targets = [], []
     for each in parts:

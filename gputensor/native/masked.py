@@ -34,7 +34,7 @@ def _check_mask(op: str, self: Tensor, mask: Tensor) -> None:
 
 
 def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Both operands, broadcast to their common sizes."""
+    """Return both operands, broadcast to their common sizes."""
     _check_mask(op, self, mask)
     if self._geometry.sizes == mask._geometry.sizes:
         return self, mask
@@ -46,7 +46,7 @@ def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
-    """The mask with the sizes of self, which is written."""
+    """Return the mask with the sizes of self, which is written to."""
     _check_mask(op, self, mask)
     sizes = self._geometry.sizes
     if broadcast_sizes(mask._geometry.sizes, sizes) != sizes:

@@ -32,17 +32,18 @@ from ..structured.shortcuts import computed as short, pointwise as short_pointwi
 from ..structured.pointwise import Kernel
 
 
-# Python caches small ints: the usual alpha and beta are recognised by identity and need no range
-# check.
+# Python has one object for each small int: the usual alpha and beta are recognised by identity and
+# need no range check.
 _ONE = 1
 _BLAS = frozenset((float32, float64, complex64, complex128))
 _CUBLAS = _BLAS | {float16}
 # From this number of multiplications on, cuBLAS saves more time than its call through CuPy costs,
-# about 20 us on the host. An estimate from peak rates.
+# about 20 us on the host. This is an estimate from peak rates.
 LARGE = 1 << 24
 
 
-# Dtypes with products by cuBLAS, which CuPy 14 does not allow in a graph: `ready_for_capture`.
+# Dtypes whose products cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph, see
+# `ready_for_capture`.
 _sent: set[dtype] = set()
 
 
@@ -56,19 +57,19 @@ def by_library(of: dtype, multiplications: int) -> bool:
 
 
 def ready_for_capture(device_index: int) -> None:
-    """Load the kernels that replace cuBLAS within a capture, where no kernel can be loaded."""
+    """Load the kernels that replace cuBLAS in a capture, because no kernel can be loaded there."""
     for of in _sent:
         for op in ("mm", "addmm"):
             getattr(stub.cuda("matmul"), op)(of).ready(device_index)
 
 
 def multiply(of: Any, out: Any, a: Any, b: Any) -> None:
-    """For `library.write`."""
+    """The function of mm for `library.write`."""
     of.np.matmul(a, b, out=out)
 
 
 def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> None:
-    """For `library.write`; `out` may be `self`."""
+    """The function of addmm for `library.write`; `out` may be `self`."""
     made = of.np.matmul(a, b)
     if alpha != 1:
         made *= alpha
@@ -133,15 +134,15 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
 
 
 def _is_by_columns(out: Geometry, mat2: Geometry) -> bool:
-    """True if the loop `mm` is faster than BLAS's own call."""
+    """True if the loop `mm` is faster than a direct call of BLAS."""
     k, n = mat2.sizes
     found: bool = stub.cpu("matmul").by_columns(out.sizes[0], n, k, mat2.strides == (1, k))
     return found and out.dtype is float32
 
 
 class _CpuEntry:
-    """The entry of small products of two layouts on the CPU, like those of structured/pointwise/,
-    with short cuts."""
+    """The entry of small products for two layouts on the CPU, with short cuts. It is like the
+    entries of structured/pointwise/."""
 
     __slots__ = ("geometry", "loop", "numpy_allocates", "block", "is_fresh")
 
@@ -208,7 +209,7 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
 
 
 def _folds(self: Tensor, other: Tensor) -> bool:
-    """True if the batches of one operand can be the rows of one matrix."""
+    """True if the batches of one operand can be rows of one matrix."""
     first = self._geometry.ndim >= other._geometry.ndim
     large, small = (self, other) if first else (calls.mT(other), self)
     if large._geometry.ndim < 3 or small._geometry.ndim > 2:
@@ -237,7 +238,8 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
 
 def _batched(self: Tensor, other: Tensor) -> Tensor:
     a, b = self._geometry.sizes, other._geometry.sizes
-    if len(a) == len(b) == 3 and a[0] != b[0]:  # fold: an expanded gradient is large
+    # one matrix is better: an expanded gradient is large
+    if len(a) == len(b) == 3 and a[0] != b[0]:
         if a[0] == 1 and self.requires_grad:
             return matmul(0, calls.squeeze_dim(self, 0), other)
         if b[0] == 1 and other.requires_grad:
@@ -287,7 +289,7 @@ def check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
 
 
 def cut(element: dtype, scale: Any) -> Any:
-    """beta or alpha in the operands' dtype: for integers the fraction is truncated.
+    """Return beta or alpha in the operands' dtype. For integers the fraction is cut off.
 
     Source: aten/src/ATen/native/LinearAlgebra.cpp, `beta.to<scalar_t>()`.
     """
@@ -299,8 +301,8 @@ def cut(element: dtype, scale: Any) -> Any:
 def added_without_cuda(
     out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, multiply: Any
 ) -> bool:
-    """Write beta * self + alpha * multiply(a, b) to `out`. Returns: False, with nothing written, on
-    CUDA, where the caller launches."""
+    """Write beta * self + alpha * multiply(a, b) to `out`. On CUDA, where the caller launches a
+    kernel, it writes nothing and returns False."""
     if out._geometry.numel == 0 or out._device.type == "meta":
         return True
     if out._device is CPU:
@@ -312,7 +314,8 @@ def added_without_cuda(
         return True
     if out._device.type == "cuda":
         return False
-    product = multiply(a, b)  # a device with this and pointwise operators supports it
+    # a device with this operator and pointwise operators can compute addmm
+    product = multiply(a, b)
     scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
     calls.copy_(out, scaled if beta == 0 else calls.add_Tensor(scaled, self, beta), False)
     return True
@@ -412,13 +415,14 @@ def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None
 
 
 def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """addmm where input is a matrix and there is a bias; PyTorch's rows of any dimensions."""
+    """Return addmm if input is a matrix and there is a bias; otherwise a product over rows of any
+    dimensions, as in PyTorch."""
     given = input._geometry
     if weight._geometry.ndim not in (1, 2):
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)
     if not given.ndim:
         raise errors.wrong_shape("linear", "input", "have a dimension of features", input)
-    if weight._geometry.ndim == 1:  # one feature has no dimension in the result
+    if weight._geometry.ndim == 1:  # the result has no dimension for one feature
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)
         return made if bias is None else calls.add_Tensor(made, bias)

@@ -1,8 +1,8 @@
 """Maxima over windows and their indices, and gradients of maxima by the indices.
 
-One function over NumPy or CuPy arrays for planes of an image; gradients are scattered. The first of
-equal elements is taken; NaN is larger than all numbers, and the last NaN is taken.
-Source: aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
+One function over NumPy or CuPy arrays computes planes of an image; the gradient is a scatter. The
+first of equal elements is taken; NaN is larger than all numbers, and the last NaN is taken. Source:
+aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _made(
 
 
 def _grid(parts: Any) -> Any:
-    """Sums of all combinations of one number from each dimension."""
+    """Return the sums of all combinations of one number per dimension."""
     total = numpy.zeros((), numpy.int64)
     for part in parts:
         total = total[..., None] + part
@@ -85,7 +85,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
     begins[0] += first * at.steps[0]
     if any(
         at.pads
-    ):  # the index must not be in the padding, even if all elements are the least value
+    ):  # the index must not be in the padding, even if all elements have the lowest value
         skipped = [-(numpy.minimum(b, 0) // gap) for b, gap in zip(begins, at.gaps)]
         steps = [prod(at.kernel[d + 1 :]) for d in range(count)]
         inner = _grid([n * s for n, s in zip(skipped, steps)]).astype(which.dtype)
@@ -163,7 +163,7 @@ def max_pool3d(key_set: int, *args: Any) -> Tensor:
 
 
 def _place_of_best(on: Any, x: Any) -> Any:
-    """The index of the maximum along the last dimension."""
+    """Return the index of the maximum along the last dimension."""
     np, at = on.np, x.argmax(-1)
     if x.dtype.kind != "f":
         return at
@@ -176,7 +176,7 @@ def _place_of_best(on: Any, x: Any) -> Any:
 
 
 def _adapted(out: Sizes, on: Any, x: Any, first: int, best: Any, places: Any) -> None:
-    """Each window as a row; shorter windows repeat their last element."""
+    """Return each window as a row; shorter windows repeat their last element."""
     np, count = on.np, len(out)
     sizes = x.shape[1 : 1 + count]
     lines: list[Any] = []
@@ -223,11 +223,11 @@ def adaptive_max_pool1d(key_set: int, self: Tensor, output_size: Any) -> Two:
     return calls.squeeze_dim(values, -2), calls.squeeze_dim(at, -2)
 
 
-# --- gradients: elements go where indices say -----------------------------------------------------
+# --- gradients: each element is added at its index ----------------------------------------------
 
 
 def planes(x: Tensor, count: int) -> Tensor:
-    """x with its window dimensions merged into one."""
+    """Return x with its window dimensions merged into one."""
     sizes = x._geometry.sizes
     before = sizes[: len(sizes) - count]
     return calls.reshape(x, (*before, prod(sizes[len(before) :])))
@@ -245,7 +245,7 @@ def check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
 def scattered(
     op: str, count: int, grad: Tensor, self: Tensor, indices: Tensor, keeps: bool
 ) -> Tensor:
-    """A gradient with self's sizes. keeps: it also has self's memory format."""
+    """Return a gradient with self's sizes. keeps: it also has self's memory format."""
     check_indices(op, indices, grad, "grad_output")
     sizes, values = self._geometry.sizes, planes(wide(grad), count)
     before = sizes[: len(sizes) - count]

@@ -32,7 +32,7 @@ Pair = tuple[Tensor, Tensor]
 def _moments(
     op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool, wants_mean: bool = False
 ) -> Pair:
-    """Variance and mean in the dtype of the computation; a requested mean has the variance's
+    """Return variance and mean in the dtype of the computation. A requested mean has the variance's
     layout."""
     given = self._geometry
     arguments.check_is_floating(op, "self", self, or_complex=True)
@@ -57,7 +57,7 @@ def _moments(
 
 
 def _reduced(given: Geometry, op: str, dim: Any, correction: Any) -> tuple[tuple[int, ...], float]:
-    """The dimensions, and the divisor of the sum of squares."""
+    """Return the dimensions, and the divisor of the sum of squares."""
     dims = () if dim is None else arguments.dims(op, dim, given.ndim)
     dims = (dims or tuple(range(given.ndim))) if given.ndim else ()
     count = 1
@@ -137,7 +137,8 @@ def std_mean_correction(
 
 
 def _of_unbiased(name: str) -> Kernel:
-    """The overload `name` of var or std that takes `unbiased`: with 1 as correction, or 0."""
+    """Make the overload `name` of var or std that takes `unbiased`: True means correction 1, and
+    False correction 0."""
     is_var = name.startswith("var")
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:

@@ -21,12 +21,13 @@ PER_BLOCK = 2048  # elements per block, as in kernels/cuda/nonzero.cu
 
 
 class Marks:
-    """The plan for stubs of family nonzero: row-major marks, one byte each, of a tensor of these
-    sizes.
+    """The plan of family nonzero for stubs: the row-major marks of a tensor of these sizes, one
+    byte per element.
 
-    nonzero_count: operands (counts, marks); writes to int64 counts[b] the number of set marks
-    before block b of PER_BLOCK marks, and last the total. nonzero: operands (out, marks,
-    counts); out gets the coordinates of set marks, all of the first dimension first.
+    nonzero_count: operands (counts, marks). It writes to the int64 counts[b] the number of set
+    marks before block b of PER_BLOCK marks, and to the last entry the total. nonzero: operands
+    (out, marks, counts). It writes the coordinates of set marks to out, first all coordinates of
+    the first dimension.
     """
 
     __slots__ = ("op", "sizes", "shape", "stride_bytes", "dtypes", "common_dtype", "numel",
@@ -47,7 +48,7 @@ class Marks:
 def nonzero(key_set: int, self: Tensor) -> Tensor:
     of, place = self._geometry, self._device
     if place is CPU:
-        if of.dtype is complex32:  # the bytes of -0.0 are not all zero
+        if of.dtype is complex32:  # -0.0 is zero, but its bytes are not all 0
             self = calls.ne_Tensor(self, 0)
         found = stub.cpu("nonzero").nonzero(self._get_array())
         return from_array(found.T, _columns(found.shape[1], of.ndim))
@@ -68,7 +69,7 @@ def nonzero(key_set: int, self: Tensor) -> Tensor:
 
 
 def _columns(count: int, ndim: int) -> Geometry:
-    """A row for each element, in column-major layout, as in PyTorch."""
+    """Return a column-major matrix with one row per element, as in PyTorch."""
     return geometry((count, ndim), (1, count), int64)
 
 

@@ -1,8 +1,8 @@
 """Normalisations to mean 0 and variance 1 over some dimensions, followed by scale and shift.
 
-On the CPU they are kernels of the family; on devices they are composed of other operators. f16 and
+On the CPU they are kernels of this family; on devices they are composed of other operators. f16 and
 bf16 are computed in f32 and rounded once; statistics are f32 if the weights are f32 and the input
-is a half type.
+is f16 or bf16.
 
 Source: aten/src/ATen/native/layer_norm.cpp, group_norm.cpp and Normalization.cpp.
 """
@@ -197,7 +197,7 @@ def native_group_norm(
 
 
 def _channels(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
-    """A number for each channel of each group, as an array that broadcasts to the rows."""
+    """Return one number per channel of each group, as an array that broadcasts to the rows."""
     if x is None:
         return None
     return np.broadcast_to(x._get_array(), (times, x._geometry.numel)).reshape(*rows[:2], 1)
@@ -309,7 +309,7 @@ def native_batch_norm(
 def _by_running(
     x: Tensor, mean: Tensor, var: Tensor, eps: float, along: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
-    """x normalised by given statistics of channels, and the reciprocal of their standard
+    """Return x normalised by given statistics of channels, and the reciprocal of their standard
     deviation."""
     rstd = calls.reshape(1 / calls.sqrt(wide(var) + eps), along)
     centered = calls.sub_Tensor(x, calls.reshape(wide(mean), along))
@@ -331,7 +331,7 @@ def _of_channels(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running: Any, training: bool,
     momentum: float, eps: float, of: dtype, form: Any,
 ) -> Three:  # fmt: skip
-    """native_batch_norm by the CPU's kernels."""
+    """Compute native_batch_norm by the CPU's kernels."""
     compute, channels = compute_dtype(input), input._geometry.sizes[1]
     made, kernels = empty_result(input, form), stub.cpu("norm")
     x, out = _by_channels(input, form), _by_channels(made, form)
@@ -354,7 +354,7 @@ def _mixed(old: Any, now: Any, momentum: float) -> Any:
 
 
 def _by_channels(x: Tensor, form: Any) -> Any:
-    """A tensor's array as (N, C, S); in channels_last format, as (N S, C, 1)."""
+    """Return a tensor's array as (N, C, S); in channels_last format as (N S, C, 1)."""
     sizes = x._geometry.sizes
     if form is formats.contiguous_format:
         if not x._geometry.is_contiguous:

@@ -1,8 +1,8 @@
 """Order statistics along one dimension: median, mode, kthvalue, quantile.
 
-A row is sorted stably with NaN last. For equal elements the first index is returned, for mode the
-last; PyTorch does not specify which.
-Source: aten/src/ATen/native/Sorting.cpp, cpu/SortingKernel.cpp.
+A row is sorted stably with NaN last. Of equal elements, `mode` returns the last index and the other
+operators the first; PyTorch does not specify which. Source: aten/src/ATen/native/Sorting.cpp,
+cpu/SortingKernel.cpp.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def _checked(op: str, self: Tensor, dim: Any, keepdim: Any) -> tuple[Tensor, int]:
-    """self with at least one dimension, and the checked dimension."""
+    """Return self with at least one dimension, and the checked dimension."""
     given = self._geometry
     if given.dtype.category == COMPLEX or given.dtype.category == BOOL and op != "mode":
         rule = "be real" if given.dtype.category == COMPLEX else "not be bool"
@@ -47,8 +47,8 @@ def _finished(self: Tensor, found: Pair, keepdim: bool, axis: int) -> Pair:
 
 
 def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
-    """Values and indices, of size 1 along the axis, for the indices returned by `compute(library,
-    array, axis, *rest)`."""
+    """Return values and indices, of size 1 along the axis, for the indices that `compute(library,
+    array, axis, *rest)` returns."""
     of = x._geometry.dtype
     wide = calls.to_dtype(x, dtypes.float32) if of is dtypes.bfloat16 else x
     sizes = tuple([1 if d == axis else n for d, n in enumerate(x._geometry.sizes)])
@@ -75,7 +75,8 @@ def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
 
 
 def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
-    """The lower of the two medians; for a row with NaN the first NaN, unless NaN is ignored."""
+    """Return the index of the lower of the two medians. For a row with NaN, it is the first NaN,
+    unless NaN is ignored."""
     np = library.np
     n = x.shape[axis]
     if x.dtype.kind != "f":
@@ -90,7 +91,7 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
     nans = np.sum(is_nan, axis=axis, keepdims=True)
     order = places_in_order(library, x, axis, False)
     middle = np.maximum((n - nans - 1) // 2, 0)
-    if not ignores_nan:  # NaN sorts last, in a stable order
+    if not ignores_nan:  # a stable sort puts NaN last
         middle = np.where(nans > 0, n - nans, (n - 1) // 2)
     return np.take_along_axis(order, middle, axis)
 
@@ -132,14 +133,15 @@ def mode(key_set: int, self: Tensor, dim: int = -1, keepdim: bool = False) -> Pa
 
 
 def _mode(library: Any, x: Any, axis: int) -> Any:
-    """The last index of the smallest of the most frequent elements."""
+    """Return an index per row. Of the most frequent values it takes the smallest, and of the
+    elements with this value the last."""
     np = library.np
     order = places_in_order(library, x, axis, False)
     rows = np.moveaxis(np.take_along_axis(x, order, axis), axis, -1)
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)
     ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
-    # The number of earlier runs at each element, and, based on it, the begin of each run.
+    # The number of runs before each element, and from it the begin of each run.
     before = np.cumsum(ends, -1) - ends
     numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
     lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)
@@ -156,7 +158,7 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 def _quantile(
     key_set: int, op: str, self: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
 ) -> Tensor:
-    """q: a tensor, or a number."""
+    """Compute quantiles. q: a tensor, or a number."""
     if not isinstance(q, Tensor):
         if not 0 <= q <= 1:
             raise errors.must(op, "q", "be in [0, 1]", q)
@@ -173,7 +175,7 @@ def _quantile(
         raise errors.wrong_value(op, "interpolation", rule, interpolation)
     if given.numel == 0:
         raise errors.must(op, "self", "have elements", self)
-    # The numbers are not checked for a batch, as within PyTorch's vmap, or on a device.
+    # As in PyTorch, the numbers are not checked in a batch of vmap or on a device.
     is_seen = q._device.type == "cpu" and not q._keys & BATCHED
     if is_seen and not bool(calls.all((q >= 0) * (q <= 1))):
         raise errors.must(op, "q", "be in [0, 1]", q)
@@ -193,7 +195,7 @@ def _quantile(
 
 
 def _between_ranks(x: Tensor, q: Tensor, interpolation: str, ignores_nan: bool) -> Tensor:
-    """Interpolated quantiles along the last dimension of x, for each position in q."""
+    """Interpolate quantiles along the last dimension of x, for each position in q."""
     n = x._geometry.sizes[-1]
     ordered = calls.sort(x)[0]
     is_nan = ordered != ordered

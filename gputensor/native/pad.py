@@ -28,7 +28,7 @@ from ..tensor.tensor import Tensor
 from .copy import copies_are_ours
 
 Kernel = Callable[..., Tensor]
-# From this number of elements on, two calls for a dimension's edges are faster than filling
+# From this number of elements on, filling a dimension's two edges is faster than filling
 # everything.
 _MANY = 1 << 16
 
@@ -38,7 +38,8 @@ def _cut(x: Tensor, d: int, start: int, end: int) -> Tensor:
 
 
 def _pairs(op: str, arg: str, pad: Any, ndim: int) -> list[tuple[int, int, int]]:
-    """(dimension, before, after), the last dimension first as given."""
+    """Return (dimension, before, after) for each padded dimension, the last dimension first, as
+    given."""
     found = arguments.ints(op, arg, pad)
     if len(found) % 2 or len(found) > 2 * ndim:
         raise errors.must(op, arg, f"hold 2 numbers for each of at most {ndim} dimensions", found)
@@ -115,7 +116,7 @@ def _plan(
     op: str, given: Geometry, pairs: tuple[tuple[int, int, int], ...], of_one: PiecesOfOne,
     form: Any,
 ) -> tuple[Geometry, Pieces]:  # fmt: skip
-    """The result's geometry, and the sources of the pieces of each dimension."""
+    """Return the result's geometry, and the source of each piece of each dimension."""
     of: list[tuple[Piece, ...]] = [(Piece(n, 0, 1),) for n in given.sizes]
     for d, before, after in pairs:
         found = of_one(given.sizes[d], before, after)
@@ -203,8 +204,8 @@ def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
 
 
 def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int, int, int]]:
-    """The checked pairs of an operator that pads this number of dimensions; one or two others
-    precede them."""
+    """Check the pairs of an operator that pads `planes` dimensions; one or two other dimensions
+    come before them. Return the pairs."""
     shape = self._geometry
     if shape.ndim not in (planes + 1, planes + 2) or 0 in shape.sizes[-planes - 1 :]:
         rule = f"have {planes + 1} or {planes + 2} dimensions, none but the batch's empty"

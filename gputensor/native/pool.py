@@ -1,4 +1,4 @@
-"""Means over windows, regular ones or adaptive ones.
+"""Means over regular or adaptive windows.
 
 One function over NumPy or CuPy arrays for planes of an image. f16 and bf16 are computed in
 f32 and rounded once. Source: aten/src/ATen/native/Pool.h, AveragePool2d.cpp and
@@ -33,7 +33,7 @@ Sizes = tuple[int, ...]
 
 
 def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **how: Any) -> Tensor:
-    """The result in self's dtype and, for 2 dimensions, in self's memory format."""
+    """Return the result in self's dtype and, for 2 dimensions, in self's memory format."""
     x, like = wide(x), self if len(out) == 2 else None
     (made,) = windows.made_of(op, x, like, out, (x._geometry.dtype,), work, **how)
     return cast(made, self._geometry.dtype)
@@ -44,7 +44,7 @@ def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **ho
 
 @lru_cache(maxsize=256)
 def _divisor(sizes: Sizes, at: Windows, count_include_pad: bool) -> Any:
-    """The divisor of each window: a number, or numbers for each dimension."""
+    """Return the divisor of each window: one number, or numbers for each dimension."""
     found = []
     for n, k, s, p, m in zip(sizes, at.kernel, at.steps, at.pads, at.out):
         begins = numpy.arange(m) * s - p
@@ -80,7 +80,7 @@ def _divide(on: Any, x: Any, by: Any, first: int, count: int, out: Any) -> None:
         each = [n.reshape(-1, *[1] * (x.ndim - 2 - d)) for d, n in enumerate(by)]
         by = on.constant(numpy.prod(numpy.broadcast_arrays(*each), 0).astype(x.dtype))
     np = on.np
-    if x.dtype.kind == "i":  # towards 0
+    if x.dtype.kind == "i":  # round towards 0
         np.floor_divide(x - np.fmod(x, by), by, out=out)
     else:
         np.divide(x, by, out=out)
@@ -115,7 +115,7 @@ def _avg_pool(
 
 
 def _spread(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> None:
-    """Each gradient, by its divisor, is added to all elements of its window."""
+    """Add each gradient, divided by its divisor, to all elements of its window."""
     np, count = on.np, len(at.out)
     grad = on.empty(x.shape, x.dtype)
     _divide(on, x, by, 0, count, grad)
@@ -167,7 +167,8 @@ avg_pool3d_backward: Kernel = given(_avg_pool_backward, count=3)
 
 @lru_cache(maxsize=256)
 def _lengths(sizes: Sizes, out: Sizes, further: int) -> Any:
-    """The number of elements in each window; further: dimensions after those of windows."""
+    """Return the number of elements in each window. further: the number of dimensions after those
+    of the windows."""
     total = numpy.ones((), numpy.int64)
     for size, n in zip(sizes, out):
         of = windows.parts(size, n)
@@ -184,8 +185,8 @@ def _adapted(count: int, on: Any, x: Any, first: int, made: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _taps(size: int, out: int, element: str) -> tuple[Any, Any, bool]:
-    """Arguments of the compiled loop: the windows that cover each element of a dimension (below 0
-    for none), their weights (1), and True if some elements have fewer windows."""
+    """Return arguments of the compiled loop: the windows that cover each element of a dimension
+    (below 0 for none), their weights (1), and True if some elements have fewer windows."""
     of = windows.coverers(size, out)
     at = of.at.T.astype(numpy.int32, order="C")
     if of.outside is not None:
@@ -215,7 +216,8 @@ def _adaptive_avg_pool(key_set: int, count: int, self: Tensor, output_size: Any)
     op = f"adaptive_avg_pool{count}d"
     out = windows.output_size(op, self, output_size, count)
     arguments.check_is_floating(op, "self", self, or_complex=True)
-    reads = math.prod(self._geometry.sizes[-count:]) // 4  # a sum does not depend on blocks
+    # a sum of windows does not depend on the order of blocks
+    reads = math.prod(self._geometry.sizes[-count:]) // 4
 
     def loop(x: Any, made: Any) -> bool:
         done: bool = _adaptive_loop(x, made, count)
@@ -247,7 +249,7 @@ def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
 
 
 def _adaptive_or_mean(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
-    """One window over everything is computed as a mean, and the result has a mean's layout."""
+    """Compute one window over everything as a mean; the result then has a mean's layout."""
     out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out == (1,) * count:
         return calls.mean_dim(self, tuple(range(-count, 0)), True, None)

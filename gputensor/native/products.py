@@ -20,7 +20,7 @@ from ..tensor.tensor import Tensor
 from .binary import check_scale
 
 
-BY_LIBRARY = True  # dot and vdot
+BY_LIBRARY = True  # for dot and vdot
 
 
 def _check_vector(op: str, arg: str, x: Tensor) -> None:
@@ -62,7 +62,8 @@ def _has_blas(wanted: Any) -> bool:
 
 
 def _dot(op: str, function: Any, wanted: Any, a: Tensor, b: Tensor) -> Tensor:
-    """BLAS types use BLAS; half types, integers and bool use a product of two matrices."""
+    """Compute the product of vectors: BLAS types by BLAS; half types, integers and bool as a
+    product of two matrices."""
     if _has_blas(wanted):
         return library.call(op, function, (wanted,), a, b)[0]
     made = calls.mm(calls.unsqueeze(a, 0), calls.unsqueeze(b, 1))
@@ -129,7 +130,7 @@ def _plain(op: str, arg: str, value: Any) -> Any:
 
 
 def _scale(arg: str, value: Any, highest: int) -> Any:
-    """alpha or beta of addr. highest: the operands' highest category."""
+    """Return alpha or beta of addr. highest: the operands' highest category."""
     found = in_64_bits("addr", arg, _plain("addr", arg, value))
     if type(found) is complex and not found.imag and highest == FLOATING:
         return found.real

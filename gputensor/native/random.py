@@ -1,7 +1,7 @@
-"""Random tensors from Philox4x64-10: the same stream on every device for the same seed.
+"""Random tensors from Philox4x64-10. A seed gives the same stream on every device.
 
-Each call draws one counter block per four elements, in row-major order independent of strides,
-starting after the generator's last call.
+A call draws one counter block per four elements, in row-major order for any strides. It starts
+after the generator's last call.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
     return out
 
 
-# Called to record a fill for later: (loop, tensor, (generator, number of elements), seed, block,
-# first, second); True if recorded.
+# Called so that a fill can be recorded for later: (loop, tensor, (generator, number of elements),
+# seed, block, first, second). It returns True if the fill was recorded.
 later: Callable[..., bool] | None = None
 
 
@@ -70,7 +70,8 @@ def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any)
     else:
         dense = calls.empty_memory_format(shape.sizes, shape.dtype, None, place, None, None)
         _launch(loop, dense, (seed, block, first, second))
-        missing.ask_inplace(operators.copy_, out, dense, False)  # the caller counts one write
+        # the caller counts one write for the whole
+        missing.ask_inplace(operators.copy_, out, dense, False)
 
 
 def _launch(loop: str, out: Tensor, scalars: tuple[Any, ...]) -> None:
@@ -121,7 +122,7 @@ def normal_(
     of = self._geometry.dtype
     check_floating("normal_", of, "self")
     _check_std("normal_", std)
-    if of.category == COMPLEX:  # the sum of both parts' variances is this variance
+    if of.category == COMPLEX:  # the variances of both parts add up to this variance
         std = std / math.sqrt(2)
     return _fill("normal_", "normal", self, generator, float(mean), float(std))
 
@@ -155,8 +156,8 @@ def normal_float_float_out(
 def normal_tensors(
     key_set: int, mean: Any, std: Any, generator: Any = None, out: Any = None
 ) -> Tensor:
-    """mean and std are tensors, or one of them is a number. Source: normal_out_impl of
-    ATen/native/DistributionTemplates.h."""
+    """Draw normal numbers. mean and std are tensors, or one of them is a number. Source:
+    normal_out_impl of ATen/native/DistributionTemplates.h."""
     like = mean if isinstance(mean, Tensor) else std
     if isinstance(std, Tensor):
         if std._geometry.dtype.category == COMPLEX:
@@ -231,15 +232,15 @@ def geometric_(key_set: int, self: Tensor, p: float, generator: Any = None) -> T
 
 # --- integers -------------------------------------------------------------------------------------
 
-# The first integer that a floating dtype cannot represent is one larger.
+# The first integer that a floating dtype cannot represent is one larger than this number.
 WHOLE = {"f64": 1 << 53, "f32": 1 << 24, "f16": 1 << 11, "bf16": 1 << 8}
 
 
 def random__from(
     key_set: int, self: Tensor, from_: int, to: int | None = None, generator: Any = None
 ) -> Tensor:
-    """Integers in [from_, to); if `to` is None, up to the largest integer below which the dtype
-    represents all integers."""
+    """Draw integers in [from_, to). If `to` is None, the upper bound is the largest integer up to
+    which the dtype represents all integers."""
     of = self._geometry.dtype
     check_real("random_", of)
     low = arguments.integer("random_", "from", from_)
@@ -262,7 +263,7 @@ random_ = given(random__from, from_=0, to=None)
 
 
 def bounds(of: dtype) -> tuple[int, int]:
-    """The smallest and the largest integer that are drawn for a dtype."""
+    """Return the smallest and the largest integer that are drawn for a dtype."""
     if of.category == FLOATING:
         from ..tensor.type_info import finfo
 
@@ -318,8 +319,8 @@ def bernoulli_p(key_set: int, self: Tensor, p: float, generator: Any = None) -> 
 def multinomial(
     key_set: int, self: Tensor, num_samples: Any, replacement: bool = False, generator: Any = None
 ) -> Tensor:
-    """Without replacement: the smallest of exponential numbers divided by the weights. With
-    replacement: a search in the running sums.
+    """Draw indices with given weights. Without replacement: the smallest of exponential numbers
+    divided by the weights. With replacement: a search in the running sums.
 
     Source: ATen/native/Distributions.cpp, multinomial_out; native/cpu/MultinomialKernel.cpp.
     """
@@ -349,7 +350,7 @@ def multinomial(
             missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
-        # a product that is rounded up to the total would give an index beyond the last one
+        # A product that rounds up to the total would give an index beyond the last one.
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
     race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)

@@ -161,7 +161,7 @@ def randint_like_low_generator_dtype(
 ) -> Tensor:  # fmt: skip
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
     # An overload allows a tensor for `high`, so the public function does not convert 0-d tensors to
-    # numbers.
+    # numbers; this line does.
     low, high = (number_in(x) if isinstance(x, Tensor) else x for x in (low, high))
     return _drawn("randint_like", made, low, high, generator)
 

@@ -36,7 +36,7 @@ from ..structured.view_kernel import seen
 
 
 def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor:
-    """Run a loop of family range over `out`, whose sizes are right."""
+    """Run a loop of family range over `out`, which has the right sizes."""
     if out._geometry.numel == 0 or out._device.type == "meta":
         return out
     if out._geometry.dtype is dtypes.complex32:
@@ -53,7 +53,7 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
 
 
 def _has_none(made: Tensor, loop: str) -> bool:
-    """True if made's device has no loop of family range; then its `out` form is called."""
+    """True if made's device has no loop of family range; the caller then uses its `out` form."""
     return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 
 
@@ -65,7 +65,8 @@ def _numbers(op: str, **values: Any) -> None:
 
 
 def _real(op: str, **values: Any) -> list[Any]:
-    """The numbers, which must be real; a complex one is if its imaginary part is 0."""
+    """Return the numbers, which must be real. A complex number is allowed if its imaginary part is
+    0."""
     for name, value in values.items():
         if type(value) is complex and value.imag != 0:
             raise errors.must(op, name, "be real", value)
@@ -99,7 +100,7 @@ def arange_start_step(
         integers = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if integers else defaults.get_default_dtype()
     length = 0
-    if isinstance(dtype, dtypes.dtype):  # otherwise `empty` rejects it
+    if isinstance(dtype, dtypes.dtype):  # otherwise `empty` rejects the dtype
         length, start, step = _arange(dtype, start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "arange"):
@@ -108,8 +109,9 @@ def arange_start_step(
 
 
 def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, Any]:
-    """(length, start, step). For an integer dtype, start and step are truncated; for int64 before
-    the length is computed. Source: aten/src/ATen/native/RangeFactories.cpp, arange_out."""
+    """Return (length, start, step). For an integer dtype, start and step are cut to integers; for
+    int64 this happens before the length is computed. Source:
+    aten/src/ATen/native/RangeFactories.cpp, arange_out."""
     start, end, step = _real("arange", start=start, end=end, step=step)
     length = _arange_length(start, end, step)
     if element.category != INTEGER:
@@ -135,8 +137,8 @@ def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _learn(table, arange_start, (start, end), made)
 
 
-# Bytes up to which a short cut stores the result and copies it, and up to which it runs the loop
-# again.
+# Up to the first number of bytes, a short cut stores the result and copies it; up to the second it
+# runs the loop again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
@@ -159,7 +161,7 @@ def _learn(table: Table, kernel: Any, ends: tuple[Any, ...], made: Tensor) -> Te
 
 
 def _again(shape: Geometry, ends: tuple[int, ...], made: Tensor) -> Callable[[], np.ndarray]:
-    """A function that makes the array of a small range again."""
+    """Return a function that makes the array of a small range again."""
     if shape.nbytes <= _KEPT_BYTES or shape.dtype is dtypes.complex32:
         kept: Callable[[], np.ndarray] = made._get_array().copy().copy
         return kept
@@ -196,7 +198,7 @@ def arange_out(key_set: int, start: Any, end: Any, step: Any, out: Tensor) -> Te
 
 
 def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
-    """Write a 1-d result to an `out` of equal numel; through a copy if it is not flat."""
+    """Write a 1-d result to an `out` with as many elements; through a copy if `out` is not flat."""
     if out._geometry.ndim == 1:
         write(out)
     elif out._geometry.is_contiguous:
@@ -204,7 +206,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
     else:
         element, place = out._geometry.dtype, out._device
         flat = write(calls.empty_memory_format(sizes, element, None, place, None, None))
-        key_set = out._keys & BELOW_ADINPLACEORVIEW  # it has counted the write to `out`
+        key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has counted the write to `out`
         shaped = calls.view(flat, out._geometry.sizes)
         operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out
@@ -214,7 +216,8 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
 
 
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
-    """start and end as elements, if there are `length` elements that use them; integers wrap."""
+    """Return start and end as elements, if there are `length` elements that use them. Integers
+    wrap."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
         raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
     ends = []
@@ -294,7 +297,7 @@ def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
     return _launch("eye", "eye", out, () if out._device is CPU else (m,))
 
 
-# --- ends that are tensors ------------------------------------------------------------------------
+# --- tensors as ends ----------------------------------------------------------------------------
 
 
 def _end(op: str, arg: str, value: Any) -> Any:
@@ -315,7 +318,7 @@ def linspace_of_tensors(key_set: int, start: Any, end: Any, steps: int, *options
 
 def linspace_of_tensors_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
     ends = _end("linspace", "start", start), _end("linspace", "end", end)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # it has counted the write to `out`
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has counted the write to `out`
     into = operators.linspace_out.redispatch_table[key_set]
     made: Tensor = into(key_set, *ends, steps, out)
     return made
@@ -339,8 +342,8 @@ def logspace(
     key_set: int, start: Any, end: Any, steps: int, base: float = 10.0, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """base to the power of linspace, computed in the widest dtype of the category and rounded once.
-    Source of the ends of integers: RangeFactories.cpp, logspace_out."""
+    """Return base to the power of linspace, computed in the widest dtype of the category and
+    rounded once. The ends of integers follow RangeFactories.cpp, logspace_out."""
     _numbers("logspace", start=start, end=end, base=base)
     is_complex = complex in (type(start), type(end))
     if dtype is None:
@@ -351,7 +354,7 @@ def logspace(
         raise errors.must("logspace", "start", f"be real for {dtype.name}, and end", (start, end))
     if dtype.category < dtypes.FLOATING:
         steps = arguments.integer("logspace", "steps", steps)
-        if steps == 1:  # truncated after the power
+        if steps == 1:  # the power is cut to an integer, not the exponent
             value = run(np.power, float(base), float(start)).item()
             number_range.check("logspace", "start", value, dtype)
             made = calls.empty_memory_format((1,), dtype, layout, device, pin_memory, None)
@@ -369,7 +372,7 @@ def logspace_out(
     made = logspace(key_set, start, end, steps, base, out._geometry.dtype, None, out._device, None)
     if out._geometry.numel != made._geometry.numel:
         resize_output("logspace", out, made._geometry)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # it has counted the write
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has counted the write
     shaped = calls.view(made, out._geometry.sizes)
     operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out

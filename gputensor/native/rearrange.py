@@ -30,7 +30,7 @@ _place = stub.cpu("copy_pieces").place
 
 
 def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
-    """A tensor of these sizes in the memory format that self suggests."""
+    """Return an empty tensor of these sizes, in the memory format that self suggests."""
     strides = formats.strides_for(op, sizes, suggest_memory_format(self))
     return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
 
@@ -73,11 +73,11 @@ def _rolled_at_once(self: Tensor, moves: Sizes, axes: Sizes) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _rolls(given: Geometry, moves: Sizes, axes: Sizes, form: Any) -> tuple[Geometry, Pieces]:
-    """The result's geometry, and the sources of the pieces of each dimension."""
+    """Return the result's geometry, and the source of each piece of each dimension."""
     sizes = given.sizes
     starts = [0] * len(sizes)
     for shift, d in zip(moves, axes):
-        if not shift % sizes[d]:  # with one roll per dimension, this case is a clone
+        if not shift % sizes[d]:  # a single roll by a multiple of the size is a clone
             form = formats.contiguous_format
         starts[d] = (starts[d] - shift) % sizes[d]
     pieces = tuple([
@@ -104,7 +104,8 @@ def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
 
 
 def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    """A copy with some dimensions reversed; a device's kernel reads with negative strides."""
+    """Return a copy with some dimensions reversed. On devices the kernel reads with negative
+    strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
     is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key
@@ -132,7 +133,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
             operators.flip.table.remember((shape, dims), (made._geometry, index))
         return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
-    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # used only in the plan
+    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # only the plan uses this geometry
     plan = build(
         "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
         default_dtype=None,
@@ -172,7 +173,7 @@ def flipud(key_set: int, self: Tensor) -> Tensor:
 
 
 def _plane(op: str, self: Tensor, factor: int, arg: str) -> tuple[Sizes, int, int, int]:
-    """(batch sizes, channels, height, width)."""
+    """Return (batch sizes, channels, height, width)."""
     if self._geometry.ndim < 3:
         raise errors.wrong_shape(op, "self", "have at least 3 dimensions", self)
     factor = arguments.integer(op, arg, factor, least=1)
@@ -254,7 +255,7 @@ class _Windows:
         return found
 
     def slices(self, i: int, j: int, counts: Sizes) -> list[slice]:
-        """Slices of the padded plane with element (i, j) of every window."""
+        """Return slices of the padded plane that select element (i, j) of every window."""
         starts = (i * self.dilation[0], j * self.dilation[1])
         return [
             slice(start, start + step * (n - 1) + 1, step)

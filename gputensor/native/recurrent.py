@@ -116,7 +116,7 @@ def _dense(x: Tensor | None) -> Tensor | None:
 
 
 def _state(x: Tensor | None, of: dtype, *sizes: int) -> Tensor:
-    """A dense copy; zeros for None."""
+    """Return a dense copy, or zeros for None."""
     made = _new(of, *sizes)
     array = made._get_array()
     array[...] = 0 if x is None else wide(x)._get_array()
@@ -124,14 +124,14 @@ def _state(x: Tensor | None, of: dtype, *sizes: int) -> Tensor:
 
 
 def _loop(of: str, operands: Operands) -> tuple[Any, dtype]:
-    """The library's loop, and the dtype that it computes in."""
+    """Return the library's loop, and the dtype in which it computes."""
     given = operands.input._geometry.dtype
     computed = FLOAT if given in HALVES else given
     return _LOOPS.get((of, computed.short)), computed
 
 
 def _of_input(operands: Operands, dense: Operands, how: How) -> Tensor:
-    """What the input gives the gates, in f32 where it is of a half type."""
+    """Return the input's contribution to the gates, in f32 for half types."""
     if operands.input._geometry.dtype not in HALVES:
         return recurrent.of_input(dense, how)
     rows, weight = recurrent.flat(operands.input), operands.weight_ih

@@ -64,7 +64,7 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     return found, found
 
 
-# Reductions that combine elements as bool.
+# Reductions that combine bools.
 _OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
 # Reductions that have no result for zero elements.
 _NO_IDENTITY = ("amax", "amin")
@@ -75,9 +75,10 @@ _EMPTY_MEANS_NONE = ("any", "all")
 
 
 class _Entry:
-    """A plan of a reduction, with a NumPy loop and its axes, or a launch. loop: the kernel's name.
+    """A plan of a reduction with a NumPy loop and its axes, or with a launch. loop: the kernel's
+    name.
 
-    is_fresh: no call has found it yet; the first one stores a short cut.
+    is_fresh: no call has found the entry yet; the first call that finds it stores a short cut.
     """
 
     __slots__ = ("plan", "loop", "geometry", "run", "axes", "keepdim", "is_fresh")
@@ -120,14 +121,14 @@ def _make_entry(
     compute, result = _dtypes(op, given.dtype, _wanted(op, wanted, out))
     loop_name = op
     if compute is dtypes.bool_ and op in _OF_BOOLS:
-        loop_name, compute = _OF_BOOLS[op], given.dtype  # elements are converted to bool first
+        loop_name, compute = _OF_BOOLS[op], given.dtype  # the loop converts elements to bool first
     if out is not None and op in _EMPTY_MEANS_NONE:
         if out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
             result = out._geometry.dtype
     out_spec = None if out is None else (out._geometry, out._device)
     plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
     if self._device is CPU:
-        # In f16 and bf16, each addition would round, and large sums would stop growing.
+        # In f16 and bf16 each addition would round, and large sums would stop growing.
         combine = dtypes.float32 if compute in (dtypes.float16, dtypes.bfloat16) else compute
         loop = stub.cpu("reduce").bind(loop_name, given.dtype, combine, result, given.numel)
         axes = None if len(dims) == given.ndim else dims
@@ -195,7 +196,7 @@ def _reduce_into(
 
 
 def _parameters(operator: Operator) -> tuple[str, ...]:
-    """The names among dim, keepdim and dtype that an overload has, from its schema's text."""
+    """Return which of dim, keepdim and dtype an overload has, from its schema's text."""
     text = operator.definition.text if operator.definition else ""
     return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in text])
 
@@ -220,7 +221,8 @@ def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
 
 
 def _over_all_cpu(operator: Operator, loop: str) -> Kernel:
-    """A reduction to one element on the CPU; it calls the plan's loop directly."""
+    """Make the kernel of a reduction to one element on the CPU. It calls the plan's loop
+    directly."""
 
     def kernel(key_set: int, self: Tensor, dtype: Any = None) -> Tensor:
         key = (self._geometry, dtype)
@@ -260,7 +262,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def reduced(self: Tensor, loop: Any, dims: Sizes, keepdim: bool, result: dtype) -> Tensor:
-    """A new tensor of dtype `result`, reduced from `self` by a CPU loop."""
+    """Reduce `self` by a CPU loop to a new tensor of dtype `result`."""
     sizes = self._geometry.sizes
     kept = tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
     made = allocate(contiguous_geometry(kept, result), CPU)
@@ -281,7 +283,7 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
         over = dims or tuple(range(given.ndim))
         return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
-    if not given.numel:  # there is no maximum
+    if not given.numel:  # without elements there is no maximum
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
     is_complex = given.dtype.is_complex
     top = calls.amax(

@@ -35,7 +35,7 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     if made._geometry.numel == self._geometry.numel:
         fill_part(made, self)
         return made
-    # The result as a view (n0, s0, n1, s1, …), and self with stride 0 in each n.
+    # The result is a view (n0, s0, n1, s1, …), and self is expanded to it with stride 0 in each n.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     fill_part(calls.view(made, paired), calls.expand(source, paired, False))
@@ -85,7 +85,8 @@ def cartesian_prod(key_set: int, tensors: Any) -> Tensor:
 
 
 def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """The indices are computed on the host, since they depend only on sizes."""
+    """Return combinations of elements. The indices are computed on the host, because they depend
+    only on sizes."""
     if self._geometry.ndim != 1:
         raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
     if not 0 <= (r := arguments.integer("combinations", "r", r)) < 1 << 31:
@@ -125,7 +126,7 @@ def repeat_interleave_Tensor(
 
 
 def _along(op: str, self: Tensor, dim: int | None) -> tuple[Tensor, int]:
-    """Repeat along a dimension; without one, self is flattened."""
+    """Repeat along a dimension. Without a dimension, self is flattened."""
     if dim is None:
         return calls.reshape(self, (-1,)), 0
     if not self._geometry.ndim:

@@ -2,12 +2,12 @@
 
 In each dimension a point has taps: neighbouring elements, their weights, and the derivatives of the
 weights. Results and gradients are sums over all combinations of taps. On the CPU the compiled
-library computes both. Without it, and on CUDA, one function over NumPy or CuPy arrays computes a
-result, for some points of a sample at a time or for all points, and other operators compute
-gradients; so they do where gradients are differentiated themselves. f16 and bf16 are
-computed in f32 and rounded once. A NaN point is outside, or at the first element if the padding has
-no outside; PyTorch's CPU kernels crash there.
-Source: aten/src/ATen/native/GridSampler.h and AffineGridGenerator.cpp.
+library computes both. Without the library, and on CUDA, one function over NumPy or CuPy arrays
+computes a result, for some or all points of a sample at a time, and other operators compute the
+gradients. Other operators are also used if gradients are differentiated themselves. f16 and bf16
+are computed in f32 and rounded once. A NaN point is outside, or at the first element if the padding
+has no outside; PyTorch's CPU kernels crash there. Source: aten/src/ATen/native/GridSampler.h and
+AffineGridGenerator.cpp.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ BY_LIBRARY = True
 Sizes = tuple[int, ...]
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
-# Elements of all channels that a thread samples at a time.
+# The number of elements, in all channels, that a thread samples at a time.
 _BLOCK = 1 << 15
 _grid_sample = stub.compiled("sampling", "grid_sample")
 _backward_loop = stub.compiled("sampling", "grid_sample_backward")
 
 
 class Tap(NamedTuple):
-    """outside: a mask, or None if no element is outside. by: (weight, derivative); None means a
-    weight of 1 and a derivative of 0."""
+    """A neighbouring element in one dimension. outside: a mask, or None if no element is outside.
+    by: (weight, derivative); None means a weight of 1 and a derivative of 0."""
 
     at: Any
     outside: Any
@@ -82,7 +82,7 @@ _OF_TENSORS = SimpleNamespace(
 )  # fmt: skip
 
 
-# --- places in one dimension ----------------------------------------------------------------------
+# --- positions in one dimension -----------------------------------------------------------------
 
 
 def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
@@ -103,7 +103,7 @@ def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
         x, change = _reflected(of, x, axis)
     last = axis.size - 1
     is_inside = (x > 0) & (x < last)
-    # clip would keep NaN
+    # np.clip would keep NaN
     kept = of.where(is_inside, x, of.as_numbers(x >= last, x) * last)
     return kept, of.as_numbers(is_inside, x) * change
 
@@ -131,7 +131,8 @@ def _tap(of: Any, place: Any, axis: Axis, by: Any, change: Any) -> Tap:
 
 
 def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
-    """change: the derivative of a position in elements with respect to the given coordinate."""
+    """Return the taps of one dimension. change: the derivative of a position in elements with
+    respect to the given coordinate."""
     x, by = _to_pixels(place, axis)
     if mode == BICUBIC:
         before = of.floor(x)
@@ -146,7 +147,7 @@ def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
     before, by = of.floor(x), change * by
     part = x - before
     after = before + 1
-    if axis.padding != ZEROS:  # a point on the last element has no next element
+    if axis.padding != ZEROS:  # beside a point on the last element, there is no next element
         after = of.at_most(after, axis.size - 1)
     return [_tap(of, before, axis, 1 - part, -by), _tap(of, after, axis, part, by)]
 
@@ -183,8 +184,8 @@ class Spot(NamedTuple):
     taps: tuple[Tap, ...]
 
     def weight(self, changed: int = -1) -> Any:
-        """The product of all dimensions' weights, with one replaced by its derivative; None means
-        1."""
+        """Return the product of the weights of all dimensions. The weight of dimension `changed` is
+        replaced by its derivative. None means 1."""
         total = None
         for d, tap in enumerate(self.taps):
             by = tap.change if d == changed else tap.by
@@ -212,7 +213,8 @@ def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
 
 
 def _part(on: Any, x: Any, spot: Spot) -> Any:
-    """Elements of x (N, C, elements) times their weights, as (N, C, P); 0 if a point is outside."""
+    """Return (N, C, P): elements of x (N, C, elements) times their weights; 0 for points
+    outside."""
     if on.is_gpu:
         found = on.np.take_along_axis(x, spot.at[:, None], 2)
     else:
@@ -272,7 +274,7 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
         raise errors.wrong_shape(op, "input", "have no size 0 but of samples and channels", input)
     if mode not in range(2 if count == 3 else 3):
         rule = "be 0 (bilinear), 1 (nearest) or 2 (bicubic)"
-        if count == 3:  # PyTorch's wording
+        if count == 3:  # the wording of PyTorch
             rule = "be 0 (bilinear) or 1 (nearest): bicubic interpolation only supports 4D input"
         raise errors.must(op, "interpolation_mode", rule, mode)
     if padding not in range(3):
@@ -367,7 +369,7 @@ def _gradients_by_loop(
     x, places, flat = wide(input), wide(grid), calls.reshape(wide(grad), (*channels, -1))
     of_input = calls.new_zeros(x, x._geometry.sizes) if wanted[0] else None
     of_grid = calls.new_zeros(places, places._geometry.sizes) if wanted[1] else None
-    looped = None if numbers[0] == NEAREST else of_grid  # of which a point has no slope
+    looped = None if numbers[0] == NEAREST else of_grid  # NEAREST has no gradient for the grid
     arrays = [None if t is None else t._get_array() for t in (flat, x, places, of_input, looped)]
     if not _backward_loop(*arrays, *map(int, numbers)):
         return None
@@ -421,8 +423,8 @@ def affine_grid_generator(key_set: int, theta: Tensor, size: Any, align_corners:
 
 
 def _spread(theta: Tensor, n: int, align_corners: bool) -> Tensor:
-    """Coordinates from -1 to 1, which are the centres of the outermost elements or their outer
-    edges."""
+    """Return coordinates from -1 to 1. These ends are the centres of the outermost elements, or
+    their outer edges."""
     of, place = theta._geometry.dtype, theta._device
     if n == 1:
         return calls.new_zeros(theta, (1,))

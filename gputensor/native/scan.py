@@ -61,7 +61,7 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
 
 
 def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
-    """self, cast to the dtype of the computation."""
+    """Return self, cast to the dtype of the computation."""
     given = self._geometry.dtype
     RULES[LOOPS["scan"][op]].check(op, "self", given, self)
     if given.is_opaque and wanted in (None, given):
@@ -132,7 +132,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Running extremes and their indices."""
+    """Make the kernel that returns running extremes and their indices."""
 
     def kernel(key_set: int, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         x = _operand(loop, self, None)

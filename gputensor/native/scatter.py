@@ -33,7 +33,7 @@ _REDUCTIONS = "sum prod mean amax amin"
 
 
 def _loop(reduce: str) -> str:
-    """The loop of kernels/*/scatter; for a mean, the loop of the sum."""
+    """Return the loop of kernels/*/scatter for a reduction; a mean uses the loop of the sum."""
     if reduce == "sum" or reduce == "mean":
         return "scatter_add"
     return "scatter_multiply" if reduce == "prod" else f"scatter_{reduce}"
@@ -52,14 +52,14 @@ def _same_dtype(op: str, self: Tensor, value: Tensor, arg: str) -> None:
 
 
 def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
-    """The operands that are read; an operand that shares memory with self is copied."""
+    """Return the operands that are read. An operand that shares memory with self is copied."""
     if overlap.internal_overlap(self._geometry) == overlap.YES:
         raise errors.internal_overlap(op, "self", (self._geometry, self._device))
     return [calls.clone(x, None) if overlap.relation(self, x) != overlap.NO else x for x in read]
 
 
 def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
-    """Run a loop over the places `at(self)`; narrow elements are widened for it."""
+    """Run a loop over the places `at(self)`. Elements narrower than 32 bits are widened for it."""
     if self._geometry.dtype.is_float8:
         raise errors.not_computed(loop, "self", self._geometry.dtype, self)
     wide = wide_dtype(self._geometry.dtype)
@@ -209,7 +209,8 @@ def scatter_reduce__two(
 
 
 def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
-    """Combine the values with the elements at the places, or only with each other."""
+    """Combine the values with the elements at the places; without include_self only the values with
+    each other."""
     wide = wide_dtype(self._geometry.dtype)
     x = self
     if wide is not self._geometry.dtype:
@@ -238,7 +239,7 @@ def _divide(x: Tensor, at: Any, include_self: bool) -> None:
 
 
 def _sources(op: str, self: Tensor, dim: Any, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
-    """The places of whole slices, as a function of the tensor, and the slices."""
+    """Return a function from a tensor to the places of whole slices in it, and the slices."""
     _same_dtype(op, self, source, "source")
     index, source = _apart(op, self, index, source)
     at = rows(op, self, dim, index)
@@ -322,7 +323,7 @@ def put_(
     return self
 
 
-# --- views written in a copy ----------------------------------------------------------------------
+# --- copies with a part written -----------------------------------------------------------------
 
 
 def _into_view(op: str, made: Tensor, view: Tensor, src: Tensor) -> Tensor:
@@ -334,7 +335,7 @@ def _into_view(op: str, made: Tensor, view: Tensor, src: Tensor) -> Tensor:
 
 
 def _strided_clone(self: Tensor) -> Tensor:
-    """A copy with the strides of self, gaps included; it is dense if elements of self share
+    """Return a copy with the strides of self, including gaps. It is dense if elements of self share
     memory."""
     of = self._geometry
     if overlap.internal_overlap(of) == overlap.YES or of.is_non_overlapping_and_dense:

@@ -1,4 +1,4 @@
-"""Places in sorted sequences, and membership: searchsorted, bucketize, isin.
+"""Positions in sorted sequences, and membership: searchsorted, bucketize, isin.
 
 Source of the rules: aten/src/ATen/native/Bucketization.cpp and TensorCompare.cpp, isin.
 """
@@ -30,10 +30,11 @@ BY_LIBRARY = True
 def _places(
     on: Any, sequence: Any, x: Any, right: bool, is_narrow: bool, sorter: Any = None
 ) -> Any:
-    """For each element of `x`, the index at which it can be inserted into its sorted row of
+    """Return for each element of `x` the index at which it can be inserted into its sorted row of
     `sequence`.
 
-    Binary search of all elements at once, with PyTorch's comparisons: NaN is to the right.
+    All elements are searched at once, by binary search. NaN compares as the largest number, as in
+    PyTorch.
     """
     np, n = on.np, sequence.shape[-1]
     if sorter is not None:
@@ -102,7 +103,8 @@ def _search(
 
 
 def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both operands in their promoted dtype; bfloat16, which CuPy lacks, is cast to float32."""
+    """Return both operands in their promoted dtype. bfloat16 is cast to float32, because CuPy lacks
+    it."""
     operands = ((a._geometry, a._device), (b._geometry, b._device))
     common = result_type(op, operands, defaults.get_default_dtype())
     common = float32 if common is bfloat16 else common
@@ -111,7 +113,7 @@ def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _as_tensor(op: str, arg: str, value: Any, beside: Tensor) -> Tensor:
-    """A number as a 0-d tensor whose dtype is that of its promotion with `beside`."""
+    """Return a number as a 0-d tensor with the dtype to which it promotes beside `beside`."""
     if type(value) not in NUMBERS:
         raise errors.wrong_type(op, arg, "be a number", value)
     operands = ((beside._geometry, beside._device), type(value))

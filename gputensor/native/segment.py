@@ -15,7 +15,7 @@ from ..core.device import CPU
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
-# The value of an empty run, and scatter_reduce's name.
+# For each reduction: the value of an empty run, and scatter_reduce's name of the reduction.
 _REDUCTIONS = {
     "sum": (0.0, "sum"), "mean": (0.0, "sum"), "prod": (1.0, "prod"),
     "max": (-math.inf, "amax"), "min": (math.inf, "amin"),
@@ -49,7 +49,7 @@ def segment_reduce(
     index = calls.expand(_beside(index, given.ndim - place - 1), given.sizes, False)
     made = calls.scatter_reduce_two(made, place, index, x, name, True)
     made = calls.contiguous(calls.narrow(made, place, 0, count))
-    if bounds is not None:  # an equal element must not share its gradient
+    if bounds is not None:  # an element equal to the bound must not share its gradient with it
         beyond = (calls.lt_Tensor if reduce == "max" else calls.gt_Tensor)(made, bounds)
         made = calls.masked_fill_Scalar(made, beyond, bounds)
     if reduce == "mean":
@@ -63,7 +63,7 @@ def segment_reduce(
 def _runs(
     op: str, data: Tensor, lengths: Tensor | None, offsets: Tensor | None, place: int, unsafe: bool
 ) -> Runs:
-    """The begin and end of each run."""
+    """Return the begin and the end of each run."""
     arg, said = ("lengths", lengths) if offsets is None else ("offsets", offsets)
     if said is None:
         raise errors.must(op, "lengths", "be given where 'offsets' is not", None)
@@ -87,7 +87,7 @@ def _runs(
 
 
 def _numbers(starts: Tensor, ends: Tensor, n: int, count: int) -> Tensor:
-    """The run number of each position of the dimension; `count` for positions outside of any
+    """Return the run number of each position of the dimension; `count` for positions outside of any
     run."""
     batch = ends._geometry.sizes[:-1]
     places = functions.arange(n, device=ends._device)
@@ -101,5 +101,5 @@ def _numbers(starts: Tensor, ends: Tensor, n: int, count: int) -> Tensor:
 
 
 def _beside(x: Tensor, behind: int) -> Tensor:
-    """`x` with this number of trailing dimensions of size 1."""
+    """Return `x` with `behind` trailing dimensions of size 1."""
     return calls.view(calls.contiguous(x), (*x._geometry.sizes, *(1,) * behind))

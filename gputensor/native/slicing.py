@@ -290,7 +290,7 @@ def _size(op: str, self: Tensor, dim: int) -> int:
 
 
 def _split_along(op: str, least: int) -> tuple[Kernel, Kernel]:
-    """The overloads of hsplit and similar operators: with a number of sections, and with
+    """Make the overloads of hsplit and similar operators: with a number of sections, and with
     indices."""
 
     def place(self: Tensor) -> int:
@@ -316,11 +316,11 @@ vsplit_int, vsplit_array = _split_along("vsplit", 2)
 dsplit_int, dsplit_array = _split_along("dsplit", 3)
 
 
-# --- copies with a part replaced ------------------------------------------------------------------
+# --- copies in which a part is replaced ---------------------------------------------------------
 
 
 def _clone_with_strides(self: Tensor) -> Tensor:
-    """A copy with the strides of self, gaps included. Source: TensorFactories.cpp,
+    """Return a copy with the strides of self, including gaps. Source: TensorFactories.cpp,
     clone_preserve_strides."""
     shape = self._geometry
     if shape.is_non_overlapping_and_dense or overlap.internal_overlap(shape) == overlap.YES:

@@ -1,4 +1,4 @@
-"""Systems of linear equations: solved, inverted, and by least squares.
+"""Linear equations: solutions, inverses, and least squares.
 
 Source: aten/src/ATen/native/BatchLinearAlgebra.cpp and LinearAlgebra.cpp.
 """

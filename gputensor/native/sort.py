@@ -32,7 +32,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
-    """Indices that sort `x` along a dimension, equal elements in their order."""
+    """Return the indices that sort `x` along a dimension. Equal elements keep their order."""
     np, n = on.np, x.shape[dim]
     if (found := sorted_by_digits(on, x, dim, descending)) is not None:
         return found[1]
@@ -78,7 +78,7 @@ def _rows_sorted(
 
 
 def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
-    """The elements at indices along a dimension; `places` has the sizes of x except in this
+    """Return the elements at indices along a dimension. `places` has the sizes of x except in this
     dimension."""
     if on.is_gpu:
         return on.np.take_along_axis(x, places, dim)
@@ -91,8 +91,8 @@ def _is_short(on: Any, x: Any, dim: int) -> bool:
 
 
 def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """Sort 64-bit numbers made of key and index. NumPy sorts them by vector instructions, several
-    times faster than its stable argsort."""
+    """Sort 64-bit numbers that consist of key and index. NumPy sorts them with vector instructions,
+    several times faster than its stable argsort."""
     key = _keys_of_short(x, dim, descending)
     cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
     key &= 0xFFFFFFFF
@@ -121,14 +121,14 @@ def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
 
 
 def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """int64 numbers: the upper half orders the elements, which have at most 32 bits; the lower half
-    is the index along `dim`."""
+    """Return int64 numbers. The upper half orders the elements, which have at most 32 bits; the
+    lower half is the index along `dim`."""
     np = numpy
     if x.dtype.kind == "f":
         bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
         bits = np.where(np.isnan(x), np.int32(0x7FFFFFFF), bits ^ (bits >> 31 & 0x7FFFFFFF))
     elif x.dtype == np.uint32:
-        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # signed, in the same order
+        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # as signed integers in the same order
     else:
         bits = x
     key = bits.astype(np.int64)
@@ -140,7 +140,7 @@ def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
 
 
 def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -> Any:
-    """(values, indices) of the first k elements."""
+    """Return values and indices of the first k elements."""
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
     x = x.view("u1") if x.dtype == bool else x
@@ -164,7 +164,8 @@ def _check(op: str, self: Tensor, dim: int) -> tuple[Geometry, int]:
 
 
 def _found(op: str, self: Tensor, wanted: tuple[Geometry, Geometry], *rest: Any) -> Pair:
-    """The sorted result. bfloat16, which CuPy cannot sort, is sorted as float32, which is exact."""
+    """Return the sorted result. bfloat16 is sorted as float32, which is exact, because CuPy cannot
+    sort it."""
     if self._geometry.dtype is not dtypes.bfloat16:
         first, second = library.call(op, _sorted, wanted, self, *rest)
         return first, second
@@ -230,7 +231,7 @@ def topk(
     return _found("topk", self, wanted, d, largest, count)
 
 
-# The largest share of a row that is selected without sorting the whole row.
+# A row is sorted as a whole unless k is less than 1 / _FEW of its length.
 _FEW = 4
 
 

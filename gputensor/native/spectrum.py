@@ -126,7 +126,8 @@ def svd(key_set: int, self: Tensor, some: bool = True, compute_uv: bool = True) 
 
 
 def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """Source: get_atol_rtol: rtol is eps times the larger size, unless a positive atol is given."""
+    """Return the tolerances. rtol is eps times the larger size, unless a positive atol is given.
+    Source: get_atol_rtol."""
     if atol is not None and not isinstance(atol, Tensor):
         atol = given.real(op, "atol", atol)
     if rtol is not None and not isinstance(rtol, Tensor):
@@ -142,7 +143,7 @@ def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 def _threshold(values: Tensor, atol: Any, rtol: Any) -> Tensor:
-    """max(atol, rtol * the largest), with a dimension for the values."""
+    """Return max(atol, rtol * the largest value), with a dimension for the values."""
     largest = calls.amax(values, (-1,), True)
     atol = calls.unsqueeze(atol, -1) if isinstance(atol, Tensor) else atol
     rtol = calls.unsqueeze(rtol, -1) if isinstance(rtol, Tensor) else rtol
@@ -234,7 +235,7 @@ def linalg_matrix_norm(
         raise errors.must(op, "dim", "name two dimensions", dims)
     x = self if dtype is None else calls.to_dtype(self, dtype, False, False, None)
     if ord in (1, 2, math.inf) and 0 in [x._geometry.sizes[d] for d in dims]:
-        return calls.sum_dim_IntList(calls.abs(x), dims, keepdim, None)  # 0, as in PyTorch
+        return calls.sum_dim_IntList(calls.abs(x), dims, keepdim, None)  # it is 0, as in PyTorch
     if ord == "fro":
         square = calls.abs(x)
         total = calls.sum_dim_IntList(calls.mul_Tensor(square, square), dims, keepdim, None)

@@ -1,4 +1,4 @@
-"""Operators of three inputs, element by element: clamp, lerp, addcmul, addcdiv."""
+"""Elementwise operators of three inputs: clamp, lerp, addcmul, addcdiv."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def rule(operator: Operator, loop: str) -> Rule:
 
 
 def _check_quotient(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """Reject integer operands: PyTorch reserves them for a rounding division, which it does not
-    have here."""
+    """Reject quotients of integers. PyTorch reserves them for a division with rounding, which this
+    operator does not have."""
     if all([x._geometry.dtype.category < FLOATING for x in inputs[1:]]):
         rule = "be floating or complex where 'tensor1' is not"
         raise errors.must(op, "tensor2", rule, inputs[2], kind=errors.DtypeError)
@@ -47,7 +47,7 @@ def _largest(of: dtype) -> float:
 
 
 def _in_place_of(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """The replacements for NaN and the infinities; integers have no such values."""
+    """Return the replacements for NaN and for the infinities; integers need none."""
     if common.category < FLOATING:
         return (0, 0, 0)
     most = _largest(common)
@@ -59,7 +59,7 @@ def _in_place_of(operator: Operator, common: dtype, params: dict[str, Any]) -> t
 finite_functional, finite_inplace, finite_out = elementwise.forms(rule, _in_place_of)
 
 
-# --- clamp: bounds that may be numbers, and may be left out ---------------------------------------
+# --- clamp: bounds may be numbers, and may be left out ------------------------------------------
 
 # Loops of clamp by (min is given, max is given).
 _BOUNDED = {(True, True): "clamp", (True, False): "clamp_min", (False, True): "clamp_max"}

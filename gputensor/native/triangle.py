@@ -39,7 +39,8 @@ def triu(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
-    """The elements for which `keeps(row + diagonal, column)`, in a row-major result."""
+    """Return self with zeros where `keeps(row + diagonal, column)` is false; the result is
+    row-major."""
     shape = self._geometry
     if shape.ndim < 2:
         raise errors.wrong_shape(op, "self", "have at least 2 dimensions", self)
@@ -58,7 +59,8 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     made = allocate(contiguous_geometry(shape.sizes, shape.dtype), self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
     into = operators.where_self_out.redispatch_table[key_set]
-    into(key_set, mask, self, False, made)  # False has the lowest dtype
+    # False has the lowest dtype, so the result has self's dtype
+    into(key_set, mask, self, False, made)
     if self._device is CPU and rows * columns <= _KEPT and shape.dtype.np.kind in "biufc":
         operator, kernel = (operators.tril, tril) if op == "tril" else (operators.triu, triu)
         loop = _kept(_mask(op, rows, columns, shift))
@@ -68,7 +70,8 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
 
 
 def _kept(mask: np.ndarray) -> Callable[..., None]:
-    """Write an array where the mask is true, and zeros elsewhere, into another array."""
+    """Return a function that writes an array where the mask is true, and zeros elsewhere, into
+    another array."""
 
     def loop(x: np.ndarray, out: np.ndarray) -> None:
         out.fill(0)
@@ -84,7 +87,7 @@ for _kernel in (tril, triu):
     )
 
 
-# From this number of elements on, a part of a row is copied by its own NumPy call on the CPU.
+# From this row length on, each row's part is copied by its own NumPy call on the CPU.
 _LONG = 256
 # The largest mask of a triangle that is cached, in elements, and the number of cached masks.
 _KEPT, _MASKS = 1 << 20, 8
@@ -109,13 +112,13 @@ def _indices(
     key_set: int, op: str, find: Any, row: int, col: int, offset: int, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """The indices, which are made on the host, like those of `tensor(...)`."""
+    """Return the indices. They are made on the host, as the elements of `tensor(...)` are."""
     for arg, value in (("row", row), ("col", col)):
         arguments.integer(op, arg, value, least=0)
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)
-    except ValueError as error:  # NumPy's error for sizes beyond its limit
+    except ValueError as error:  # NumPy raises it for sizes beyond its limit
         raise errors.host_memory_exhausted(op, error) from None
     element = dtypes.int64 if dtype is None else dtype
     place = CPU if device is None else resolve(as_device(device))

@@ -27,7 +27,7 @@ from ..structured.resizing import resize_output
 
 def rule(loop: str) -> Rule:
     found = pointwise.rule("unary", loop, UNARY, UNARY_FLOAT)
-    if loop == "logical_not":  # the only operator whose bool result may be written to any dtype
+    if loop == "logical_not":  # this operator alone may write its bool result to any dtype
         found.config = found.config.replace(cast_common_dtype_to_outputs=True)
     return found
 
@@ -54,7 +54,7 @@ def out(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-# --- bitwise_not: of bool, which CUDA's kernels compute as an integer, logical_not ----------------
+# --- bitwise_not: on bool it is logical_not, because CUDA's kernels compute bool as an integer ---
 
 
 def _flips(make: Callable[[Operator, Rule], Kernel]) -> Callable[[Operator, str], Kernel]:
@@ -84,7 +84,8 @@ flip_inplace = flip_out = _flips(_into)
 
 
 def angles_functional(operator: Operator, loop: str) -> Kernel:
-    """Angles of complex numbers are row-major. Source: ATen/native/UnaryOps.cpp, angle."""
+    """Make the functional kernel of angle. Angles of complex numbers are row-major. Source:
+    ATen/native/UnaryOps.cpp, angle."""
     of_real = pointwise.functional(operator, rule(loop))
     write = pointwise.write(operator, rule(loop))
 
@@ -99,7 +100,7 @@ def angles_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def angles_out(operator: Operator, loop: str) -> Kernel:
-    """An `out` that is resized becomes row-major, too."""
+    """Make the out kernel of angle. An `out` that is resized becomes row-major, too."""
     general = out(operator, loop)
 
     def kernel(key_set: int, self: Tensor, out: Tensor) -> Tensor:
@@ -113,7 +114,7 @@ def angles_out(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-# --- by other operators ---------------------------------------------------------------------------
+# --- composed of other operators ----------------------------------------------------------------
 
 
 def isreal(key_set: int, self: Tensor) -> Tensor:
@@ -172,7 +173,8 @@ def conj_physical_out(key_set: int, self: Tensor, out: Tensor) -> Tensor:
 
 
 def _has_loop(self: Tensor) -> bool:
-    """The loops of other devices are for complex numbers; real ones are copied there."""
+    """True if the device has a loop for this dtype. Loops of other devices are for complex numbers
+    only; real numbers are copied there."""
     return self._geometry.dtype.is_complex or self._device is CPU
 
 

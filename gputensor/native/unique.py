@@ -22,7 +22,7 @@ Triple = tuple[Tensor, ...]
 
 
 def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
-    """(distinct rows, the index among these for each row, the counts)."""
+    """Return the distinct rows, for each row the index of its value among them, and the counts."""
     np, n = on.np, len(rows)
     flat = rows.reshape(n, rows.size // n if n else 1)
     order = np.arange(n)
@@ -40,8 +40,8 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
-    """wants_places: return the inverse."""
-    if not wants_places and x.size:  # values are sorted faster than indices
+    """Return distinct elements. wants_places: also return the index of each element's value."""
+    if not wants_places and x.size:  # sorting values is faster than sorting indices
         ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
         starts = on.np.nonzero(is_first)[0]
@@ -64,7 +64,7 @@ def _along(on: Any, x: Any, dim: int, sorts: bool) -> Any:
 def _found(
     op: str, self: Tensor, function: Any, rest: tuple[Any, ...], inverse: bool, counts: bool
 ) -> Triple:
-    """Results that are not requested are empty."""
+    """Return the results; those that are not requested are empty."""
     shape = self._geometry
     if shape.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "not be complex", self)

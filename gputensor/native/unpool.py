@@ -66,7 +66,7 @@ def max_unpool3d(
     return _unpooled(op, 3, self, indices, output_size)
 
 
-# --- windows at random places ---------------------------------------------------------------------
+# --- windows at random positions ----------------------------------------------------------------
 
 
 def _windows(
@@ -96,10 +96,10 @@ def _windows(
 
 
 def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
-    """The begins of m windows, from a number in [0, 1) for each plane; (..., m)."""
+    """Return the begins of m windows from a number in [0, 1) per plane, as (..., m)."""
     if m == 1:
         return calls.new_full(sample, (*sample._geometry.sizes, 1), n - k, dtypes.int64)
-    # quotient and products have self's dtype
+    # the quotient and the products have the dtype of self
     step = calls.div_Tensor(calls.new_full(sample, (), n - k), m - 1)
     sample = calls.unsqueeze(sample, -1)
     i = calls.arange(m - 1, sample._geometry.dtype, None, sample._device, None)
@@ -121,7 +121,7 @@ def _pooled(
     samples = calls.slice_Tensor(random_samples, 0, 0, before[0] if len(before) == 2 else 1, 1)
     first: Any = 0
     for d, (n, k, m) in enumerate(zip(inner, kernel, out)):
-        # 2-d samples are in the order width, height
+        # 2-d samples are in the order (width, height)
         sample = calls.select_int(samples, -1, d if count == 3 else count - 1 - d)
         ones = [1] * (count - 1 - d)
         first = first * n + calls.reshape(_begins(sample, n, k, m), (*before, *[1] * d, m, *ones))

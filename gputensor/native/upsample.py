@@ -41,7 +41,7 @@ class Tap(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One dimension, which is resized from n to m elements. scale: the given one, or None."""
+    """One dimension, which is resized from n to m elements. scale: the given scale, or None."""
 
     mode: str
     n: int
@@ -50,7 +50,7 @@ class Line(NamedTuple):
     scale: float | None
 
 
-# --- which elements count, and how much -----------------------------------------------------------
+# --- the elements of each result, and their weights ---------------------------------------------
 
 
 def _ratio(line: Line, of: Any) -> Any:
@@ -63,7 +63,7 @@ def _ratio(line: Line, of: Any) -> Any:
 
 
 def _places(line: Line, of: Any) -> Any:
-    """The position of each result element among the input's."""
+    """Return the position of each result element among the input's elements."""
     i, ratio, half = np.arange(line.m).astype(of), _ratio(line, of), of(0.5)
     return ratio * i if line.align else ratio * (i + half) - half
 
@@ -78,7 +78,7 @@ def _nearest(line: Line, of: Any) -> tuple[Any, Any]:
 
 
 def _floor(line: Line, real: Any, of: Any) -> tuple[Any, Any]:
-    """The element before each position, and the distance from it."""
+    """Return the element before each position, and the distance from it."""
     at = np.minimum(np.floor(real).astype(np.int64), line.n - 1)
     return at, np.clip(real - at.astype(of), of(0), of(1))
 
@@ -125,7 +125,7 @@ _FILTERS: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 
 def _smooth(line: Line, of: Any) -> tuple[Any, Any]:
-    """Unused elements have index -1."""
+    """Return the taps of an antialiasing mode. Unused elements have index -1."""
     shape, reach = _FILTERS[line.mode]
     ratio, half = _ratio(line, of), of(0.5)
     support = reach * ratio if ratio >= 1 else of(reach)
@@ -150,16 +150,16 @@ _MODES: dict[str, Callable[[Line, Any], tuple[Any, Any]]] = {
 
 @lru_cache(maxsize=256)
 def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int]:
-    """The taps of a dimension, and the binary places of their weights if the weights are
-    integers.
+    """Return the taps of a dimension. If the weights are integers, return also their binary places.
 
-    turned: the transposed table, from results to elements, for gradients.
+    turned: return the transposed table, from results to elements, which gradients use.
     """
     of = {"u1": np.float64, "f8": np.float64}.get(element, np.float32)
     at, by = _MODES[line.mode](line, of)
     places = 0
     if element == "u1" and by is not None:
-        for k in range(1, len(at)):  # an element that is used twice is rounded once
+        # an element that is used twice gets the sum of both weights, which is rounded once
+        for k in range(1, len(at)):
             twice = np.where(at[k] == at[k - 1], by[k - 1], 0)
             by[k] += twice
             by[k - 1] -= twice
@@ -176,7 +176,7 @@ def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int
 
 
 def _binary_places(most: float) -> int:
-    """The binary digits of the weights, which PyTorch stores in 16 bits."""
+    """Return the number of binary places of the weights, which PyTorch stores in 16 bits."""
     for places in range(22):
         if int(0.5 + most * (1 << (places + 1))) >= 1 << 15:
             return places
@@ -184,8 +184,8 @@ def _binary_places(most: float) -> int:
 
 
 def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
-    """The transposed taps: for each input element, its results and weights."""
-    kept = at.T >= 0  # in the order of the results
+    """Return the transposed taps: for each input element, its results and weights."""
+    kept = at.T >= 0  # keep the order of the results
     elements = at.T[kept]
     results = np.broadcast_to(np.arange(at.shape[1])[:, None], kept.shape)[kept]
     order = np.argsort(elements, kind="stable")
@@ -218,8 +218,8 @@ def _run(places: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
-    """(axis, taps, binary places, size, dense taps) of each dimension that changes, in their
-    order."""
+    """Return (axis, taps, binary places, size, dense taps) of each dimension that changes, in the
+    order in which they are processed."""
     found = []
     for axis, line in enumerate(lines, 1):
         is_same = line.n == line.m and (line.scale is None or line.mode in _FILTERS)
@@ -227,15 +227,16 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
             continue
         taps, places = _table(line, element, turned)
         given, size = (line.m, line.n) if turned else (line.n, line.m)
-        # dropped elements are not processed; whole rows are faster than single elements
+        # Dimensions that shrink come first, so that dropped elements are not processed. The first
+        # of them comes first, because whole rows are faster than single elements.
         order = axis if size < given and not places else 9 - axis
         found.append((order, (axis, taps, places, size, _dense(taps, size))))
     return [step for _, step in sorted(found, key=lambda step: step[0])]
 
 
 def _dense(taps: tuple[Tap, ...], size: int) -> Any:
-    """(elements, weights, True if some are missing) of all taps and results, for the compiled loop;
-    None if elements have no weights."""
+    """Return elements and weights of all taps and results for the compiled loop, and True if some
+    are missing. Return None if elements have no weights."""
     if not taps or any([tap.by is None or tap.by.dtype.kind != "f" for tap in taps]):
         return None
     at = np.full((len(taps), size), -1, np.int32)
@@ -265,17 +266,17 @@ def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int,
 
 
 def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: Any = None) -> Any:
-    """Apply the taps along an axis; write to `made` if it is given."""
+    """Apply the taps along an axis. Write to `made` if it is given."""
     np, shape = on.np, (-1, *[1] * (x.ndim - axis - 1))
     if not taps or len(taps[0].at) < size:
         if made is None:
             made = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_all = len(at) == size  # each index once
+        is_all = len(at) == size  # each index occurs once
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
-            x.take(at, axis, made, "clip")  # this mode is fast, because it checks no index
+            x.take(at, axis, made, "clip")  # this mode is fast, because it does not check indices
             continue
         part = x.take(on.constant(at), axis)
         total = part if made is None else made
@@ -303,7 +304,7 @@ class _Leaf(NamedTuple):
     op: str
     mode: str
     dims: int
-    keeps: bool  # a gradient has the memory format of the result's gradient
+    keeps: bool  # keep the memory format of the incoming gradient
 
     @property
     def has_align(self) -> bool:
@@ -311,7 +312,7 @@ class _Leaf(NamedTuple):
 
 
 def _check(op: str, arg: str, x: Tensor, count: int, whole: Sizes, out: Sizes) -> None:
-    """whole: sizes of the input; out: the new last sizes."""
+    """Check the sizes. whole: sizes of the input. out: the last sizes of the result."""
     if len(whole) != count + 2:
         raise errors.wrong_shape(op, arg, f"have {count + 2} dimensions", x)
     if 0 in whole[1:]:
@@ -357,7 +358,7 @@ def _made(
 
 
 def _leaves(name: str, mode: str, count: int, keeps: bool = True) -> tuple[Any, Any, Any]:
-    """(the operator, its gradient, the overload that takes scale factors)."""
+    """Return the operator, its gradient, and the overload that takes scale factors."""
     leaf = _Leaf(name, mode, count, keeps)
 
     def forward(key_set: int, self: Tensor, output_size: Any, *options: Any) -> Tensor:

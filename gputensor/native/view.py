@@ -1,5 +1,5 @@
-"""Operators that return views of all elements with other sizes or another order; no element is
-moved.
+"""Operators that return views of all elements with other sizes or in another order. They move no
+element.
 
 Source of the semantics: aten/src/ATen/native/TensorShape.cpp.
 """
@@ -27,7 +27,7 @@ from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, seen, v
 
 
 def infer_size(op: str, size: Any, numel: int) -> Sizes:
-    """Sizes with a -1 replaced by the quotient of `numel` and the others."""
+    """Return sizes in which a -1 is replaced by the quotient of `numel` and the other sizes."""
     sizes = arguments.ints(op, "size", size)
     known, unknown = 1, -1
     for number, n in enumerate(sizes):
@@ -91,7 +91,8 @@ view: Kernel = view_kernel("view", _view_rule)
 
 
 def view_copy(key_set: int, self: Tensor, size: Any) -> Tensor:
-    """Also if no view is possible. Source: torchgen/gen_functionalization_type.py."""
+    """Return a copy of the view; a copy is possible also if the view is not. Source:
+    torchgen/gen_functionalization_type.py."""
     sizes = infer_size("view", size, self._geometry.numel)
     return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
 
@@ -117,7 +118,7 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     try:
         known = memo["reshape", exact(shape)]
         sizes, strides = known.value
-    except (KeyError, TypeError):  # not cached yet, or a list
+    except (KeyError, TypeError):  # not cached yet, or the argument is a list
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
         if len(memo) >= MEMO_BOUND:
@@ -140,9 +141,10 @@ jumps(reshape, lambda: ((operators._reshape_alias, CPU_CALL, _reshape_alias),))
 
 
 def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """`made`, a new tensor, with other sizes; recorded, but not as a view.
+    """Give `made`, a new tensor, other sizes. The call is recorded, but not as a view.
 
-    Without the key that tracks views. Source: TensorShape.cpp, reshape, which calls _unsafe_view.
+    The key set lacks the key that tracks views. Source: TensorShape.cpp, reshape, which calls
+    _unsafe_view.
     """
     include, keep = _state.get()
     key_set = (made._keys | include) & keep & ~AD_INPLACE_OR_VIEW
@@ -202,7 +204,8 @@ def unflatten(key_set: int, self: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
-    """Reinterprets the bytes. Source: aten/src/ATen/native/TensorConversions.cpp, view_dtype."""
+    """Return the geometry of the bytes reinterpreted as another dtype. Source:
+    aten/src/ATen/native/TensorConversions.cpp, view_dtype."""
     if not isinstance(target, dtype):
         raise errors.wrong_type("view", "dtype", "be a dtype", target)
     old, new = shape.dtype.itemsize, target.itemsize
@@ -459,7 +462,7 @@ detach: Kernel = view_kernel("detach", _alias_rule)
 
 
 def _inplace(rule: Callable[..., Geometry]) -> Kernel:
-    """An in-place operator that gives the tensor the view's geometry."""
+    """Make an in-place operator that gives the tensor the view's geometry."""
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
         self._get_storage()

@@ -40,7 +40,8 @@ def _check_numbers(entry: Any, self: Any, other: Any) -> None:
 
 
 def _with_tensors(inputs: Sequence[Any]) -> Sequence[Any]:
-    """Numbers as tensors on the condition's device. Source: `where` of ATen's TensorCompare.cpp."""
+    """Convert numbers to tensors on the condition's device. Source: `where` of ATen's
+    TensorCompare.cpp."""
     operands = inputs[1:3]
     if not any([type(x) in NUMBERS for x in operands]):
         return inputs
@@ -78,7 +79,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _codes(self: Any, other: Any) -> tuple[Any, Any]:
-    """Return operands with float8 as codes; a number becomes its code."""
+    """Return operands with codes in place of float8 numbers."""
     for x, y in ((self, other), (other, self)):
         if isinstance(x, Tensor) and x._geometry.dtype.is_float8 and type(y) in NUMBERS:
             place = x._device
@@ -103,5 +104,5 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def where(key_set: int, condition: Tensor) -> tuple[Tensor, ...]:
-    """The indices of nonzero elements."""
+    """Return the indices of nonzero elements."""
     return calls.nonzero_numpy(condition)

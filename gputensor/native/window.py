@@ -29,7 +29,7 @@ def _window(
     key_set: int, op: str, shape: Shape, window_length: Any, periodic: bool, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A window: `shape(positions from 0 to last, last)` in float64, rounded once."""
+    """Make a window: `shape(positions from 0 to last, last)` in float64, rounded once."""
     n = arguments.integer(op, "window_length", window_length, least=0)
     of = defaults.get_default_dtype() if dtype is None else dtype
     if of.category != FLOATING:
@@ -43,7 +43,7 @@ def _window(
 
 
 def _cosines(*factors: float) -> Shape:
-    """Sum of factors[k] cos(2 pi k x)."""
+    """Return a function: the sum of factors[k] cos(2 pi k x)."""
 
     def shape(places: Tensor, last: float) -> Tensor:
         turns = [math.tau * k / last for k in range(1, len(factors))]
@@ -106,7 +106,7 @@ kaiser_window_periodic: Kernel = given(kaiser_window_beta, beta=12.0)
 kaiser_window: Kernel = given(kaiser_window_beta, periodic=True, beta=12.0)
 
 
-# --- Fourier transforms of short parts ------------------------------------------------------------
+# --- Fourier transforms of short parts ----------------------------------------------------------
 
 
 def _lengths(op: str, n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int, int, int]:

@@ -1,6 +1,7 @@
 """`gt.nn`: modules, parameters and functions of networks, as `torch.nn` has them.
 
-A module's `state_dict()` has PyTorch's names and shapes, so that weights go either way.
+A module's `state_dict()` has PyTorch's names and shapes, so that weights can be exchanged in both
+directions.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Initialisation of parameters, `gt.nn.init`: in place, unrecorded, with PyTorch's formulas.
+"""Initialisation of parameters, `gt.nn.init`: in place, not recorded, with PyTorch's formulas.
 
 Source: torch/nn/init.py.
 """
@@ -45,7 +45,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
-    """(fan_in, fan_out): inputs of each output, and outputs of each input."""
+    """Return (fan_in, fan_out): the numbers of inputs per output, and of outputs per input."""
     if tensor.ndim < 2:
         raise errors.wrong_shape(op, "tensor", "have at least two dimensions", tensor)
     field = math.prod(tensor.shape[2:])
@@ -158,7 +158,8 @@ def kaiming_normal_(
 @declares()
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with orthogonal rows or columns; further dimensions are treated as columns."""
+    """Fill with orthogonal rows or columns. All dimensions after the first together count as
+    columns."""
     from .. import linalg
     from .._generated import functions
 
@@ -210,7 +211,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     return tensor
 
 
-# Names without a promise that timm and transformers import.
+# Private names that timm and transformers import; they may change.
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Parameter and Buffer: tensors that a Module keeps under the name they are assigned to."""
+"""Parameter and Buffer: tensors that a Module keeps under the names to which they are assigned."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _parameter(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Param
 
 
 class Buffer(Tensor):
-    """A tensor that a Module registers as a buffer. persistent: `state_dict()` has it."""
+    """A tensor that a Module registers as a buffer. persistent: `state_dict()` contains it."""
 
     persistent: bool
 
@@ -75,7 +75,7 @@ class _Uninitialized:
         return given(cls, empty(0, device=device, dtype=dtype), *args, **kwargs)
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        """Become a usual parameter or buffer of these sizes, with any values."""
+        """Become a usual parameter or buffer of these sizes, with undefined values."""
         from .._generated.functions import empty
 
         made: Any = {"device": device or self.device, "dtype": dtype or self.dtype}

@@ -1,5 +1,5 @@
-"""The op tests: run every sample on the CPU and on a device, compare, and report the kernel's
-source.
+"""The op tests: they run every sample on the CPU and on a device, compare the results, and report
+the kernel's source.
 
 A call is `native` if it stayed on the device, `fallback` if part of it ran on the CPU, `missing` if
 a kernel is missing, `failed` if its result differs from the CPU's.
@@ -73,7 +73,7 @@ def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[O
             yield outcome
 
 
-# --- who served a call ----------------------------------------------------------------------------
+# --- the source of a kernel -----------------------------------------------------------------------
 
 
 class _Watch:
@@ -119,7 +119,7 @@ class _Case:
         return f"{self.row.name}{_shown(self.args)} [{self.dtype.short}, {self.layout}]"
 
     def build(self, place: device) -> tuple[list[Any], dict[str, Any], list[Tensor]]:
-        """(args, kwargs, tensors) on a device."""
+        """Return (args, kwargs, tensors) on a device."""
         tensors: list[Tensor] = []
 
         def enter(x: Any) -> Any:
@@ -148,7 +148,8 @@ def _cases(row: Samples, every: bool) -> Iterator[_Case]:
                 for layout in layouts:
                     yield _Case(row, sample, of, layout)
         else:
-            # The numbers of dtypes and layouts share no factor, so that all combinations occur.
+            # The number of dtypes and the number of layouts have no common factor, so all
+            # combinations occur.
             of = row.dtypes[number % len(row.dtypes)]
             yield _Case(row, sample, of, layouts[number % len(layouts)])
 
@@ -160,7 +161,7 @@ def _shown(x: Any) -> str:
 
 
 def _forms(name: str) -> list[Callable[..., Any]]:
-    """The public form of a row's operator, and its in-place form."""
+    """Return the public form of a row's operator, and its in-place form."""
     found = [_main_form(name)]
     in_place = getattr(ops.aten, f"{name}_", None) if not name.endswith("_") else None
     return found if in_place is None else [*found, in_place]
@@ -187,7 +188,7 @@ def _run(
         if raised is not None:
             raise raised
         _compare(found, expected, case, place, bool(served_elsewhere))
-        for x, y in zip(tensors, wanted):  # operands may be written to
+        for x, y in zip(tensors, wanted):  # some operators write to operands
             _compare(x, y, case, place)
     except _Differs as difference:
         outcome.count(FAILED, f"{case}: {difference}")
@@ -219,13 +220,14 @@ def _call(
 
 
 class _Differs(Exception):
-    """The difference between a result and the CPU's."""
+    """A result differs from the CPU's; the text says how."""
 
 
 def _compare(
     found: Any, expected: Any, case: _Case, place: device, is_copied: bool = False
 ) -> None:
-    """is_copied: a fallback copied the result to the device, without gaps between elements."""
+    """Compare a result with the CPU's. is_copied: a fallback copied the result to the device,
+    without gaps between elements."""
     if isinstance(expected, errors.GpuTensorError):
         raise _Differs(f"was not refused; the CPU says {expected}")
     if isinstance(expected, (list, tuple)):

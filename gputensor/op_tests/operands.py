@@ -1,4 +1,4 @@
-"""Tensors for the samples of tests/rows: values of a kind, in a storage of their own.
+"""Tensors for the samples of tests/rows. Each has values of a given kind, and its own storage.
 
 An operand's values do not depend on the device or layout, except that `expanded` repeats the first
 element of the first dimension. The gaps between elements are filled with ones, which reveals reads
@@ -55,7 +55,7 @@ _REALS = (
 
 @lru_cache(maxsize=4096)
 def values(sizes: tuple[int, ...], kind: str, of: dtype, position: int) -> np.ndarray:
-    """The values of the operand at index `position` in a sample; read-only."""
+    """Return the values of the operand at index `position` in a sample; they are read-only."""
     random = np.random.default_rng([position, len(sizes), *sizes])
     count = math.prod(sizes)
     with np.errstate(all="ignore"):
@@ -108,7 +108,7 @@ def _positive(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
 
 
 def _powers(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
-    """Positive and negative powers of two, whose products are exact."""
+    """Return positive and negative powers of two, whose products are exact."""
     if of.category == BOOL:
         return np.ones(count)
     signs = np.where(random.integers(0, 2, count) == 1, 1, -1 if of.is_signed else 1)
@@ -140,7 +140,7 @@ _KINDS = {
 
 
 def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], int] | None:
-    """(strides, offset) in elements; None if the layout equals the contiguous one."""
+    """Return (strides, offset) in elements; None if the layout equals the contiguous one."""
     dense = contiguous_strides(sizes)
     if layout == "contiguous":
         return dense, 0
@@ -186,7 +186,7 @@ def layout_of(operand: T, layout: str) -> tuple[tuple[int, ...], int]:
 
 
 def array_of(operand: T, of: dtype, layout: str, position: int) -> np.ndarray:
-    """The values that `build` writes to the operand in this layout."""
+    """Return the values that `build` writes to the operand in this layout."""
     of = operand.dtype or of
     found = values(operand.sizes, operand.values, of, position)
     strides, _ = layout_of(operand, layout)
@@ -196,7 +196,7 @@ def array_of(operand: T, of: dtype, layout: str, position: int) -> np.ndarray:
 
 
 def build(operand: T, of: dtype, layout: str, position: int, device: str) -> Built:
-    """The operand as a tensor on a device."""
+    """Make the operand as a tensor on a device."""
     array = array_of(operand, of, layout, position)
     of = operand.dtype or of
     strides, offset = layout_of(operand, layout)

@@ -25,7 +25,7 @@ class Fill:
 
 
 class Samples:
-    """All calls of one operator in a row.
+    """All calls of one operator that a row has.
 
     samples: (args, kwargs). dtypes: supported ones. has_values: False if the result's elements are
     unspecified (`empty`). device_ulp: the allowed difference between devices.
@@ -46,7 +46,7 @@ class Samples:
 
 
 def load() -> list[Samples]:
-    """The frozen samples."""
+    """Return the frozen samples."""
     text = (files(__package__) / FILE).read_text(encoding="utf-8")
     return [
         Samples(

@@ -1,7 +1,8 @@
 """`gt.optim`: optimizers and learning rate schedulers with the names of `torch.optim`.
 
-They call public operators only. An optimizer holds parameters and a state for each one that has had
-a gradient. Steps are made in place; autograd records them only with differentiable=True.
+Optimizers call public operators only. An optimizer has parameters, and a state for each parameter
+that has had a gradient. Steps are made in place; autograd records them only with
+differentiable=True.
 """
 
 from typing import TYPE_CHECKING

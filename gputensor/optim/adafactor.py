@@ -59,7 +59,8 @@ class Adafactor(Optimizer):
                 raise self._must("params", "not be complex", p, errors.ArgumentTypeError)
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
-        return grad  # `_update` needs the parameter's norm before the decay
+        # `_update` needs the parameter's norm before the decay, so the decay is applied there
+        return grad
 
     def _begin(self, p: Tensor, group: Group) -> State:
         if p.ndim < 2:
@@ -83,7 +84,7 @@ class Adafactor(Optimizer):
 
     @staticmethod
     def _mean_square(grad: Tensor, state: State, part: float, root: float) -> Tensor:
-        """Return the new average square; `part` is the weight of this step's square."""
+        """Return the new average square. part: the weight of this step's square."""
         if grad.ndim < 2:
             variance: Tensor = state["variance"]
             return variance.lerp_(grad * grad, part).clone()

@@ -104,7 +104,8 @@ class Adamax(Optimizer):
 
 
 class SparseAdam(Optimizer):
-    """Adam for sparse gradients. gputensor has none: the constructor raises."""
+    """Adam for sparse gradients. The constructor raises, because gputensor has no sparse
+    tensors."""
 
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 1e-3,

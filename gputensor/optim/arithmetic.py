@@ -1,4 +1,4 @@
-"""Arithmetic of optimizers: numbers in a state, and in-place steps that autograd may record."""
+"""Arithmetic of optimizers: numbers of a state, and in-place steps that autograd may record."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def add(x: Tensor, y: Tensor, factor: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _rest(kept: float) -> float:
-    """Return 1 - kept, as the same object each time, for short cuts."""
+    """Return 1 - kept. It is one object for each value, because short cuts compare by identity."""
     return 1 - kept
 
 

@@ -62,7 +62,7 @@ def hooked(step: F) -> F:
 class Hooked:
     """Base of `Optimizer` with its hooks and their registration."""
 
-    # A wrapper of an optimizer that does not call `__init__` has no hooks; its step runs plainly.
+    # An optimizer's wrapper that does not call `__init__` has no hooks; its step runs without them.
     _is_stepping: bool = True
 
     def __init__(self) -> None:

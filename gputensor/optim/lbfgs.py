@@ -98,7 +98,7 @@ class _Descent:
 
     def __init__(self, group: Group, states: Any, closure: Callable[[], Any]) -> None:
         self.group, self.closure, self.params = group, closure, group["params"]
-        # The first parameter has the whole state, as in PyTorch's state dicts.
+        # The state of the first parameter is that of all, as in PyTorch's state dicts.
         self.state: State = states[self.params[0]]
         for name in ("func_evals", "n_iter"):
             self.state.setdefault(name, 0)
@@ -262,7 +262,7 @@ def _minimum(one: _Point, two: _Point, reach: tuple[Any, Any] | None = None) -> 
     middle of `reach` if it has none. reach: by default the interval between the points."""
     left, right = reach or (min(one.at, two.at), max(one.at, two.at))
     near, far = (one, two) if one.at <= two.at else (two, one)
-    # PyTorch's order of operands, for equal rounding
+    # the operands are in PyTorch's order, for equal rounding
     d1 = one.slope + two.slope - 3 * (one.loss - two.loss) / (one.at - two.at)
     square = d1**2 - one.slope * two.slope
     if not square >= 0:

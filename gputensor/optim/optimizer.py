@@ -161,7 +161,7 @@ class Optimizer(Hooked):
             state.update({name: seen[name] for name in self._numbers})
         if step is not None and not isinstance(state["step"], Tensor):
             state["step"] = step
-        if has_state:  # an update that raises adds no state and counts no step
+        if has_state:  # if the update raises, no state is added and no step is counted
             self.state[p] = state
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
@@ -249,7 +249,8 @@ class Optimizer(Hooked):
         }  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes to copy and pickle: all but hooks, which may hold any object."""
+        """Return the attributes to copy and to pickle: all except hooks, which may refer to any
+        object."""
         hooks = vars(Hooked())
         return {name: value for name, value in vars(self).items() if name not in hooks}
 

@@ -84,7 +84,7 @@ class Adagrad(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-        for group in self.param_groups:  # part of PyTorch's state dicts
+        for group in self.param_groups:  # this sum is a part of PyTorch's state dicts
             for p in group["params"]:
                 self.state[p] = {"step": 0, **self._begin(p, group)}
 

@@ -100,7 +100,7 @@ class ASGD(Optimizer):
         since = step - group["t0"]
         weight = 1 / (since.clamp(min=1) if isinstance(since, Tensor) else max(1, since))
         for name, value in (("eta", following), ("mu", weight)):
-            # Both have PyTorch's default dtype, whatever the parameter's.
+            # Both numbers have PyTorch's default dtype, whatever dtype the parameter has.
             keep(state, name, value if isinstance(value, Tensor) else rounded(value))
 
     def _rate(self, group: Group, step: Any) -> Any:

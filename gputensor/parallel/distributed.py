@@ -163,7 +163,8 @@ class DistributedDataParallel(Module):
 
 
 class _Reducer:
-    """Starts to reduce each bucket when its gradients are complete; waits for all after the last.
+    """Starts the reduction of each bucket when its gradients are complete. After the last one it
+    waits for all.
 
     Buckets start in one order on all ranks: from the last parameter to the first.
     """
@@ -174,8 +175,8 @@ class _Reducer:
         self._group, self._finds_unused = group, finds_unused
         self._names = {id(p): name for name, p in module.named_parameters()}
         self._buckets: list[Bucket] = buckets_of(_NAME, module.parameters(), bucket_bytes)
-        self._missing: set[int] = set()  # ids of parameters without a gradient so far
-        self._is_awaited = False  # from a forward to the end of its backward
+        self._missing: set[int] = set()  # ids of parameters that have no gradient yet
+        self._is_awaited = False  # True from a forward to the end of its backward
         self._began = False  # True once backward has computed a gradient
         self._started = 0
         for bucket in self._buckets:
@@ -195,7 +196,8 @@ class _Reducer:
         )  # fmt: skip
 
     def begin(self, output: Any) -> None:
-        """Expect gradients of all parameters that the output depends on; of none if it is None."""
+        """Expect gradients of all parameters on which the output depends; None means no
+        parameter."""
         self._is_awaited = output is not None
         if output is None:
             return
@@ -204,7 +206,7 @@ class _Reducer:
         for bucket in self._buckets:
             bucket.missing = sum(id(p) in self._missing for p in bucket.parameters)
         self._started, self._began = 0, False
-        if not self._missing:  # other ranks may have gradients
+        if not self._missing:  # other ranks may have gradients where this one has none
             self._go_on()
 
     def _hook_of(self, bucket: Bucket) -> Any:

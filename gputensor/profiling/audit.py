@@ -122,9 +122,10 @@ class audit_copies:
         return result
 
     def _compare_formats(self, operator: Operator, args: tuple[Any, ...], result: Any) -> None:
-        """Record results that are row-major although an operand of their rank was channels_last."""
+        """Record a result that is row-major although an operand of the same rank was
+        channels_last."""
         if any(isinstance(a, formats.memory_format) for a in args):
-            return  # requested by the program
+            return  # the program requested this format
         operands = [x for x in tensors_of(args) if _is_channels_last(x)]
         for made in tensors_of(result) if operands else ():
             if _is_channels_last(made) or not made._geometry.is_contiguous or _suits_both(made):
@@ -158,8 +159,8 @@ class audit_copies:
         return f"{columns(lines, left=4)}\n{total}"
 
 
-# Operators that may copy -> a function of the path to them, True if they do: lazy conjugates are
-# copied by the operator that materialises them.
+# Operators that may copy -> a function of the operators that led there, which returns True if a
+# copy is made. The operator that materialises a lazy conjugate copies it.
 _COPYING: dict[Operator, Callable[[tuple[Operator, ...]], bool]] = {
     _operators.copy_: lambda path: True,
     _operators.flip: lambda path: True,
@@ -169,7 +170,7 @@ _COPYING: dict[Operator, Callable[[tuple[Operator, ...]], bool]] = {
 
 
 def _ends(operator: Operator, args: tuple[Any, ...], result: Tensor) -> tuple[Tensor, Tensor]:
-    """(to, from) of a copy."""
+    """Return (destination, source) of a copy."""
     return (result, args[1] if operator is _operators.copy_ else args[0])
 
 
@@ -188,7 +189,7 @@ def _layout(tensor: Tensor) -> str:
 
 
 def _site() -> str:
-    """file:line of the innermost frame outside this package."""
+    """Return file:line of the innermost frame outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back

@@ -51,7 +51,8 @@ class Row:
 
 
 class _Hop:
-    """A running kernel: the time of kernels below it, and the mark for its device time."""
+    """A running kernel. It has the time of the kernels below it, and the mark of its device
+    time."""
 
     __slots__ = ("below_ns", "mark")
 
@@ -197,7 +198,7 @@ class profile:
 
 
 def columns(lines: list[list[str]], left: int) -> str:
-    """Lines of cells as a table; the first `left` columns are text, the others numbers."""
+    """Return lines of cells as a table. The first `left` columns are text, the others numbers."""
     widths = [max(map(len, column)) for column in zip(*lines)]
     text = []
     for line in lines:
@@ -209,7 +210,8 @@ def columns(lines: list[list[str]], left: int) -> str:
 
 
 def _device(key: DispatchKey, args: tuple[Any, ...]) -> tuple[Any, int] | None:
-    """(runtime, index) of the device that a kernel at `key` works on, if it has events."""
+    """Return (runtime, index) of the device on which a kernel at `key` works, if the device has
+    events."""
     for value in args:
         for x in value if isinstance(value, (list, tuple)) else (value,):
             place = getattr(x, "_device", None)

@@ -133,7 +133,8 @@ def _real_or_none() -> ModuleType:
 
     try:
         module = import_module(f"{__name__}.cuda")
-    except Exception as error:  # import cupy also raises OSError, for an unwritable cache directory
+    # import cupy also raises OSError if its cache directory cannot be written
+    except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             return no_cuda.because("cupy is not installed")
         return no_cuda.because(f"cupy does not import: {error}")
@@ -153,7 +154,8 @@ def reset_after_fork() -> None:
 
 
 class _Package(ModuleType):
-    """Importing the submodule `cuda` must not replace the function `cuda`, which users have."""
+    """Keeps the function `cuda`, which users call, when the submodule `cuda` is imported: an import
+    would replace it."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "cuda" or not isinstance(value, ModuleType):
@@ -165,7 +167,7 @@ os.register_at_fork(after_in_child=reset_after_fork)
 
 _asked = (os.environ.get("GPUTENSOR_CUDA"), os.environ.get("GPUTENSOR_EMULATOR_SANITIZE"))
 if _asked == ("emulator", "1"):
-    # libasan must be in the process from its start, so only this is done at import
+    # libasan must be in the process from its start, so the import does only this
     from .emulator import sanitizer
 
     sanitizer.ensure_preloaded()

@@ -23,9 +23,9 @@ from . import cpu
 # The largest number of rows and columns of a small matrix.
 SMALL = 512
 
-_lock = threading.RLock()  # a signal handler may compute, too
+_lock = threading.RLock()  # reentrant, because a signal handler may compute too
 _users = 0
-_wanted = 0  # set by set_num_threads; 0 if it was not called
+_wanted = 0  # the number given to set_num_threads; 0 if it was not called
 _kept: list[tuple[Callable[[int], object], int]] = []
 # package -> (getter, setter) of its OpenBLAS's number of threads; None for another BLAS.
 _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
@@ -45,7 +45,8 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _users = max(_users - is_inside, 0)  # it was 0 in a child that was forked inside
+            # the count was set to 0 in a child that was forked inside the context
+            _users = max(_users - is_inside, 0)
             if not _users:
                 for to, count in _kept:
                     to(count)
@@ -80,7 +81,7 @@ def _limit() -> None:
         known = len(_kept)
         count, to = loaded[known]
         threads = count()
-        if len(_kept) == known:  # if no signal handler has changed it
+        if len(_kept) == known:  # unless a signal handler has changed the table
             _kept.append((to, threads))
             to(1)
 
@@ -106,7 +107,8 @@ def _functions(package: Path) -> Any:
 
 
 def _openblas(package: Path) -> tuple[ctypes.CDLL | None, str]:
-    """The library, and how its names end: "64_" where its integers are of 64 bits."""
+    """Return the OpenBLAS library in a package's wheel, and the ending of its function names: "64_"
+    if its integers have 64 bits."""
     for path in package.parent.glob(f"{package.name}.libs/libscipy_openblas*"):
         library = ctypes.CDLL(str(path))
         for end in ("64_", ""):
@@ -126,7 +128,8 @@ def gemm(letter: str) -> tuple[int, bool] | None:
 
 
 def reset_after_fork() -> None:
-    """In a forked child no caller is inside, and the parent's lock may be held for ever."""
+    """Reset the state in a forked child: no caller is inside a context there, and the parent's lock
+    may be held for ever."""
     global _lock, _users
     if _users:
         for to, count in _kept:

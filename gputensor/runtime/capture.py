@@ -23,13 +23,15 @@ from ..core import errors
 
 # Captures in progress, in all threads.
 capturing: list[Capture] = []
-# Graphs dropped during a capture, which destroying one would end. They are destroyed at its end.
+# Graphs that were dropped during a capture. Destroying a graph would end the capture, so they are
+# destroyed when it ends.
 dropped: list[Any] = []
 
 MODES = ("global", "thread_local", "relaxed")
 _numbers = count(1)
 
-# A pool by its name: (of a graph, 0) or (0, made by `graph_pool_handle`), as in PyTorch.
+# The name of a pool, as in PyTorch: (number of a graph, 0), or (0, number from
+# `graph_pool_handle`).
 Handle = tuple[int, int]
 
 
@@ -62,8 +64,8 @@ class Capture:
             raise errors.capture_refused("capture_begin", "the default stream cannot be captured")
         if of(self.origin) is not None:
             raise errors.capture_refused("capture_begin", f"{self.origin} is captured already")
-        # Set before the start, because other threads test it before calls that the driver then
-        # rejects.
+        # Append before the start, because other threads look at the list before calls that the
+        # driver rejects during a capture.
         capturing.append(self)
         try:
             self._start()
@@ -97,8 +99,8 @@ class Capture:
 
 
 class Draws:
-    """A capture's draws from one generator: the memory of {seed, position}, and the number of
-    blocks."""
+    """The draws of one capture from one generator: the memory of {seed, position}, and the number
+    of blocks."""
 
     __slots__ = ("blocks", "memory")
 
@@ -107,11 +109,11 @@ class Draws:
 
 
 class Place(int):
-    """An address of {seed, position}, passed instead of a seed."""
+    """The address of {seed, position}, which a kernel gets instead of a seed."""
 
 
 def of(stream: Any) -> Capture | None:
-    """The capture that a stream takes part in."""
+    """Return the capture in which a stream takes part."""
     for capture in tuple(capturing):  # other threads change `capturing`
         for own in capture.streams:
             if own.key == stream.key and own.device_index == stream.device_index:
@@ -131,7 +133,7 @@ def here() -> Capture | None:
 def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:
     """Raise if waiting for a stream, or for an event of the capture `after`, would never end.
 
-    A capturing thread may not wait for anything else either, except in relaxed mode.
+    A capturing thread may also not wait for anything else, except in relaxed mode.
     """
     own = here()
     is_refused = after is not None or own is not None and own.mode != "relaxed"
@@ -140,8 +142,8 @@ def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> 
 
 
 def refuse_device_wait(what: str, device_index: int) -> None:
-    """Raise if a stream of the device is being captured, in any thread and mode: waiting for the
-    device would end the capture (CUDA Programming Guide, Prohibited and Unhandled Operations)."""
+    """Raise if any thread captures a stream of the device, in any mode: waiting for the device
+    would end the capture (CUDA Programming Guide, Prohibited and Unhandled Operations)."""
     streams = [stream for capture in tuple(capturing) for stream in capture.streams]
     own = here()
     is_refused = own is not None and own.mode != "relaxed"
@@ -172,14 +174,15 @@ def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
 
 
 def check_stream(stream: Any) -> None:
-    """Raise if this thread captures and the default stream is to become current."""
+    """Raise if this thread captures and `stream` is a default stream, which must not become
+    current."""
     if capturing:
         refuse_entering("stream", stream)
 
 
 def before_waiting(after: Capture | None, stream: Any) -> None:
-    """Called before a stream waits for an event that was recorded in `after`; the stream then joins
-    the capture."""
+    """Let a stream join the capture `after`, if it waits for an event recorded there. Called before
+    the wait."""
     own = of(stream)
     if after is own:
         return
@@ -197,7 +200,8 @@ def before_waiting(after: Capture | None, stream: Any) -> None:
 
 
 def operator() -> str | None:
-    """The name of the operator that this thread runs, found in its frames, for a message."""
+    """Return the name of the operator that this thread runs, found in the stack's frames, for an
+    error message."""
     frame: Any = sys._getframe(1)
     found: str | None = None
     while frame is not None:
@@ -215,21 +219,22 @@ def operator() -> str | None:
 
 
 def refuse_drawing() -> None:
-    """Raise if this thread captures, for a call that draws its random numbers on the host."""
+    """Raise if this thread captures. Called by operators that draw random numbers on the host."""
     if here() is not None:
         why = "its random numbers would be the same in every replay"
         raise errors.capture_refused(operator() or "take", why)
 
 
 def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int, int] | None:
-    """(Place, block) for a captured call, otherwise None. See Note [Random numbers of a graph]."""
+    """Return (Place, block) for a call in a capture, otherwise None. See Note [Random numbers of a
+    graph]."""
     stream = cuda.current_stream(device_index)
     capture = of(stream)
     if capture is None:
         return None
     draws = capture.draws.get((generator, device_index))
     if draws is None:
-        # Not from the graph's pool, whose memory an earlier call of the graph may write to.
+        # Not memory of the graph's pool, because an earlier call of the graph may write to it.
         allocator = capture.allocators[device_index]
         allocator.leave_pool(stream)
         try:

@@ -37,7 +37,7 @@ def allocate(nbytes: int) -> np.ndarray:
     """`nbytes` bytes of uninitialised memory. Raises: OutOfMemoryError."""
     try:
         return np.empty(nbytes, _uint8) if nbytes < ALIGNED_FROM else _allocate_large(nbytes)
-    except (MemoryError, ValueError, OverflowError):  # for more bytes than there are addresses
+    except (MemoryError, ValueError, OverflowError):  # the request exceeds the address space
         raise errors.out_of_memory("cpu", nbytes, {}) from None
 
 
@@ -97,14 +97,14 @@ def cache_nbytes() -> int:
 # loops have a similar pool in C++ (kernels/compiled/engine/threads.cpp) without the GIL, for which
 # a helper here waits 20 to 40 us while its caller gets ready.
 
-# Elements of shared rows that a thread processes at a time; from four times this number on, rows
-# are shared.
+# The number of elements that a thread processes at a time. Rows are shared among threads from four
+# times this number on.
 _ROWS = 1 << 16
 
-_lock = threading.RLock()  # a signal handler may compute, too
+_lock = threading.RLock()  # reentrant, because a signal handler may compute too
 _pool: _Pool | None = None
 _num_threads = 0
-_is_set = False  # by set_num_threads
+_is_set = False  # True after set_num_threads
 _told: list[Callable[[int], object]] = []
 _inside = threading.local()
 
@@ -147,8 +147,8 @@ def set_num_threads(count: int) -> None:
 
 
 def on_num_threads(told: Callable[[int], object]) -> None:
-    """Call `told(count)` whenever the number of threads is set, for other pools; also now, if it
-    was set."""
+    """Call `told(count)` each time the number of threads is set, so that other pools can follow;
+    also now if it was set before."""
     with _lock:
         _told.append(told)
         if _is_set:
@@ -156,7 +156,8 @@ def on_num_threads(told: Callable[[int], object]) -> None:
 
 
 def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], object]) -> None:
-    """Call `work(first, last)` over parts of [begin, end), none shorter than `grain` but the last.
+    """Call `work(first, last)` over parts of [begin, end). Each part has at least `grain` elements,
+    except the last.
 
     The calling thread takes a part itself. Inside a part, a nested call runs in its own thread.
     """
@@ -191,7 +192,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         for index in range(count):
             work(index)
         return
-    # one C call each, so no two threads get the same number
+    # each is one C call, so no two threads get the same number
     nexts = [itertools.count(count * n // threads).__next__ for n in range(threads)]
     ends = [count * (n + 1) // threads for n in range(threads)]
 
@@ -218,7 +219,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
     except BaseException as error:
         failure = error
     finally:
-        while True:  # also after a second Ctrl-C no piece is left running
+        while True:  # wait until no piece runs, also after a second Ctrl-C
             try:
                 _inside.part = False
                 for ticket in tickets:
@@ -235,7 +236,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         try:
             raise failure
         finally:
-            del failure, interruption, ticket, tickets  # its traceback has this frame
+            del failure, interruption, ticket, tickets  # the traceback refers to this frame
 
 
 def share_rows(
@@ -257,7 +258,8 @@ def share_rows(
 
 
 class _Ticket:
-    """One thread's share of a call. `owner` is the first to claim it: a helper, or the caller."""
+    """The right to work on a call, for one thread. `owner` is the first to claim it: a helper, or
+    the caller."""
 
     __slots__ = ("ended", "failure", "is_over", "owner", "work")
 
@@ -270,7 +272,7 @@ class _Ticket:
         self.ended.acquire()
 
     def run(self) -> None:
-        """A helper's part."""
+        """Do a helper's part of the work."""
         if self.owner.setdefault("is", "helper") == "caller":
             return
         work, self.work = self.work, None
@@ -279,13 +281,13 @@ class _Ticket:
             work()
         except BaseException as error:
             self.failure = error
-        del work  # this drops the operands before the caller continues
+        del work  # drop the operands before the caller continues
         self.is_over = True
         self.ended.release()
 
     def end(self) -> None:
-        """Called by the caller: take the ticket back, or wait. It may be called again after an
-        interruption."""
+        """Take the ticket back, or wait for the helper. The caller calls it, and may repeat it
+        after an interruption."""
         if self.owner.setdefault("is", "caller") == "caller":
             self.work = None
             return
@@ -294,7 +296,7 @@ class _Ticket:
 
 
 class _Pool:
-    """Threads that wait for tickets; their number is the largest requested so far."""
+    """Threads that wait for tickets. Their number is the largest number requested so far."""
 
     __slots__ = ("_count", "_is_closed", "_tickets")
 
@@ -307,12 +309,12 @@ class _Pool:
             self._start(len(tickets))
         for ticket in tickets[: self._count]:
             queue = self._tickets
-            if queue.qsize() < self._count:  # otherwise no thread is free soon
+            if queue.qsize() < self._count:  # otherwise no thread becomes free soon
                 queue.put(ticket)
 
     def _start(self, count: int) -> None:
         with _lock:
-            if sys.is_finalizing():  # Python 3.11 would wait for a thread that never begins
+            if sys.is_finalizing():  # Python 3.11 would wait for a thread that never starts
                 return
             if not hasattr(self, "_tickets"):
                 from _queue import SimpleQueue
@@ -324,7 +326,8 @@ class _Pool:
                 thread = threading.Thread(target=_help, args=arguments, name=name, daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # no more threads: the existing ones do the work
+                # the system allows no more threads: the existing ones do the work
+                except RuntimeError:
                     return
                 self._count += 1
 
@@ -354,7 +357,8 @@ def _the_pool() -> _Pool:
 
 
 def reset_after_fork() -> None:
-    """In a forked child the parent's threads do not exist, and its lock may be held for ever."""
+    """Make new pools in a forked child: the parent's threads do not exist there, and its lock may
+    be held for ever."""
     global _lock, _pool, _inside
     _lock = threading.RLock()
     _pool = None

@@ -12,7 +12,7 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
-_NO_ADDRESS = 1 << 56  # beyond the addresses that a process can have, on x86-64 and Arm
+_NO_ADDRESS = 1 << 56  # larger than any address of a process, on x86-64 and Arm
 
 
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
@@ -28,13 +28,14 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
-    if not 0 <= handle < _NO_ADDRESS:  # a driver would read at the address and crash the process
+    if not 0 <= handle < _NO_ADDRESS:  # a driver would read at this address and crash the process
         raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
 
 class CurrentDevice(Guard):
-    """Makes a device current in this thread, for a block or a function's calls. idx: its index."""
+    """Makes a device current in this thread, for a block or for the calls of a function. idx: the
+    device's index."""
 
     idx: int
 
@@ -62,7 +63,8 @@ class CurrentDevice(Guard):
 
 
 class CurrentStream(Guard):
-    """Makes a stream and its device current in this thread, for a block or a function's calls."""
+    """Makes a stream and its device current in this thread, for a block or for the calls of a
+    function."""
 
     stream: Any
 
@@ -106,21 +108,21 @@ class CurrentStream(Guard):
     def _put_back(self, found: Any) -> None:
         if found:
             try:
-                self._runtime.set_stream(found[0])  # which may run recorded work, and raise
+                self._runtime.set_stream(found[0])  # this call may run recorded work, and raise
             finally:
                 self._device._put_back(found[2])
                 del self._before[found[1] :]
 
 
-# --- another thread in the place of this one ----------------------------------------------------
+# --- a call on a new thread ---------------------------------------------------------------------
 
 
 R = TypeVar("R")
 
 
 def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
-    """Call a function with an empty stack: in another thread, for which this one waits, and which
-    has this one's context variables, devices and streams."""
+    """Call a function in a new thread, which has an empty stack, and wait for it. The thread has
+    this thread's context variables, devices and streams."""
     places = [(module, module.current_device(), _streams(module)) for module in runtimes.in_use()]
     context = contextvars.copy_context()
     made: list[R] = []
@@ -140,11 +142,11 @@ def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
     thread.start()
     try:
         thread.join()
-    except BaseException:  # an interrupt: work on the device uses the caller's tensors
+    except BaseException:  # after an interrupt, wait: work on the device uses the caller's tensors
         thread.join()
         raise
     if failed:
-        raise failed.pop()  # a list in this frame that refers to it would be a cycle
+        raise failed.pop()  # an exception whose list is in this frame would be a reference cycle
     return made[0]
 
 

@@ -22,7 +22,8 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
-# An unlocked temporary file older than this is a leftover; a writer locks its file at once.
+# An unlocked temporary file older than this many seconds is a leftover. A writer locks its file at
+# once.
 STALE_S = 3600.0
 _BEFORE, _BEHIND = ".gputensor-", ".tmp"
 _LOCK = "gputensor.lock"
@@ -33,23 +34,26 @@ _own: tuple[int, str, int] | None = None  # process, folder, lock
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file for writing that appears at `path` if the block succeeds and is removed if it raises.
+    """Open a file for writing. It appears at `path` if the block succeeds; it is removed if the
+    block raises.
 
-    It is synchronised to disk when the block ends. See Note [Whole files].
-    Raises: OSError naming `path`, also if its folder cannot be written.
+    The data is synchronised to disk when the block ends. See Note [Whole files]. Raises: OSError
+    naming `path`, also if its folder cannot be written.
     """
     given = os.fsdecode(path)
     try:
         old = os.stat(given)
     except FileNotFoundError:
         old = None
-    if old is not None and not stat.S_ISREG(old.st_mode):  # /dev/stdout, a pipe; a folder raises
+    # for example /dev/stdout or a pipe; a folder raises
+    if old is not None and not stat.S_ISREG(old.st_mode):
         with open(given, "wb") as own:
             yield own
         return
     target = os.path.realpath(given)
     if old is not None:
-        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))  # raises if it may not be written to
+        # raises if the file may not be written
+        os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))
     try:
         temporary, file = _temporary(os.path.dirname(target), 0o666 if old is None else old.st_mode)
     except OSError as error:
@@ -64,7 +68,7 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Like `Path.write_text` in UTF-8, whole or not at all."""
+    """Write text in UTF-8 as `Path.write_text` does, but either the whole text or nothing."""
     with whole(path) as file:
         file.write(text.encode())
 
@@ -86,7 +90,7 @@ def _replacing(temporary: str, file: IO[bytes], target: str) -> Iterator[None]:
         with file:
             yield
             file.flush()
-            os.replace(temporary, target)  # before the lock is released
+            os.replace(temporary, target)  # rename before the lock is released
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -117,7 +121,7 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
         except OSError:
             try:
                 os.fchown(descriptor, -1, old.st_gid)
-            except OSError:  # it has another group now, so the group gets only the rights of others
+            except OSError:  # the file's group has changed, so it gets only the rights of others
                 mode = mode & 0o707 | (mode & 0o007) << 3
     os.fchmod(descriptor, mode)
 
@@ -126,7 +130,7 @@ def _sync_folder(folder: str) -> None:
     """Synchronise the file's name to disk too; some file systems do not support it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # a folder may be written without being read
+    except OSError:  # a folder may be writable and not readable
         return
     try:
         os.fsync(descriptor)
@@ -166,7 +170,7 @@ def _remove_if_left(path: str) -> bool:
 
 
 def _is_left(path: str, status: os.stat_result) -> bool:
-    """True if a file is our temporary file, old, and locked by no process."""
+    """True if a file is a temporary file of ours, old, and locked by no process."""
     if not stat.S_ISREG(status.st_mode) or time.time() - status.st_mtime < STALE_S:
         return False
     if status.st_uid != os.geteuid():
@@ -182,7 +186,7 @@ def _is_left(path: str, status: os.stat_result) -> bool:
 
 
 def _lock(descriptor: int) -> None:
-    with contextlib.suppress(OSError):  # without locks on this file system, remove nothing
+    with contextlib.suppress(OSError):  # the file system may have no locks: then nothing is removed
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -190,9 +194,9 @@ def _lock(descriptor: int) -> None:
 
 
 def own_folder() -> str:
-    """A folder that only this process's user may enter; removed at exit. The first call of a
-    process also removes the folders of killed processes."""
-    import tempfile  # shutil and this module would add 5 ms to `import gputensor`
+    """Return a folder that only this process's user may enter; it is removed at exit. The first
+    call also removes the folders of killed processes."""
+    import tempfile  # imported here: with shutil it would add 5 ms to `import gputensor`
 
     global _own
     if _own is None or _own[0] != os.getpid():  # a forked child does not own its parent's folder
@@ -221,7 +225,8 @@ def _sweep_folders(parent: str) -> None:
         if name.startswith("gputensor-"):
             folder = os.path.join(parent, name)
             lock = os.path.join(folder, _LOCK)
-            with contextlib.suppress(OSError):  # another user's folder, or one removed meanwhile
+            # the folder is another user's, or it was removed meanwhile
+            with contextlib.suppress(OSError):
                 status = os.lstat(folder)
                 if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                     continue

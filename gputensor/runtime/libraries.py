@@ -27,12 +27,12 @@ class Library:
         self._scipy = scipy
 
     def empty(self, sizes: tuple[int, ...], of: Any) -> Any:
-        """A row-major array, not initialised, from the runtime's memory."""
+        """Return a new row-major array, not initialised, in the runtime's memory."""
         return self.np.empty(sizes, of) if self.is_gpu else cpu.empty(sizes, np.dtype(of))
 
     def constant(self, array: np.ndarray) -> Any:
-        """An array computed only from sizes and options, for its library; read-only. A GPU keeps it
-        after the first call."""
+        """Return an array that was computed only from sizes and options as a read-only array of
+        this library. A GPU keeps it after the first call."""
         return array
 
     def scipy(self, part: str) -> Any:
@@ -44,9 +44,9 @@ HOST = Library(np, "scipy", is_gpu=False)
 
 
 class Array(NamedTuple):
-    """An operand or a result in device memory; ptr is 0 for a result that is yet to be made.
+    """An operand or a result in device memory. ptr is 0 for a result that has no memory yet.
 
-    is_written: whether the function may write there.
+    is_written: whether the function may write to the array.
     """
 
     ptr: int

@@ -1,4 +1,4 @@
-"""Work that a thread has recorded and not queued, and the order of streams.
+"""Hooks that queue the work that a thread has recorded, before streams are ordered.
 
 A block of `gt.fuse` queues the kernels of recorded operators later. They belong to the stream that
 was current when the operators were called. So runtimes call `settle` before another stream becomes

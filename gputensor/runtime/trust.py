@@ -18,7 +18,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 def opened(path: str) -> int:
     """A descriptor of a regular file that no other user can have written. Raises: OSError."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # of a pipe: do not wait
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # do not wait for a pipe
     descriptor = os.open(path, flags)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and not wrong(status):
@@ -64,9 +64,9 @@ def _status(path: str) -> os.stat_result | None:
 def _is_kept(status: Any) -> bool:
     """True if others cannot rename entries of a folder, though they may write or own it."""
     if status.st_uid not in (0, os.geteuid()):
-        # In a container without a user of that number, system files may belong to another user.
+        # In a container that does not map root's number, system files belong to another user.
         return status.st_uid == os.stat("/").st_uid and not status.st_mode & _OTHERS_WRITE
-    if status.st_mode & stat.S_ISVTX:  # as /tmp
+    if status.st_mode & stat.S_ISVTX:  # as /tmp is
         return True
     return not status.st_mode & stat.S_IWOTH and _is_only_ours(status.st_gid)
 

@@ -25,15 +25,16 @@ __all__ = [
     "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
 ]  # fmt: skip
 
-# zipfile and the readers are imported on use: `import gputensor` does not need them.
+# zipfile and the readers are imported on first use, because `import gputensor` does not need them.
 if TYPE_CHECKING:
     import zipfile
 
-_ROOT = "archive"  # the archive's folder, as in PyTorch's files without a name
+_ROOT = "archive"  # the folder in the archive, as in PyTorch's files without a name
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date: equal content gives equal files
-_ALIGNED = 64  # bytes: storages begin at multiples, so that they can be mapped
-_PADDING = b"FB"  # kind of the extra field that PyTorch pads zip entries with
-_LOCAL_HEADER, _ZIP64_EXTRA = 30, 20  # bytes before an entry's name; for sizes above 4 GiB
+_ALIGNED = 64  # storages begin at multiples of this number of bytes, so that they can be mapped
+_PADDING = b"FB"  # the kind of the extra field with which PyTorch pads zip entries
+# the bytes before an entry's name; the additional bytes for sizes above 4 GiB
+_LOCAL_HEADER, _ZIP64_EXTRA = 30, 20
 _SAFETENSORS = ".safetensors"
 
 
@@ -109,7 +110,7 @@ def _write(file: IO[bytes], pickled: bytes, storages: list[Storage]) -> None:
 
 def _padding(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Return the extra field that aligns the entry's data."""
-    assert archive.fp is not None  # it is open
+    assert archive.fp is not None  # the archive is open
     before = archive.fp.tell() + _LOCAL_HEADER + len(entry.filename) + _ZIP64_EXTRA + 4
     count = -before % _ALIGNED
     return _PADDING + count.to_bytes(2, "little") + bytes(count)
@@ -169,7 +170,8 @@ def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> 
         zipfile.BadZipFile, struct.error, unpickle.Damaged, EOFError, LookupError, TypeError,
         ValueError, RuntimeError, AttributeError, OverflowError, OSError, AssertionError,
     ) as error:  # fmt: skip
-        if isinstance(error, errors.GpuTensorError):  # errors about devices and arguments
+        # errors about devices and arguments keep their class
+        if isinstance(error, errors.GpuTensorError):
             raise
         # zipfile raises it for a forged archive; other errors come from the file system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):

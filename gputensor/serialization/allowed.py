@@ -1,6 +1,6 @@
-"""Classes and functions of programs that `save` writes and `load` builds, beside tensors.
+"""Classes and functions of programs that `save` writes and `load` builds, in addition to tensors.
 
-The program names them; a file cannot. Source: torch/_weights_only_unpickler.py.
+The program names them; a file cannot name any. Source: torch/_weights_only_unpickler.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import errors
 
-# "module name", as a pickle spells it -> object.
+# "module name", as in a pickle -> object.
 _names: dict[str, Any] = {}
 
 
@@ -53,7 +53,7 @@ def get_safe_globals() -> list[Any]:
 
 
 def clear_safe_globals() -> None:
-    """Allow nothing beside tensors, numbers, strings and containers again."""
+    """Allow only tensors, numbers, strings and containers again."""
     _names.clear()
 
 

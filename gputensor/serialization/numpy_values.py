@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-_CLASS = "numpy.ndarray"  # stands for the class, which a file must not call
+_CLASS = "numpy.ndarray"  # stands for the class, because a file must not call the class itself
 # Booleans, numbers and texts of fixed width; objects are not among them.
 _TYPE = re.compile(r"[biufcSU]\d{1,9}")
 
 
 class Wrong(ValueError):
-    """A value that is no array, number or dtype. `load` completes the message."""
+    """A value is no array, number or dtype. `load` completes the message."""
 
 
 def _dtype(text: Any, *flags: Any) -> np.dtype[Any]:

@@ -31,24 +31,25 @@ STORAGE_TYPES = {
     "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage", "bool": "BoolStorage",
     "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
 }  # fmt: skip
-_PARAMETER = "gputensor.nn.parameter.Parameter"  # by name: tensors alone do not load nn
+# given by name, because programs without modules do not load nn
+_PARAMETER = "gputensor.nn.parameter.Parameter"
 _INT32 = range(-(2**31), 2**31)
 
 
 class Writer:
     """Writes the bytes of a pickle and lists its storages in order.
 
-    takes_any: write objects of any class, not of allowed ones alone.
+    takes_any: write objects of any class, not only of allowed ones.
     """
 
     def __init__(self, takes_any: bool = False) -> None:
         self._takes_any = takes_any
         self.storages: list[Storage] = []
         self._out = bytearray(b"\x80\x02")
-        self._numbers: dict[int, int] = {}  # of storages, by id
-        self._types: dict[int, str | None] = {}  # storage class by storage; None for bytes
-        self._memo: dict[int, int] = {}  # of tensors and objects, by id
-        self._alive: list[Any] = []  # keeps ids in use
+        self._numbers: dict[int, int] = {}  # numbers of storages, by id
+        self._types: dict[int, str | None] = {}  # the class of each storage; None for bytes
+        self._memo: dict[int, int] = {}  # numbers of tensors and objects, by id
+        self._alive: list[Any] = []  # keeps the objects alive, so that their ids stay in use
         self._open: set[int] = set()
         self._kinds: dict[type, Callable[[Any], None]] = {
             type(None): lambda _: self._add(b"N"),
@@ -166,7 +167,7 @@ class Writer:
 
     def _object(self, value: Any, where: str) -> None:
         """Write an object as pickle does: the function and arguments that make it again, its state
-        and items. A class or function is written by its name."""
+        and its items. A class or function is written by name."""
         if self._recalls(value):
             return
         made = _reduced(value, where)
@@ -203,7 +204,8 @@ class Writer:
         self._name(module, name)
 
     def _recalls(self, value: Any) -> bool:
-        """Write an object that is written already by its number in the memo."""
+        """Write the memo's number of an object that was written before. Return False for other
+        objects."""
         known = self._memo.get(id(value))
         if known is not None:
             self._add(b"j" + struct.pack("<I", known))
@@ -272,10 +274,11 @@ class Writer:
 
 
 def _reduced(value: Any, where: str) -> Any:
-    """Return what makes an object again, or the name of a class or function."""
+    """Return the function and arguments that make an object again, or the name of a class or
+    function."""
     if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
         return value.__name__
-    if type(value) is bytes:  # as pickles of protocol 2 have them
+    if type(value) is bytes:  # the form of bytes in pickles of protocol 2
         return codecs.encode, (value.decode("latin1"), "latin1")
     registered = copyreg.dispatch_table.get(type(value))
     try:

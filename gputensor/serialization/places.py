@@ -1,4 +1,4 @@
-"""Storages of a file: read or mapped into memory, checked, and moved to their devices."""
+"""Storages of a file: they are read or mapped into memory, checked, and moved to their devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .unpickle import Damaged
 if TYPE_CHECKING:
     import zipfile
 
-_ALIGNED = 64  # bytes: the alignment of storages that loops and kernels assume
+_ALIGNED = 64  # the alignment in bytes that loops and kernels assume of storages
 _LOCAL_HEADER = 30  # bytes of a zip entry before its name
 
 
@@ -48,7 +48,7 @@ class Places:
                 if not count:
                     raise Damaged(f"{entry.filename} ends after {done} of {nbytes} bytes")
                 done += count
-            stream.read(1)  # makes zipfile check the CRC, at the entry's end
+            stream.read(1)  # the read at the entry's end makes zipfile check the CRC
         return data
 
     def mapped(

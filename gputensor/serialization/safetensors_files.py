@@ -37,7 +37,7 @@ def load(path: Any, map_location: Any) -> dict[str, Tensor]:
         arrays = package.load_file(path)
     except FileNotFoundError:
         raise
-    except Exception as error:  # the package has error classes of its own
+    except Exception as error:  # the package has its own error classes
         raise errors.damaged_file("load", path, str(error)) from None
     made = {name: asarray(array) for name, array in arrays.items()}
     if map_location is None:

@@ -38,7 +38,7 @@ _BYTES = _DTYPES["uint8"]
 
 
 class _StorageType:
-    """PyTorch's class of a storage, as the dtype of its elements."""
+    """Stands for PyTorch's class of a storage; it has the dtype of the elements."""
 
     def __init__(self, of: dtype) -> None:
         self.dtype = of
@@ -66,7 +66,8 @@ def _tensor(
 
 
 def _with_bits(x: Tensor, metadata: Any) -> Tensor:
-    """Set a tensor's lazy conjugate and negative bits, which PyTorch stores separately."""
+    """Set a tensor's lazy conjugate and negative bits, which PyTorch stores outside of the
+    tensor."""
     for name in ("conj", "neg"):
         if type(metadata) is dict and metadata.get(name):
             x = getattr(x, name)()
@@ -95,7 +96,7 @@ def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = No
 
 
 def _from_type(rebuild: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """Return the tensor of a subclass, or with attributes, as a plain tensor."""
+    """Return a tensor of a subclass, or one with attributes, as a plain tensor."""
     if not callable(rebuild) or type(arguments) is not tuple:
         raise Damaged("a tensor has no storage")
     return rebuild(*arguments)

@@ -1,5 +1,5 @@
-"""Conversion of integer arguments (sizes, strides, dimensions), and checks of operands that must
-have one dtype and device, with the errors for invalid ones.
+"""Conversion and checks of arguments: integers (sizes, strides, dimensions), and operands that must
+have one dtype and one device.
 
 These functions run only if no cached result or plan was found, so repeated calls do not need them.
 """
@@ -46,7 +46,7 @@ def sizes(op: str, value: Any, arg: str = "size") -> tuple[int, ...]:
 
 
 def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[int, ...]:
-    """A number for each dimension; a single number is used for all."""
+    """Return one number per dimension; a single number is used for all dimensions."""
     found = ints(op, arg, value)
     found = found * count if len(found) == 1 else found
     if len(found) != count:
@@ -70,8 +70,8 @@ def _integer(op: str, arg: str, value: Any) -> int:
     if type(value) is int:
         return value
     try:
-        # A tensor is rejected, so that dispatch/refusal.py reads its number and repeats the call;
-        # otherwise later code would still get the tensor.
+        # Reject a tensor here: dispatch/refusal.py then reads its number and repeats the call.
+        # Otherwise later code would still get the tensor.
         if not isinstance(value, bool) and not hasattr(value, "_keys"):
             return index(value)
     except Exception:  # a foreign class's __index__ may raise anything
@@ -91,8 +91,8 @@ def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
 
 
 def boolean(op: str, arg: str, value: Any) -> bool:
-    """A Python bool; NumPy's is converted. A plan's key must contain Python's, because it is found
-    by any equal value."""
+    """Return a Python bool; a NumPy bool is converted. A plan's key must contain a Python bool,
+    because a lookup also finds equal values of other types."""
     if type(value) is not bool and not isinstance(value, np.bool_):
         raise errors.wrong_type(op, arg, "be a bool", value)
     return bool(value)
@@ -142,7 +142,7 @@ def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> N
 
 
 def check_is_floating(op: str, arg: str, x: Tensor, or_complex: bool = False) -> None:
-    """Raise unless the operand is floating, or complex where `or_complex` allows it."""
+    """Raise unless the operand is floating; complex is allowed too if `or_complex` is true."""
     category = x._geometry.dtype.category
     if category < FLOATING or category != FLOATING and not or_complex:
         rule = "be floating or complex" if or_complex else "be floating"

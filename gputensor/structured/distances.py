@@ -1,4 +1,4 @@
-"""Gradients of distances by operators, which are differentiable themselves."""
+"""Gradients of distances, composed of differentiable operators."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from ..tensor.tensor import Tensor
 
 
 def share(x: Tensor, whole: Tensor) -> Tensor:
-    """x / whole, zeros where whole is zero."""
+    """Return x / whole, with zeros where whole is zero."""
     is_zero = whole == 0
     return functions.where(is_zero, 0.0, x / functions.where(is_zero, 1.0, whole))
 
 
 def power_slope(x: Tensor, p: float) -> Tensor:
-    """sgn(x) * |x| ** (p - 1), zero at zero."""
+    """Return sgn(x) * |x| ** (p - 1), with zeros where x is zero."""
     if p >= 2:
         return x * x.abs() ** (p - 2)
     is_zero = x == 0
@@ -35,7 +35,7 @@ def _distance_slope(apart: Tensor, p: float, size: Tensor) -> Tensor:
 
 
 def cdist_slope(grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor) -> Tensor:
-    """The gradient of x1 (..., P, M), with the batch of result (..., P, R)."""
+    """Return the gradient of x1 (..., P, M); its batch is that of result (..., P, R)."""
     if not x1._geometry.sizes[-1] or not result._geometry.numel:
         return functions.zeros_like(x1)
     apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)

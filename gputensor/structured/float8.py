@@ -9,7 +9,7 @@ NaN in the place of negative zero.
 float8_e8m0fnu has an exponent alone, as the scales of the OCP Microscaling formats
 (c10/util/Float8_e8m0fnu.h).
 
-Operators that move elements, as `cat` and indexing, move the bytes: see `moved`.
+Operators that only move elements, such as `cat` and indexing, move the bytes: see `moved`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def decoded(x: Tensor) -> Tensor:
 
 
 def encoded(x: Tensor, to: dtype) -> Tensor:
-    """The codes of the nearest numbers of a dtype, ties to even, as uint8. x: float32."""
+    """Return as uint8 the codes of the nearest numbers of a dtype, ties to even. x: float32."""
     if to is float8_e8m0fnu:
         return _exponent(x)
     form = _FORMATS[to]
@@ -128,13 +128,13 @@ def moved(kernel: Callable[..., Any], key_set: int, *args: Any) -> Tensor:
 
 
 def with_dtype(codes: Tensor, of: dtype) -> Tensor:
-    """Codes in uint8 as numbers of float8, over the same memory."""
+    """View uint8 codes as numbers of a float8 dtype, over the same memory."""
     shape = codes._geometry
     return view_of(codes, geometry(shape.sizes, shape.strides, of), codes._offset)
 
 
 def code_of(value: Any, of: dtype) -> int:
-    """The code of a number."""
+    """Return the code of a number."""
     wide = calls.scalar_tensor(value, float32, None, None, None)
     return int(calls.item(encoded(wide, of)))
 

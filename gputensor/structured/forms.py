@@ -22,7 +22,8 @@ Kernel = Callable[..., Any]
 
 
 def given(kernel: Any, **values: Any) -> Kernel:
-    """The kernel of an overload without these arguments, which have fixed values."""
+    """Make the kernel of an overload that lacks these arguments, from a kernel that has them.
+    values: the fixed values of these arguments."""
     _, *names = kernel.__code__.co_varnames
     places = sorted([(names.index(name), value) for name, value in values.items()])
     front = tuple([value for _, value in places])
@@ -38,16 +39,16 @@ def given(kernel: Any, **values: Any) -> Kernel:
 
     is_front = [place for place, _ in places] == [*range(len(places))]
     made = with_front if is_front else shorter
-    made.__module__ = kernel.__module__  # names the family
+    made.__module__ = kernel.__module__  # this module's name tells the operator's family
     return made
 
 
 def copy(of: Operator) -> Kernel:
-    """The view that `of` returns, copied to new row-major memory. Source: torchgen's
-    gen_functionalization_type.py, gen_composite_view_copy_kernel."""
+    """Make the kernel of a `_copy` operator: it copies the view that `of` returns to new row-major
+    memory. Source: torchgen's gen_functionalization_type.py, gen_composite_view_copy_kernel."""
 
     def kernel(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW_ADINPLACEORVIEW  # the view has no other reference
+        key_set &= BELOW_ADINPLACEORVIEW  # nothing else refers to the view
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
             return calls.clone(found, contiguous_format)
@@ -57,14 +58,14 @@ def copy(of: Operator) -> Kernel:
 
 
 def inplace(of: Operator) -> Kernel:
-    """The result of `of`, copied into self."""
+    """Make an in-place kernel: it copies the result of `of` into self."""
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
         op = f"{of.short_name}_"
         overlap.check_itself(op, self, "self")
         read = self
         if key_set & ~BELOW_ADINPLACEORVIEW and self.requires_grad:
-            read = calls.clone(self)  # the derivatives read self as it was
+            read = calls.clone(self)  # the derivatives read self as it was before the write
         made = of.redispatch_table[key_set](key_set, read, *args)
         shape = made._geometry
         if shape.sizes != self._geometry.sizes:
@@ -79,8 +80,8 @@ def inplace(of: Operator) -> Kernel:
 
 
 def out(of: Operator, count: int = 1) -> Kernel:
-    """The result of `of`, copied into `out`, which must have its dtype and device. A factory is
-    called with out's dtype and device."""
+    """Make an out kernel: it copies the result of `of` into `out`, which must have the result's
+    dtype and device. A factory is called with out's dtype and device."""
     names = [argument.name for argument in of.schema.arguments]
     options = names[names.index("dtype") :] if "pin_memory" in names else []
 
@@ -118,17 +119,19 @@ def _check_takes(op: str, target: Tensor, result: Tensor) -> None:
 
 
 def functional(operator: Operator, loop: str) -> Kernel:
-    """A row-major copy of self, which the in-place form writes to."""
+    """Make the functional kernel: it makes a row-major copy of self and calls the in-place form on
+    the copy."""
     return _of_inplace(operator, contiguous_format)
 
 
 def kept_functional(operator: Operator, loop: str) -> Kernel:
-    """`functional` whose copy keeps the layout of self."""
+    """Like `functional`, but the copy keeps the layout of self."""
     return _of_inplace(operator, preserve_format)
 
 
 def out_of_functional(operator: Operator, loop: str) -> Kernel:
-    """The functional form's result, copied to out; so an error leaves out unchanged."""
+    """Make the out kernel: it copies the functional form's result to out, so an error leaves out
+    unchanged."""
     base, overload = operator.short_name, operator.overload
     return out(_named(base, overload.removesuffix("out").removesuffix("_")))
 
@@ -139,7 +142,7 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
 
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
         made = calls.clone(self, layout)
-        key_set &= BELOW_ADINPLACEORVIEW  # a new tensor: no version to count
+        key_set &= BELOW_ADINPLACEORVIEW  # a new tensor has no version to count
         writes.redispatch_table[key_set](key_set, made, *rest)
         return made
 

@@ -77,9 +77,10 @@ class Generator:
         self._seed, self._position = seed, position
 
     def take(self, numel: int, kernel_on: int | None = None) -> tuple[int, int]:
-        """Reserve numbers for this many elements: (seed, first block).
+        """Reserve random numbers for this many elements; return (seed, first block).
 
-        kernel_on: the CUDA device, if a kernel draws that also takes a `capture.Place`.
+        kernel_on: the CUDA device if a kernel draws the numbers; the seed may then be a
+        `capture.Place`.
         """
         if capture.capturing and self._device.type == "cuda":
             if kernel_on is not None:
@@ -203,7 +204,8 @@ class fork_rng(Guard):
 
 
 def check(op: str, generator: Any, device_type: str) -> None:
-    """Raise unless it is a generator for this device type. Source: check_generator of ATen."""
+    """Raise unless `generator` is a generator for this device type. Source: check_generator of
+    ATen."""
     if not isinstance(generator, Generator):
         rule = "be a gputensor.Generator"
         raise errors.wrong_type(op, "generator", rule, generator)

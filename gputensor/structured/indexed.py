@@ -1,7 +1,8 @@
 """Elements selected by index tensors: their positions, and loops that read or write them.
 
-Families gather and scatter share it. On the CPU an index is checked before anything is written; on
-other devices the kernel checks it, see Note [Targets outside the classes] in native/loss.py.
+The families gather and scatter use this module. On the CPU an index is checked before anything is
+written; on other devices the kernel checks it, see Note [Targets outside the classes] in
+native/loss.py.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Places:
         self.led, self.begin, self.wraps, self.order = led, begin, wraps, None
 
     def of(self, x: Tensor) -> Places:
-        """These places in another tensor of the same sizes."""
+        """Return these places in another tensor of the same sizes."""
         x = x if self.order is None else calls.permute(x, self.order)
         return Places(
             self.op, x, self.sizes, self.indices, self.led, self.begin, wraps=self.wraps
@@ -75,7 +76,7 @@ class Places:
         return (*kept[: self.begin], *middle, *kept[self.begin :])
 
     def index_strides(self, index: Geometry) -> Sizes:
-        """Strides, in elements, of an index over the walk."""
+        """Return the strides, in elements, of an index over the walk."""
         over = strides_over(index.sizes, index.strides, self.shape_of_indices)
         if self.begin is None:
             return over
@@ -178,7 +179,8 @@ def write(loop: str, places: Places, value: Tensor) -> None:
 
 
 def wide_dtype(of: dtype) -> dtype:
-    """The dtype in which elements of `of` are combined: at least 32 bits, as atomics require."""
+    """The dtype in which elements of dtype `of` are combined: it has at least 32 bits, because
+    atomics require that."""
     if of is complex32:
         return complex64
     if of.category >= FLOATING:
@@ -207,7 +209,7 @@ def number_of(op: str, value: Tensor, like: Tensor) -> Tensor:
 
 
 def cropped(x: Tensor, sizes: Any) -> Tensor:
-    """The part of x with these sizes, from index 0 on."""
+    """Return the part of x with these sizes, from index 0 on."""
     for d, n in enumerate(sizes):
         if n != x._geometry.sizes[d]:
             x = calls.slice_Tensor(x, d, 0, n, 1)

@@ -98,7 +98,7 @@ def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> Non
 def waiting(op: str, function: Compute, *args: Any) -> Results:
     """`call` for results whose sizes depend on values: it waits for the device.
 
-    Raises an error on the meta device, which has no values.
+    Raises an error on the meta device, because its tensors have no values.
     """
     place = _place(args)
     if place.type == "meta":
@@ -150,7 +150,7 @@ def _geometry(array: Any) -> Geometry:
 
 
 def _adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[Any]) -> Results:
-    """CPU tensors over a function's results, or over copies of them."""
+    """Make CPU tensors over a function's results, or over copies of them."""
     taken = [x for x in given if isinstance(x, np.ndarray)]
     made = []
     for value, geometry in zip(found, wanted):
@@ -206,7 +206,7 @@ def _on_device(
 
 
 def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
-    """`function` as a function of the arrays only; the other arguments are bound."""
+    """Return `function` as a function of the arrays only; the other arguments are bound."""
     rest = [None if isinstance(x, Tensor) else (x,) for x in args]
 
     def with_rest(library: Any, *arrays: Any) -> Any:

@@ -40,14 +40,14 @@ def check_square(op: str, arg: str, x: Tensor) -> None:
 
 
 def check_pivots(op: str, arg: str, namespace: Any, pivots: Any, rows: int) -> None:
-    """Check pivots, unless that would wait for a device. LAPACK reads any address that they
-    imply."""
+    """Check LAPACK's pivots, which it uses as addresses without a check. A GPU's pivots are not
+    checked, because the host would have to wait."""
     if not namespace.is_gpu and pivots.size and not (1 <= pivots.min() and pivots.max() <= rows):
         raise errors.must(op, arg, f"name rows, from 1 to {rows}", errors.Got("others"))
 
 
 def broadcast_batches(op: str, a: Tensor, arg: str, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both operands, with their batches broadcast."""
+    """Return both operands with their batches broadcast."""
     batch = broadcast_sizes(a._geometry.sizes[:-2], b._geometry.sizes[:-2])
     if batch is None:
         rule = f"have batches that broadcast with {list(a._geometry.sizes[:-2])}"
@@ -59,7 +59,7 @@ def broadcast_batches(op: str, a: Tensor, arg: str, b: Tensor) -> tuple[Tensor, 
 
 
 def matrices(sizes: Sizes, of: dtype, by_columns: bool = True) -> Geometry:
-    """The layout of a batch of matrices. Source: batched_matrix_contiguous_strides."""
+    """Return the geometry of a batch of matrices. Source: batched_matrix_contiguous_strides."""
     dense = contiguous_geometry(tuple(sizes), of)
     if not by_columns or len(sizes) < 2:
         return dense
@@ -68,7 +68,8 @@ def matrices(sizes: Sizes, of: dtype, by_columns: bool = True) -> Geometry:
 
 
 def is_vector(A: Tensor, B: Tensor) -> bool:
-    """Source: LinearAlgebraUtils.h, linalg_solve_is_vector_rhs."""
+    """True if B holds vectors instead of matrices. Source: LinearAlgebraUtils.h,
+    linalg_solve_is_vector_rhs."""
     a, b = A._geometry.sizes, B._geometry.sizes
     return len(b) == 1 or (len(a) - 1 == len(b) and b == a[:-1])
 
@@ -89,22 +90,23 @@ def lu_sizes(A: Tensor) -> tuple[Geometry, Geometry, Geometry]:
 def factorised(
     op: str, function: Any, wanted: tuple[Geometry, ...], A: Tensor, *args: Any
 ) -> tuple[Tensor, ...]:
-    """`library.by_lapack`, and zeros where A has no elements."""
+    """Return `library.by_lapack`, or zeros if A has no elements."""
     if not A._geometry.numel:
         return zeros(wanted, A)
     return library.by_lapack(op, function, wanted, A, *args)
 
 
 def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> Any:
-    """Raise the error given by `info`, the last of the results. Waits for the device."""
+    """Return the results. Raise the error that `info`, the last of them, reports; reading it waits
+    for the device."""
     if check_errors:
         calls._linalg_check_errors(results[-1], name, A._geometry.ndim == 2)
     return results
 
 
 def by_columns(x: Tensor) -> Tensor:
-    """A batch of matrices in column-major order, including matrices of one column or without
-    elements."""
+    """Copy a batch of matrices to column-major order. The strides are exact also for matrices of
+    one column and for matrices without elements."""
     made = calls.mT(calls.contiguous(calls.mT(x)))
     wanted = matrices(made._geometry.sizes, made._geometry.dtype)
     if made._geometry.strides == wanted.strides:
@@ -130,12 +132,12 @@ def _mask(x: Tensor, k: int, is_lower: bool) -> Tensor:
 
 
 def lower(x: Tensor, k: int = 0) -> Tensor:
-    """tril."""
+    """Return the lower triangle, with gt.tril."""
     return calls.where_self(_mask(x, k, True), x, 0)
 
 
 def upper(x: Tensor, k: int = 0) -> Tensor:
-    """triu."""
+    """Return the upper triangle, with gt.triu."""
     return calls.where_self(_mask(x, k, False), x, 0)
 
 

@@ -23,16 +23,16 @@ on_fall_back: list[Callable[[Operator], object]] = []
 
 
 def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
-    """Call `operator` with out's keys, below the version counter; its table or a fallback selects
-    the kernel."""
+    """Call `operator` with the key set of `out`, below the version counter; the table or a fallback
+    selects the kernel."""
     key_set = out._keys & BELOW_ADINPLACEORVIEW
     made: Tensor = operator.redispatch_table[key_set](key_set, *args)
     return made
 
 
 def ask_inplace(operator: Operator, made: Tensor, *args: Any) -> Tensor:
-    """`ask` for an in-place operator, on a tensor made by the kernel or one whose write is already
-    counted."""
+    """`ask` for an in-place operator on `made`: a new tensor, or a tensor whose write was counted
+    before."""
     return ask(operator, made, made, *args)
 
 

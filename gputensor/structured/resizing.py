@@ -24,6 +24,7 @@ def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
     """Replace a tensor's geometry. Grow its storage if the new geometry needs more bytes."""
     needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
     if needed > tensor._get_storage()._nbytes:
-        tensor._storage.resize(needed, transfer.copy_bytes)  # resize counts references
+        # resize counts the references to the storage
+        tensor._storage.resize(needed, transfer.copy_bytes)
     tensor._geometry = wanted
     tensor._array = None

@@ -194,7 +194,7 @@ class TensorIterator:
 
     def __init__(self, made: plan.Plan, operands: list[Any]) -> None:
         self._plan, self._tensors = made, operands
-        # A number gets its own memory, as PyTorch's wrapped numbers do.
+        # A number gets its own memory, as in PyTorch.
         numbers = [(i, x) for i, x in enumerate(operands) if not isinstance(x, Tensor)]
         self._scalars = {i: np.array(x, made.common_dtype.np) for i, x in numbers}
         self._shape = made.shape
@@ -273,7 +273,7 @@ class TensorIterator:
         return split.can_use_32bit(self._shape, self._strides)
 
     def with_32bit_indexing(self) -> Iterator[TensorIterator]:
-        """Iterators over parts of this walk that can each use 32-bit indexing."""
+        """Return iterators over parts of this walk; each part can use 32-bit indexing."""
         reduced = 0
         while reduced < len(self._shape) and self.is_dim_reduced(reduced):
             reduced += 1
@@ -299,7 +299,8 @@ class TensorIterator:
         return part
 
     def for_each(self, loop: Loop, grain: int = parallel.GRAIN) -> None:
-        """Run the loop over all elements, on several threads from `grain` elements each on."""
+        """Run the loop over all elements. Several threads run it if each gets at least `grain`
+        elements."""
         work = partial(self.serial_for_each, loop)
         parallel.for_each(self._shape, work, grain)
 

@@ -55,7 +55,7 @@ def copy_dense(to: Tensor, source: Tensor) -> None:
 
 
 def on_host(source: Tensor) -> Tensor:
-    """A CPU tensor of the same geometry; the bytes between its elements are copied too."""
+    """Return a CPU tensor of the same geometry. The bytes between its elements are copied too."""
     geometry = source._geometry
     storage = allocate_storage(geometry.extent * geometry.dtype.itemsize, CPU)
     landed = from_storage(storage, 0, geometry, CPU_KEYS)
@@ -65,7 +65,7 @@ def on_host(source: Tensor) -> Tensor:
 
 
 def _host_bytes(tensor: Tensor) -> Any:
-    """The bytes from a CPU tensor's first element to its last as a 1-d uint8 array."""
+    """Return the bytes from a CPU tensor's first element to its last one, as a 1-d uint8 array."""
     geometry = tensor._geometry
     begin = tensor._offset * geometry.dtype.itemsize
     return tensor._get_storage().data[begin : begin + geometry.extent * geometry.dtype.itemsize]
@@ -98,7 +98,7 @@ def from_host(to: Tensor, source: Tensor) -> None:
 
 
 def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
-    """`copy_dense` for a non-dense source on the host, which the host reads once.
+    """`copy_dense` for a source on the host that is not dense; the host reads it once.
 
     copy: writes one ndarray into another of any layout.
     """
@@ -125,8 +125,8 @@ def land_on_host(source: Tensor) -> Tensor:
 
 
 def _pinned(like: Tensor) -> Tensor | None:
-    """A tensor in pinned memory with the geometry of a dense one on a device; None if it is too
-    large, or if the device has no pinned memory."""
+    """Return a tensor in pinned memory with the geometry of a dense tensor on a device; None if it
+    is too large, or if the device has no pinned memory."""
     device, nbytes = runtime.of(like._device.type), like._geometry.nbytes
     if nbytes > PINNED_UP_TO_BYTES or not hasattr(device, "pinned_allocate"):
         return None

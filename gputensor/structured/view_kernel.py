@@ -40,7 +40,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
             if seen.short is not table.short:
                 short_view.learn(table, kernel, (shape, *args) if args else shape, seen, self)
         wanted = seen.value
-        # `view_of` written out (bench/overhead.py)
+        # the call of `view_of` written out (bench/overhead.py)
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -67,7 +67,7 @@ def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[...
 
 
 def seen(shape: Geometry, key: Any) -> Seen | None:
-    """The cache entry of a composite, which stores only short cuts."""
+    """Return the cache entry of a composite, which stores only short cuts."""
     found: Seen | None = shape.views.get(key)
     if found is None:
         if len(shape.views) >= MEMO_BOUND:

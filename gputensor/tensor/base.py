@@ -44,7 +44,7 @@ class TensorBase:
     _array: Any
     _autograd: Any
 
-    _kind: ClassVar[type[Any]]  # Tensor, set by its module
+    _kind: ClassVar[type[Any]]  # Tensor; its module sets this
     _has_handler = False  # True if the class overrides `__gputensor_dispatch__`
 
     @property
@@ -169,7 +169,8 @@ class TensorBase:
     # --- where its elements are -----------------------------------------------------------------
 
     def _get_array(self) -> np.ndarray[Any, Any]:
-        """The ndarray over a CPU tensor's elements; it is one object until the storage changes."""
+        """Return the ndarray over a CPU tensor's elements. It is one object until the storage
+        changes."""
         array: np.ndarray[Any, Any] | None = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
@@ -178,28 +179,29 @@ class TensorBase:
                 raise errors.not_computed("array", "self", geometry.dtype, self)
             if storage is None or self._device is not CPU or self._keys & LAZY:
                 raise errors.no_storage("array", self)
-            data = storage._data  # read directly, because a property costs a frame
+            data = storage._data  # read directly, because a property costs a Python frame
             if data is None:
-                data = storage._array  # a storage that nobody has requested
+                data = storage._array  # nothing has asked for this storage's bytes yet
                 if type(data) is not _ndarray or not data.flags.c_contiguous:
                     data = storage.data
                 if data is None:
                     raise errors.no_storage("array", self)
-            if geometry.numel == 0:  # may begin past the end of its storage
+            if geometry.numel == 0:  # the tensor may begin past the end of its storage
                 array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
                 return array
             begin = self._offset * geometry.dtype.itemsize
             strides = geometry.stride_bytes
             try:
                 array = _ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
-            except ValueError:  # strides of size 1 may exceed 64 bits
+            except ValueError:  # strides of dimensions of size 1 may exceed 64 bits
                 strides = tuple([s if n > 1 else 0 for n, s in zip(geometry.sizes, strides)])
                 array = np.ndarray(geometry.sizes, geometry.dtype.np, data, begin, strides)
             self._array = array
         return array
 
     def _get_storage(self) -> Storage:
-        """The storage; a CPU tensor whose memory NumPy allocated gets one over that memory."""
+        """Return the storage. A CPU tensor whose memory NumPy allocated gets a storage over that
+        memory."""
         storage = self._storage
         if storage is None:
             storage = self._storage = storage_of_array(self._array)
@@ -209,7 +211,8 @@ class TensorBase:
         return self._get_storage()
 
     def _address(self) -> int:
-        """Address of the first element of a tensor on a device with allocated memory; 0 on meta."""
+        """Return the address of the first element of a tensor on a device with allocated memory; 0
+        on meta."""
         data = self._storage._data
         if data is None and (data := self._storage.data) is None:
             return 0
@@ -227,8 +230,9 @@ class TensorBase:
     def record_stream(self, stream: Any) -> None:
         """Declare that work on `stream` uses the tensor, which was made on another stream.
 
-        When the tensor is dropped, its memory is reused only after the work that `stream` has then.
-        stream: of the tensor's device; on a GPU also a stream of PyTorch or CuPy.
+        When the tensor is dropped, its memory is reused only after the work that `stream` has at
+        that time. stream: a stream of the tensor's device; on a GPU also a stream of PyTorch or
+        CuPy.
         """
         place = self._device
         module = runtime.with_streams(place.type)
@@ -244,7 +248,8 @@ class TensorBase:
 
 
 def materialised(tensor: Any) -> Any:
-    """Return the tensor, or a copy without lazy conjugate, negative or zero."""
+    """Return the tensor. If it is a lazy conjugate, negative or zero, return a copy with its
+    elements in memory."""
     return calls.clone(tensor) if tensor._keys & LAZY else tensor
 
 
@@ -262,7 +267,7 @@ def suggest_memory_format(tensor: TensorBase) -> memory_format:
 
 
 def suggested_format(geometry: Geometry) -> memory_format:
-    """`suggest_memory_format` of a tensor with that geometry."""
+    """Return the result of `suggest_memory_format` for a tensor with this geometry."""
     if looks_channels_last(geometry.sizes, geometry.strides):
         return formats.channels_last
     if looks_channels_last_3d(geometry.sizes, geometry.strides):

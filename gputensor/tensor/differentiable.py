@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class _Above:
-    """A placeholder for gputensor.autograd and its module variable, which replace it when they are
-    imported."""
+    """A placeholder for the module gputensor.autograd and for its module `variable`. They replace
+    it when they are imported."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -65,12 +65,12 @@ class Differentiable(TensorBase):
 
     @property
     def grad_fn(self) -> Any:
-        """The node that made it; None for a leaf."""
+        """The node that made the tensor; None for a leaf."""
         return None if self._autograd is None else variable.grad_fn(self)
 
     @property
     def is_leaf(self) -> bool:
-        """True if it was not made by a recorded operation."""
+        """True if no recorded operation made the tensor."""
         return self._autograd is None or variable.is_leaf(self)
 
     @property
@@ -82,9 +82,10 @@ class Differentiable(TensorBase):
         self, gradient: Tensor | None = None, retain_graph: bool | None = None,
         create_graph: bool = False, inputs: Any = None,
     ) -> None:  # fmt: skip
-        """Add the gradient of this tensor to `grad` of the leaves that it was made from.
+        """Add the gradient of this tensor to `grad` of the leaves from which it was made.
 
-        gradient: that of this tensor, by default 1 for one element. See gt.autograd.backward.
+        gradient: the gradient of this tensor; for a tensor with one element it is 1 by default. See
+        gt.autograd.backward.
         """
         autograd.backward(self, gradient, retain_graph, create_graph, inputs)
 
@@ -94,7 +95,7 @@ class Differentiable(TensorBase):
         return self
 
     def retain_grad(self) -> None:
-        """Let `backward` set `grad` of this tensor, which is no leaf."""
+        """Let `backward` set `grad` of this tensor, although it is no leaf."""
         variable.retain_grad(self)
 
     @property
@@ -103,14 +104,15 @@ class Differentiable(TensorBase):
         return self._autograd is not None and variable.retains_grad(self)
 
     def register_hook(self, hook: Any) -> Any:
-        """Call `hook(grad)` when the gradient is known; a result other than None replaces it.
+        """Call `hook(grad)` when the gradient is known. If the hook does not return None, its
+        result replaces the gradient.
 
         Returns a handle with `remove()`.
         """
         return variable.register_hook(self, _callable("register_hook", hook))
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
-        """Call `hook(tensor)` when `grad` of this leaf has been added to."""
+        """Call `hook(tensor)` after `grad` of this leaf was added to."""
         named = _callable("register_post_accumulate_grad_hook", hook)
         return variable.register_post_accumulate_grad_hook(self, named)
 

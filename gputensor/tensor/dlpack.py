@@ -1,12 +1,12 @@
 """DLPack: the structs of the standard, and export of a tensor's memory as a capsule.
 exchange/dlpack.py imports capsules.
 
-Note [A capsule from NumPy]
-A DLPack capsule needs a C function that frees it from any thread, with the GIL or without, and even
-while the interpreter ends. A Python callback cannot promise that, and NumPy's own deleter does. So
-an export takes the capsule of a small NumPy array with as many dimensions, whose base keeps the
-tensor's memory alive, and overwrites what the struct says: address, device, dtype, sizes, strides,
-flags. The layouts of the structs are fixed by the standard (dlpack.h, versions 0.8 and 1.x).
+Note [A capsule from NumPy] A DLPack capsule needs a C function that frees it from any thread, with
+or without the GIL, even while the interpreter ends. A Python callback cannot promise that, but
+NumPy's own deleter can. So an export takes the capsule of a small NumPy array with equally many
+dimensions, whose base keeps the tensor's memory alive. Then it overwrites the fields of the struct:
+address, device, dtype, sizes, strides, flags. The standard fixes the layouts of the structs
+(dlpack.h, versions 0.8 and 1.x).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 STRUCTS: dict[bytes, Any] = {b"dltensor": _Managed, b"dltensor_versioned": _ManagedVersioned}
 USED = {b"dltensor": b"used_dltensor", b"dltensor_versioned": b"used_dltensor_versioned"}
 for _name in USED.values():
-    # A capsule keeps the pointer, not the object, and may outlive this module.
+    # A capsule keeps the pointer and not the object, and may outlive this module.
     _api.Py_IncRef(ctypes.py_object(_name))
 
 # dtype <-> (code, bits): kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
@@ -110,9 +110,9 @@ def export(
 ) -> Any:  # fmt: skip
     """`Tensor.__dlpack__`: a capsule over the tensor's memory.
 
-    stream: on CUDA, the consumer's stream, which waits for the queued work of ours; -1 for no
-    order. max_version: a versioned capsule from (1, 0) on, the legacy one otherwise. dl_device: (1,
-    0) copies to the host. copy: True copies; False raises if a copy is needed.
+    stream: on CUDA, the consumer's stream, which waits for our queued work; -1 for no order.
+    max_version: from (1, 0) on the capsule is a versioned one, otherwise a legacy one. dl_device:
+    (1, 0) copies to the host. copy: True copies; False raises if a copy is needed.
     """
     if tensor.requires_grad:
         rule, remedy = "not require grad", "use .detach()"
@@ -152,7 +152,7 @@ def _pair(arg: str, given: Any) -> tuple[int, int] | None:
 
 
 def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> None:
-    """Make the consumer's stream wait for our current stream, without the host.
+    """Make the consumer's stream wait for our current stream. The host does not wait.
 
     When both sides have dropped the memory, its reuse waits for the consumer's stream.
     stream: a pointer; None, 0 or 1 for the legacy default stream; -1 for no order.
@@ -162,7 +162,8 @@ def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> Non
     cuda = runtime.cuda()
     theirs = current = cuda.current_stream(device_index)
     if (stream or 0) != current.ptr:
-        # The consumer's stream exists as long as the capsule's memory, so it can be queried then.
+        # The consumer's stream exists as long as the capsule's memory, so it can be queried until
+        # then.
         theirs = cuda.external_stream(device_index, stream or 0, "the consumer's")
     if theirs.key != current.key:
         theirs.wait_stream(current)
@@ -170,12 +171,12 @@ def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> Non
 
 
 class _Keeper:
-    """An object that NumPy accepts as an array of `ndim` dimensions; it keeps memory alive."""
+    """An object that NumPy accepts as an array of `ndim` dimensions. It keeps memory alive."""
 
     __slots__ = ("__array_interface__", "memory")
 
     def __init__(self, ndim: int, memory: Any) -> None:
-        # Two elements at one address: this is no dense array, so NumPy puts strides into the
+        # The two elements have one address. The array is not dense, so NumPy puts strides into the
         # capsule.
         self.__array_interface__ = {
             "data": (ctypes.addressof(_byte), False),

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def operand(op: str, tensor: Tensor, other: Any, is_boolean: bool) -> Tensor | None:
-    """Convert an array that is the other operand; return None if its library must handle it.
+    """Convert an array that is the other operand. Return None if its library must handle the
+    operation.
 
     Raises: errors for tensors that NumPy must not get, and for comparisons such as == that PyTorch
     would answer with False for equal values.
@@ -53,14 +54,14 @@ def is_of_cupy(x: Any) -> bool:
 
 
 def of_cupy(x: Any) -> Tensor:
-    """A tensor over the memory of a CuPy array."""
+    """Make a tensor over the memory of a CuPy array."""
     found: Tensor = import_module("gputensor.exchange.construct").asarray(x)
     return found
 
 
 def over_array(array: np.ndarray[Any, Any]) -> Tensor | None:
-    """A tensor over an array's memory, or a copy if that is impossible; None if no tensor can
-    represent it."""
+    """Make a tensor over an array's memory, or over a copy if that is impossible. Return None if no
+    tensor can represent the array."""
     native = array.dtype.newbyteorder("=")
     element = from_numpy(native)
     if element is None:
@@ -72,7 +73,7 @@ def over_array(array: np.ndarray[Any, Any]) -> Tensor | None:
 
 
 def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
-    """An ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
+    """Return an ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
 
     force: if necessary, detach, copy from another device and materialise a lazy view. Raises:
     ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is lazy, or
@@ -82,7 +83,8 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
         tensor = materialised(calls.detach(tensor).cpu())
     _check_readable("numpy", tensor)
     expose(tensor._get_storage())
-    # A view, since the caller may give the array another shape, and the tensor keeps its own.
+    # Return a view, because the caller may change the array's shape, and the tensor keeps its own
+    # array.
     return _array(tensor).view()
 
 
@@ -180,7 +182,7 @@ def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
         "typestr": geometry.dtype.np.str,
         "data": (tensor.data_ptr(), False),
         "strides": None if geometry.is_contiguous else geometry.stride_bytes,
-        "stream": stream or 1,  # 1 is the legacy default stream; 0 is not allowed
+        "stream": stream or 1,  # 1 is the legacy default stream; the protocol does not allow 0
         "version": 3,
     }
 

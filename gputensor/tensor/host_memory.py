@@ -60,7 +60,7 @@ def pinned_empty(op: str, shape: Geometry, place: Any) -> Any:
         raise errors.must(op, "pin_memory", "be given for CPU tensors only", errors.Got(str(place)))
     nbytes = shape.extent * shape.dtype.itemsize
     memory = runtime.cuda().pinned_allocate(nbytes)
-    # The region refers to `memory`; when that is dropped, the runtime frees the bytes.
+    # The region refers to `memory`. When `memory` is dropped, the runtime frees the bytes.
     data = np.asarray(_Pinned(memory.ptr, nbytes, memory, False)) if nbytes else memory.array
     return over(Storage.over(data, nbytes, CPU), shape)
 
@@ -93,7 +93,7 @@ def share(x: Any) -> None:
     data = np.asarray(_Mapped(_new_file(storage._nbytes), storage._nbytes))
     data[:] = storage.data
     storage.move(data)
-    storage.__class__ = SharedStorage  # other processes may access its bytes
+    storage.__class__ = SharedStorage  # from now on other processes may access the bytes
 
 
 def _new_file(nbytes: int) -> int:

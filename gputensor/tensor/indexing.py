@@ -1,4 +1,5 @@
-"""x[index] becomes view operators and `index`, x[index] = value a copy_, fill_ or index_put_.
+"""Indexing: x[index] becomes view operators and `index`; x[index] = value becomes copy_, fill_ or
+index_put_.
 
 Ints, slices, None and Ellipsis make a view. Bools, masks, tensors of integers, arrays, ranges and
 lists then select elements of it. A list counts as an array, as in NumPy; PyTorch still treats a
@@ -31,13 +32,14 @@ _BOUND = frozenset((int, type(None)))
 
 
 def get(tensor: Tensor, index: Any) -> Any:
-    """`tensor[index]`: a view, except that a negative step or a bool makes a copy.
+    """Return `tensor[index]`: a view, except that a negative step or a bool makes a copy.
 
     PyTorch rejects negative steps; here they flip the elements, and strides stay positive (DESIGN
     decision 1).
     """
     kind = type(index)
-    # The calls of select and slice are inlined: q[1] is timed against PyTorch (bench/overhead.py).
+    # The calls of select and slice are inlined, because bench/overhead.py compares q[1] with
+    # PyTorch.
     if kind is int:
         table = _operators.select_int.table
         short = table.short.get((tensor._geometry, 0))
@@ -71,8 +73,8 @@ def get(tensor: Tensor, index: Any) -> Any:
 
 
 def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
-    """True if the index consists of integer tensors only. `index` takes these directly; each one
-    selects from the dimension at its position."""
+    """True if the index consists of integer tensors only. The operator `index` takes these
+    directly; each selects from the dimension at its position."""
     for i in index:
         shape = getattr(i, "_geometry", None)
         if shape is None or not shape.ndim or shape.dtype not in _PICK:
@@ -84,8 +86,8 @@ _PICK = frozenset((int64, int32))
 
 
 def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
-    """Return the view for a tuple of ints, slices, None and one Ellipsis, the most frequent case;
-    None for other indices, which `_applied` handles."""
+    """Return the view for a tuple of ints, slices, None and one Ellipsis, which is the most
+    frequent case. Return None for other indices; `_applied` handles them."""
     view: Any = tensor
     dim, ndim, specified, is_cut = 0, tensor._geometry.ndim, len(index), False
     for i in index:
@@ -120,10 +122,10 @@ def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
 
 
 def put(tensor: Tensor, index: Any, value: Any) -> None:
-    """`tensor[index] = value`: a number is filled in; a tensor is broadcast, cast and copied.
+    """Do `tensor[index] = value`. A number is filled in; a tensor is broadcast, cast and copied.
 
-    The tensor may be on another device, as in copy_. Leading dimensions of size 1 that the target
-    does not have are dropped from it.
+    The value may be on another device, as in copy_. Leading dimensions of size 1 that the target
+    does not have are removed from it.
     """
     flipped: tuple[int, ...] = ()
     indices: list[Any] = []
@@ -139,7 +141,7 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
             calls.fill__Scalar(view, value)
         elif hasattr(value, "_geometry"):
             _copy(view, flipped, value)
-        elif (plain := number(value)) is not None:  # a NumPy scalar, an enum
+        elif (plain := number(value)) is not None:  # for example a NumPy scalar or an enum
             calls.fill__Scalar(view, plain)
         else:
             raise errors.cannot_assign(value)
@@ -150,7 +152,7 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
 
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The indices of nonzero elements, one row for each, in row-major order.
+    """Return the indices of nonzero elements, one row per element, in row-major order.
 
     as_tuple: return a tensor of indices for each dimension instead, in the form that `input[...]`
     takes.
@@ -168,19 +170,20 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     while extra > 0 and sizes[0] == 1:
         value = calls.select_int(value, 0, 0)
         sizes, extra = sizes[1:], extra - 1
-    # The target was sliced forwards, so the value is flipped instead.
+    # The slice of the target goes forwards, so the value is flipped instead.
     turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
     if turned:
         value = calls.flip(value, turned)
     storage = view._storage
     is_repeated = value._geometry.numel < view._geometry.numel
     if is_repeated and storage is not None and storage.is_twin(value._storage):
-        value = calls.clone(value)  # a repeated element would be read after it was written
+        # an element that occurs twice would be read after it was written
+        value = calls.clone(value)
     calls.copy_(view, value, False)
 
 
 def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any) -> None:
-    """Write to indexed elements; a single number is written directly through a mask."""
+    """Write to indexed elements. A single number is written directly through a mask."""
     if not hasattr(value, "_geometry"):
         plain = value if type(value) in NUMBERS else number(value)
         if plain is None:
@@ -207,7 +210,8 @@ def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any)
 
 
 def _one_mask(view: Tensor, indices: list[Any]) -> Any:
-    """The mask that is the only index, with sizes that broadcast to the view; None if it is not."""
+    """Return the mask if it is the only index, with sizes that broadcast to the view; otherwise
+    None."""
     given = [i for i in indices if i is not None]
     mask, before = given[0], len(indices) - 1
     if len(given) > 1 or mask._geometry.dtype is not bool_:
@@ -226,7 +230,8 @@ def _is_mask(index: Any) -> bool:
 
 
 def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
-    """Return the ndim of view[indices], and there the position of each of view's dims, or None."""
+    """Return the number of dimensions of view[indices], and for each dimension of the view its
+    position there, or None."""
     led: list[int] = []
     shape, at = 0, 0
     for i in indices:
@@ -246,8 +251,8 @@ def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
 def _applied(
     tensor: Tensor, index: tuple[Any, ...], *, picks_bools: bool = False
 ) -> tuple[Any, tuple[int, ...], list[Any]]:
-    """Apply the basic part of an index. Return the view, its dimensions to flip, and the index
-    tensors of its dimensions (None for none).
+    """Apply the basic part of an index. Return the view, the dimensions of it that must be flipped,
+    and the index tensor of each dimension (or None).
 
     picks_bools: treat every bool as an index tensor, for PyTorch's layout of the result; otherwise
     a single bool gives a view.
@@ -298,8 +303,8 @@ def _applied(
 
 
 def _in_order(picking: dict[int, Any]) -> list[Any]:
-    """Tensors by their first dimension, as the list that `index` takes; a mask of several
-    dimensions is one entry."""
+    """Return tensors in the order of their first dimension, as the list that `index` takes. A mask
+    of several dimensions is one entry."""
     found: list[Any] = []
     at = 0
     for dim in sorted(picking):
@@ -310,7 +315,7 @@ def _in_order(picking: dict[int, Any]) -> list[Any]:
 
 
 def _plain(i: Any) -> Any:
-    """An item of an index, converted to an int, slice, None, Ellipsis, bool or index tensor."""
+    """Convert an item of an index to an int, slice, None, Ellipsis, bool or index tensor."""
     kind = type(i)
     if kind in (int, slice, bool) or i is None or i is Ellipsis:
         return i
@@ -336,10 +341,11 @@ def _plain(i: Any) -> Any:
 
 
 def _plain_array(i: Any) -> Any:
-    """Convert a list, range or array to a tensor of int64 or bool; a 0-d one to an int or bool."""
+    """Convert a list, range or array to a tensor of int64 or bool, and a 0-d one to an int or
+    bool."""
     try:
         array = np.asarray(_numbers(i))
-    except Exception:  # lists of different lengths, or not of numbers
+    except Exception:  # the lists have different lengths, or contain other things than numbers
         raise errors.unsupported_index(i) from None
     if array.size == 0 and not isinstance(i, np.ndarray):
         array = array.astype(np.int64)
@@ -365,7 +371,8 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _bound(value: Any) -> int | None:
-    """A bound of a slice; any object with __index__ is allowed, such as a 0-d integer tensor."""
+    """Return a bound of a slice. Any object with __index__ is allowed, such as a 0-d integer
+    tensor."""
     if value is None or type(value) is int:
         return value
     try:
@@ -375,7 +382,7 @@ def _bound(value: Any) -> int | None:
 
 
 def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:
-    """The slice with a positive step, and True if its elements must still be flipped."""
+    """Return the slice with a positive step, and True if its elements must then be flipped."""
     start, stop = _bound(i.start), _bound(i.stop)
     step = 1 if i.step is None else _bound(i.step)
     assert step is not None

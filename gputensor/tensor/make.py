@@ -1,4 +1,4 @@
-"""Make tensors, for native code: over existing or new memory."""
+"""Functions of native code that make tensors over existing or new memory."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ CPU_KEYS = TENSOR_KEYS["cpu"]
 
 def is_plain(x: Tensor) -> bool:
     """Return True if autograd ignores reads of an operand: it is no view, or a view of a tensor
-    that requires no gradient."""
+    that does not require a gradient."""
     base = x._autograd
     return base is None or type(base) is Tensor and base._autograd is None
 
 
 def from_array(array: Any, geometry: Geometry) -> Tensor:
-    """A CPU tensor over an ndarray without other references; geometry describes its layout."""
+    """Make a CPU tensor over an ndarray to which nothing else refers. The geometry describes its
+    layout."""
     tensor = blank()
     tensor._geometry = geometry
     tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
@@ -39,12 +40,12 @@ def from_array(array: Any, geometry: Geometry) -> Tensor:
 
 
 def over_array(array: np.ndarray[Any, Any]) -> Tensor:
-    """`from_array` for a dense array of a dtype that tensors have."""
+    """Like `from_array`, for a dense array of a dtype that tensors have."""
     return from_array(array, contiguous_geometry(array.shape, of_ours(array.dtype)))
 
 
 def from_storage(storage: Storage, offset: int, geometry: Geometry, keys: int) -> Tensor:
-    """A tensor over a storage; offset counts elements."""
+    """Make a tensor over a storage. offset counts elements."""
     tensor = blank()
     tensor._geometry = geometry
     tensor._keys = keys if not inference_blocks else keys_now(keys)
@@ -57,7 +58,7 @@ def from_storage(storage: Storage, offset: int, geometry: Geometry, keys: int) -
 
 
 def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
-    """Another view of base's storage; offset counts elements from the storage's start."""
+    """Make another view of base's storage. offset counts elements from the storage's start."""
     storage = base._storage
     if storage is None:
         storage = base._get_storage()
@@ -73,7 +74,7 @@ def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
 
 
 def allocate(geometry: Geometry, place: device) -> Tensor:
-    """An uninitialised tensor of this geometry: memory for its extent, offset 0."""
+    """Make an uninitialised tensor of this geometry, with memory for its extent and offset 0."""
     if place is CPU and geometry.in_numpy:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
     # `from_storage` is inlined, because every result on a device is made here (bench/overhead.py).
@@ -98,12 +99,12 @@ as_tensor.append(_bytes_of)
 
 
 def as_bytes(x: Tensor) -> Tensor:
-    """A tensor of 8-bit elements as uint8, over the same memory."""
+    """View a tensor of 8-bit elements as uint8, over the same memory."""
     shape = x._geometry
     return view_of(x, geometry(shape.sizes, shape.strides, uint8), x._offset)
 
 
 def zero_tensor(geometry: Geometry, place: device) -> Tensor:
-    """Zeros of this geometry that have no memory."""
+    """Make a tensor of zeros of this geometry that has no memory."""
     storage = Storage.over(None, geometry.extent * geometry.dtype.itemsize, place)
     return from_storage(storage, 0, geometry, TENSOR_KEYS[place.type] | ZERO)

@@ -49,7 +49,7 @@ def norm(
     return of_all(self, p, dtype, *to)
 
 
-# --- results by options; the operators always return three ----------------------------------------
+# --- results that depend on options; the operators always return three results ------------------
 
 
 @declares(self="Tensor", dim="int?")
@@ -57,7 +57,7 @@ def unique(
     self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """Sorted unique elements, or unique slices of dim.
+    """Return the sorted unique elements, or unique slices along dim.
 
     Args:
         return_inverse: also return the index of each element among them.
@@ -74,8 +74,8 @@ def unique(
 def unique_consecutive(
     self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Elements, or slices of dim, that differ from their predecessor; other results as in
-    `unique`."""
+    """Return the elements, or slices along dim, that differ from their predecessor. The other
+    results are as in `unique`."""
     inverse = flag("unique_consecutive", "return_inverse", return_inverse)
     counts = flag("unique_consecutive", "return_counts", return_counts)
     return _asked(calls.unique_consecutive(self, inverse, counts, dim), inverse, counts)

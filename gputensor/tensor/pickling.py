@@ -34,23 +34,23 @@ def _keys(storage: Storage) -> int:
 
 
 def over(storage: Storage, shape: Geometry) -> Tensor:
-    """A tensor over the beginning of a storage."""
+    """Make a tensor over the beginning of a storage."""
     made: Tensor = TensorBase._kind._over(storage, 0, shape, _keys(storage))
     return made
 
 
 def flat(storage: Storage) -> Tensor:
-    """The whole storage as a tensor of bytes."""
+    """View the whole storage as a tensor of bytes."""
     return over(storage, contiguous_geometry((storage._nbytes,), uint8))
 
 
 def host_bytes(storage: Storage) -> np.ndarray[Any, Any]:
-    """The storage's bytes on the host; a copy if the storage is on another device."""
+    """Return the storage's bytes on the host. It is a copy if the storage is on another device."""
     return flat(storage).cpu()._get_array()
 
 
 def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
-    """A storage with these bytes on a device; on the CPU it takes the array itself."""
+    """Make a storage with these bytes on a device. On the CPU it uses the array itself."""
     storage = Storage.over(data, data.size, CPU)
     return storage if place is CPU else calls.to_device(flat(storage), place, uint8)._get_storage()
 
@@ -59,7 +59,7 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`: the storage is pickled once for all of its tensors.
 
     As in PyTorch, a tensor that requires grad becomes a leaf that requires grad, without gradient,
-    history and hooks. Attributes that a program has set, and the class of a subclass, are kept.
+    history and hooks. Attributes set by a program and the class of a subclass are kept.
     """
     check_hooks(tensor)
     storage, offset, shape = in_memory(tensor, "pickle")
@@ -71,7 +71,7 @@ def reduce(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def in_memory(tensor: Tensor, op: str) -> tuple[Storage, int, Geometry]:
-    """(storage, offset, geometry) of the elements in memory."""
+    """Return (storage, offset, geometry) of the elements in memory."""
     is_of_subclass = type(tensor) is not TensorBase._kind
     if is_of_subclass and tensor._storage is not None and _has_no_memory(tensor):
         remedy = "define __reduce_ex__ and __deepcopy__ in its class"
@@ -117,7 +117,7 @@ def reduce_storage(storage: Storage) -> tuple[Any, ...]:
 def _rebuild_storage(data: np.ndarray[Any, Any] | None, nbytes: int, place: device) -> Storage:
     if data is None:
         return allocate_storage(nbytes, place)
-    # Out-of-band buffers may be read-only; an unpickled tensor is not.
+    # The array of an out-of-band buffer may be read-only, but an unpickled tensor must be writable.
     return storage_from(data if data.flags.writeable else data.copy(), place)
 
 
@@ -126,9 +126,10 @@ for _kind in (Storage, SharedStorage, ExposedStorage):
 
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """`Tensor.__deepcopy__`: a copy of the whole storage on its device, once for its tensors.
+    """`Tensor.__deepcopy__`: copy the whole storage on its device, once for all its tensors.
 
-    A leaf's gradient is copied too; hooks are not. Raises: AutogradError if it is no leaf.
+    A leaf's gradient is copied too; hooks are not copied. Raises: AutogradError if the tensor is no
+    leaf.
     """
     if id(tensor) in memo:
         known: Tensor = memo[id(tensor)]
@@ -140,14 +141,14 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     storage = tensor._get_storage()
     twin = memo.get(id(storage))
     if twin is None:
-        if tensor._keys & ZERO:  # it has no memory to copy
+        if tensor._keys & ZERO:  # the tensor has no memory to copy
             twin = Storage.over(None, storage._nbytes, storage.device)
         else:
             twin = allocate_storage(storage._nbytes, storage.device)
             if storage.device is not META:
                 calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
-    # The keys of a new tensor in the present mode; lazy bits are kept.
+    # The keys are those of a new tensor in the present mode, with the lazy bits of the original.
     keys = _keys(storage) | tensor._keys & LAZY
     made = type(tensor)._over(twin, tensor._offset, tensor._geometry, keys)
     memo[id(tensor)] = made

@@ -1,6 +1,6 @@
 """Storage: the bytes of one or more tensors, and the registry of allocators.
 
-It knows bytes, a device and a version; sizes, strides and dtypes belong to `Geometry`.
+A storage has bytes, a device and a version; sizes, strides and dtypes belong to `Geometry`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _device = device
 class Storage:
     """Bytes on one device.
 
-    version: how often an operator wrote into it; all views share it.
+    version: the number of writes by operators. All views share it.
     """
 
-    # _twins: only for a SharedStorage; _step: only while it waits to be computed (fusion/).
+    # _twins: only used by a SharedStorage. _step: only used while the bytes are still to be
+    # computed (fusion/).
     __slots__ = (
         "_data", "_array", "_nbytes", "device", "version", "_twins", "_step", "__weakref__",
     )  # fmt: skip
@@ -40,8 +41,8 @@ class Storage:
     device: _device
     version: int
     _step: int
-    may_alias = False  # whether another storage may look at these bytes
-    is_exposed = False  # True if others, NumPy or users of an address, may
+    may_alias = False  # True if another storage may have these bytes
+    is_exposed = False  # True if NumPy or the users of an address may access the bytes
 
     # Without __init__, Python makes an object in half the time; each result on a device has a
     # storage.
@@ -54,7 +55,8 @@ class Storage:
 
     @property
     def data(self) -> Any:
-        """A 1-d uint8 ndarray on the CPU; the allocator's object on other devices; None on meta."""
+        """The bytes: a 1-d uint8 ndarray on the CPU, the allocator's object on other devices, None
+        on meta."""
         data = self._data
         if data is None and self._array is not None:
             data = self._data = self._array.ravel("K").view(np.uint8)
@@ -89,7 +91,8 @@ class Storage:
     def __repr__(self) -> str:
         return f"<Storage {self._nbytes} bytes on {self.device}>"
 
-    # --- methods of PyTorch's storages, by operators on the bytes as a tensor ---------------------
+    # --- methods of PyTorch's storages, computed by operators on the bytes as a tensor
+    # ---------------
 
     def element_size(self) -> int:
         """Bytes of one element: 1."""
@@ -117,7 +120,7 @@ class Storage:
         return iter(self.tolist())
 
     def __getitem__(self, index: Any) -> Any:
-        """The byte at an index as an int; of a slice a storage over these bytes."""
+        """Return the byte at an index as an int. For a slice, return a storage over these bytes."""
         if not isinstance(index, slice):
             return _flat(self)[_at(index)].item()
         start, stop = _bounds(self, index)
@@ -185,7 +188,8 @@ class Storage:
         return self
 
     def twin(self) -> Storage:
-        """Another storage over the same bytes, also after a resize, with versions of its own."""
+        """Make another storage over the same bytes, which stays so after a resize, with versions of
+        its own."""
         made = SharedStorage.over(self.data, self._nbytes, self.device)
         if not hasattr(self, "_twins"):
             self.__class__ = SharedStorage
@@ -195,7 +199,7 @@ class Storage:
         return made
 
     def is_twin(self, other: Any) -> bool:
-        """True if both are over the same bytes, even if these do not exist, as on meta."""
+        """True if both are over the same bytes, also if these have no memory, as on meta."""
         twins = getattr(other, "_twins", other)
         return other is not None and getattr(self, "_twins", self) is twins
 
@@ -230,7 +234,7 @@ class Storage:
 class SharedStorage(Storage):
     """A storage that shares its bytes with another one (a twin), or whose memory others own.
 
-    _twins: one list of weak references, shared by all twins.
+    _twins: one list of weak references, which all twins share.
     """
 
     __slots__ = ()
@@ -238,7 +242,7 @@ class SharedStorage(Storage):
 
 
 class _Part:
-    """A device's memory from some byte on; keeps the whole memory alive."""
+    """A device's memory from some byte on. It keeps the whole memory alive."""
 
     __slots__ = ("ptr", "whole")
 
@@ -247,7 +251,7 @@ class _Part:
         self.whole: Any = whole
 
 
-# Returns a tensor of a storage's bytes; set by the module of tensors.
+# A function that returns a tensor of a storage's bytes; the module of tensors sets it.
 as_tensor: list[Callable[[Storage], Any]] = []
 
 
@@ -275,41 +279,42 @@ def _byte(value: Any) -> int:
 
 
 class ExposedStorage(Storage):
-    """A storage whose bytes other code may write to unnoticed."""
+    """A storage whose bytes other code may write to without notice."""
 
     __slots__ = ()
     is_exposed = True
 
 
-# Called with each storage that is exposed to other code, or written to without an operator; see
-# fusion/.
+# Called with each storage that other code can access from now on, or that is written to without an
+# operator; see fusion/.
 on_exposure: list[Callable[[Storage], None]] = []
 
 
 def about_to_write(storage: Storage) -> None:
-    """Report that the bytes are written to now, once, without an operator."""
+    """Report that the bytes will be written to once now, without an operator."""
     for told in on_exposure:
         told(storage)
 
 
 def expose(storage: Storage) -> None:
-    """Report that the bytes are exposed to NumPy, to another library, or by their address."""
+    """Report that other code can access the bytes from now on: NumPy, another library, or code that
+    has their address."""
     about_to_write(storage)
     if type(storage) is Storage:
         storage.__class__ = ExposedStorage
 
 
 def _forget_arrays(storage: Storage) -> None:
-    # Tensors keep an ndarray of the old buffer. Reallocating a shared storage is rare, so finding
-    # its tensors by the garbage collector, in 1 to 30 ms, costs less than a check on every use of
-    # every array.
+    # Tensors keep an ndarray of the old buffer. Shared storages are seldom reallocated. So their
+    # tensors are then found by the garbage collector, in 1 to 30 ms, which costs less than a check
+    # at every use of every array.
     for holder in gc.get_referrers(storage):
         if hasattr(holder, "_array") and getattr(holder, "_storage", None) is storage:
             holder._array = None
 
 
 class _Counted:
-    """Counts its references as `Storage.resize` does; the number depends on the Python version."""
+    """Counts its references as `Storage.resize` does. The number depends on the Python version."""
 
     __slots__ = ("_storage",)
     _storage: _Counted
@@ -357,7 +362,8 @@ def register_allocator(
 
 
 def allocate_storage(nbytes: int, place: device) -> Storage:
-    """Uninitialised bytes on a device. Raises: DeviceError if nothing allocates there."""
+    """Allocate uninitialised bytes on a device. Raises: DeviceError if the device has no
+    allocator."""
     allocate = _allocators.get(place.type)
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")

@@ -1,7 +1,7 @@
 """Tensor, the public class.
 
-The generated base class has the operators, base.py the attributes. Here are Python's special
-methods and the protocols of other libraries. make.py makes tensors.
+The generated base class has the operators and base.py the attributes. This module has Python's
+special methods and the protocols of other libraries. make.py makes tensors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _convert_to(name: str, target: dtypes.dtype) -> Any:
 
 
 class Conversions:
-    """`self.to(dtype)` by PyTorch's names of the dtypes."""
+    """Methods that call `self.to(dtype)`, under PyTorch's names of the dtypes."""
 
     __slots__ = ()
 
@@ -81,9 +81,9 @@ class Lacking:
 
 
 class TensorType(type):
-    """The type of Tensor. It rejects calls of Tensor: with a `__new__` or `__init__` for that,
-    Python would take 1.5 times as long to make a tensor (`blank`). It also records which attributes
-    of Tensor were replaced, so that short cuts need not check."""
+    """The type of Tensor. It rejects calls of Tensor. (With a `__new__` or `__init__` that does
+    this, Python would take 1.5 times as long to make a tensor by `blank`.) It also records which
+    attributes of Tensor were replaced, so that short cuts need not check."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         own: Any = cls.__new__
@@ -98,8 +98,8 @@ class TensorType(type):
 
     @property
     def __signature__(cls) -> Any:
-        """The signature of a subclass's `__new__`; otherwise `inspect` would show that of
-        `__call__`."""
+        """Return the signature of a subclass's `__new__`; without this property `inspect` would
+        show that of `__call__`."""
         own: Any = cls.__new__
         if own is object.__new__:
             raise AttributeError("__signature__")
@@ -122,9 +122,9 @@ class TensorType(type):
             dispatcher.generation[0] += 1
 
 
-# PyTorch's old constructor, which a call of Tensor runs while as_torch is installed.
+# PyTorch's old constructor. A call of Tensor runs it while as_torch is installed.
 called: list[Callable[..., Any]] = []
-# Attributes of Tensor that were ever set, and the class's own values before; None for no value.
+# Attributes of Tensor that were ever set -> the class's own value before; None if there was none.
 patched: dict[str, Any] = {}
 
 
@@ -139,11 +139,12 @@ class Tensor(
 
     @classmethod
     def _over(cls, storage: Storage, offset: int, geometry: Geometry, keys: int) -> Self:
-        """A tensor of this class, or of a user's subclass, over a storage."""
+        """Make a tensor of this class, or of a user's subclass, over a storage."""
         made = object.__new__(cls)
         made._geometry, made._device, made._offset = geometry, storage.device, offset
         made._storage, made._array, made._autograd = storage, None, None
-        if cls._has_handler or keys & PYTHON:  # else identical, as short cuts compare it
+        # otherwise the key set stays the same object, because short cuts compare it by identity
+        if cls._has_handler or keys & PYTHON:
             keys = keys | PYTHON if cls._has_handler else keys & ~PYTHON
         made._keys = keys
         if cls is not Tensor:
@@ -166,15 +167,15 @@ class Tensor(
     ) -> Any:  # fmt: skip
         """Override in a subclass: every operator with one of its tensors as an operand calls it.
 
-        types: the operands' classes that have a handler. By default it runs the operator on the
-        operands' memory; results are plain tensors. See fallbacks/modes.py.
+        types: the operands' classes that have a handler. The default handler runs the operator on
+        the operands' memory; results are plain tensors. See fallbacks/modes.py.
         """
         with ExcludeDispatchKeys(PYTHON):
             return _plain(op(*args, **(kwargs or {})))
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor) -> Any:
-        """A tensor of a subclass over the memory of `data`."""
+        """Make a tensor of a subclass over the memory of `data`."""
         return _of_tensors(cls)._over(data._get_storage(), data._offset, data._geometry, data._keys)
 
     @staticmethod
@@ -182,7 +183,8 @@ class Tensor(
         cls: type, size: Any, strides: Any = None, storage_offset: int = 0, *, dtype: Any = None,
         device: Any = None,
     ) -> Any:  # fmt: skip
-        """A tensor of a subclass without memory, for handlers that hold their data elsewhere."""
+        """Make a tensor of a subclass without memory, for handlers that store their data
+        elsewhere."""
         sizes = tuple(size)
         element = defaults.get_default_dtype() if dtype is None else dtype
         if not isinstance(element, dtypes.dtype):
@@ -196,13 +198,13 @@ class Tensor(
         return kind._over(storage, storage_offset, shape, TENSOR_KEYS[place.type])
 
     def as_subclass(self, cls: type) -> Any:
-        """This tensor's memory as a tensor of a subclass."""
+        """View this tensor's memory as a tensor of a subclass."""
         return Tensor._make_subclass(cls, self)
 
     # --- special methods ------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        if self._has_handler:  # only its handler knows its elements
+        if self._has_handler:  # only its handler knows the elements
             return f"{type(self).__name__}({errors.describe(self)})"
         return printing.tensor_repr(self)
 
@@ -252,7 +254,7 @@ class Tensor(
     def _operand(self, op: str, other: Any, is_boolean: bool) -> Any:
         """Convert a foreign operand to a number or a tensor; None if it is neither.
 
-        is_boolean: of an operator without a gradient. docs/interop.md has the rule.
+        is_boolean: True for an operator without a gradient. docs/interop.md has the rule.
         """
         if isinstance(other, np.ndarray) or hasattr(type(other), "__dlpack__"):
             from . import export
@@ -268,7 +270,7 @@ class Tensor(
 
     __hash__ = object.__hash__
 
-    if TYPE_CHECKING:  # signatures of methods that are assigned below
+    if TYPE_CHECKING:  # the signatures of methods that are assigned below
 
         def __getitem__(self, index: Any) -> Tensor: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
@@ -291,11 +293,11 @@ class Tensor(
         unique, unique_consecutive = overloads.unique, overloads.unique_consecutive
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
-        """The indices of the elements that are not zero. See gt.nonzero."""
+        """Return the indices of the elements that are not zero. See gt.nonzero."""
         return indexing.nonzero(self, as_tuple=as_tuple)
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers; a number for a 0-d tensor."""
+        """Return the elements as nested lists of Python numbers; a 0-d tensor gives a number."""
         if not self._geometry.ndim:
             return self.item()
         return printing.on_host(self).tolist()
@@ -303,7 +305,7 @@ class Tensor(
     # --- other libraries --------------------------------------------------------------------------
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """An ndarray over the same memory; `force` copies from another device first."""
+        """Return an ndarray over the same memory. `force` copies from another device first."""
         from . import export
 
         return export.numpy(self, flag("numpy", "force", force))
@@ -337,7 +339,7 @@ class Tensor(
         return found
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The memory of a CPU tensor, from Python 3.12 on: `memoryview(x)`."""
+        """Return the memory of a CPU tensor, from Python 3.12 on: `memoryview(x)`."""
         from . import export
 
         return export.array(self).data
@@ -380,19 +382,21 @@ class Tensor(
     # --- other devices and types ------------------------------------------------------------------
 
     def cpu(self) -> Tensor:
-        """A copy on the CPU; the tensor itself if it is already there. Waits for the device."""
+        """Return a copy on the CPU, or the tensor itself if it is there. Waits for the device."""
         return self if self._device is CPU else calls.to_device(self, CPU, self._geometry.dtype)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
-        """A copy on a CUDA device, the current one by default; the tensor itself if it is there."""
+        """Return a copy on a CUDA device (the current one by default), or the tensor itself if it
+        is there."""
         target = _device("cuda" if device is None else device)
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """A copy on a device, as in the array API standard; the tensor itself if it is already
+        """Return a copy on a device, as in the array API standard, or the tensor itself if it is
         there.
 
-        stream: of the target's backend, on which the copy is queued; None for the current one.
+        stream: the stream of the target's backend on which the copy is queued; None for the current
+        one.
         """
         from . import export
 
@@ -408,9 +412,10 @@ class Tensor(
         return self._geometry.sizes == other._geometry.sizes
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """`self.to(dtype)`. dtype: also a name such as "gputensor.FloatTensor"; without one the
-        name of this tensor's type is returned."""
-        dtype = getattr(dtype, "tensor_type", dtype)  # a class of run-as-torch, by its name
+        """Do `self.to(dtype)`. The dtype may be a name such as "gputensor.FloatTensor". Without a
+        dtype, return the name of this tensor's type."""
+        # run-as-torch has classes for these types; take the name
+        dtype = getattr(dtype, "tensor_type", dtype)
         if dtype is not None and not isinstance(dtype, str):
             element = element_type("type", dtype)
             is_late = flag("type", "non_blocking", non_blocking)
@@ -421,8 +426,8 @@ class Tensor(
         return f"{dtypes.package_name}.{place}{torch_names.NAMES[self._geometry.dtype]}Tensor"
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Tensor:
-        """`self.to(dtype)` by NumPy's name and with NumPy's dtypes, names ("f4") among them: a
-        copy, unless there is nothing to cast and copy is False."""
+        """Do `self.to(dtype)` under NumPy's name and with NumPy's dtypes, also by names such as
+        "f4". It copies, unless copy is False and there is nothing to cast."""
         element = element_type("astype", dtype, by_name=True)
         return calls.to_dtype(self, element, False, flag("astype", "copy", copy), None)
 
@@ -430,7 +435,8 @@ class Tensor(
         self, data: Any, *, dtype: dtypes.dtype | None = None, device: Any = None,
         requires_grad: Any = False, pin_memory: Any = False,
     ) -> Tensor:  # fmt: skip
-        """`gt.tensor(data)` of this tensor's dtype, on its device; always a copy, and a leaf."""
+        """Do `gt.tensor(data)` with this tensor's dtype and device. The result is always a copy,
+        and a leaf."""
         made: Tensor = import_module("gputensor.exchange.construct").tensor(
             data, dtype=self._geometry.dtype if dtype is None else dtype, pin_memory=pin_memory,
             device=self._device if device is None else device, requires_grad=requires_grad,
@@ -438,19 +444,19 @@ class Tensor(
         return made
 
     def copy(self) -> Tensor:
-        """`self.clone()` by NumPy's name."""
+        """Do `self.clone()` under NumPy's name."""
         return calls.clone(self)
 
     @property
     def H(self) -> Tensor:
-        """A matrix, conjugated and with its dimensions swapped."""
+        """The conjugate transpose of a matrix."""
         if self._geometry.ndim not in (0, 2):
             raise errors.must("H", "self", "be a matrix", self, remedy="use .mH")
         return calls.conj(calls.transpose_int(self, 0, 1) if self._geometry.ndim else self)
 
     @property
     def T(self) -> Tensor:
-        """A view with reversed dimensions, for at most two dimensions; PyTorch warns for more."""
+        """A view with reversed dimensions. For more than two dimensions PyTorch warns."""
         if self._geometry.ndim > 2:
             rule = "have at most 2 dimensions"
             raise errors.must("T", "self", rule, self, remedy="use .mT or .permute(...)")
@@ -482,5 +488,5 @@ def _plain(result: Any) -> Any:
 
 TensorBase._kind = Tensor
 
-# `blank` makes a tensor with empty slots, by type's own call.
+# `blank` makes a tensor with empty slots. It is the type's own call.
 blank: Callable[[], Tensor] = type.__call__.__get__(Tensor)

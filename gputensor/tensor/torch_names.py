@@ -1,5 +1,5 @@
-"""Attributes of PyTorch's tensors that are not operators: flags of kinds that gputensor lacks,
-methods for memory, and old names."""
+"""Attributes of PyTorch's tensors that are not operators: flags of kinds of tensors that gputensor
+lacks, methods for memory, and old names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _PACKAGES = "gputensor", "torch"
 
 
 def meaning(name: str) -> tuple[device, dtypes.dtype]:
-    """The device and dtype of a tensor type's name; PyTorch's names are accepted too.
+    """Return the device and dtype that the name of a tensor type means. PyTorch's names are
+    accepted too.
 
     Raises: ArgumentError for any other name.
     """
@@ -64,9 +65,10 @@ class TorchNames(TensorBase):
         return host_memory.is_pinned(self)
 
     def pin_memory(self, device: Any = None) -> Tensor:
-        """Return a copy of this CPU tensor in page-locked memory, or the tensor itself if it is.
+        """Return a copy of this CPU tensor in page-locked memory, or the tensor itself if its
+        memory is page-locked.
 
-        Raises: DeviceError without CUDA, which locks the pages.
+        Raises: DeviceError without CUDA, which does the page-locking.
         """
         from . import host_memory
 
@@ -80,27 +82,28 @@ class TorchNames(TensorBase):
         return host_memory.is_shared(self)
 
     def share_memory_(self) -> Self:
-        """Move this CPU tensor's storage to memory that stays shared with processes it is sent to
-        by `multiprocessing`, and with those that are forked."""
+        """Move this CPU tensor's storage to shared memory. Processes to which `multiprocessing`
+        sends the tensor, and forked processes, then share its elements."""
         from . import host_memory
 
         host_memory.share(self)
         return self
 
     def storage(self) -> TypedStorage:
-        """The storage as elements of this tensor's dtype; `untyped_storage()` has its bytes."""
+        """Return the storage as elements of this tensor's dtype; `untyped_storage()` returns its
+        bytes."""
         from .typed_storage import TypedStorage
 
         return TypedStorage(self._get_storage(), self._geometry.dtype)
 
     def const_data_ptr(self) -> int:
-        """Address of the first element, for a reader."""
+        """Return the address of the first element, for reading."""
         return self.data_ptr()
 
     def dim_order(self, *, ambiguity_check: Any = False) -> tuple[int, ...]:
         """Return the dimensions in order of decreasing strides.
 
-        ambiguity_check: raise if several orders fit; strides of dimensions of size 1 do not count.
+        ambiguity_check: raise if several orders fit. Strides of dimensions of size 1 are ignored.
         Source: torch/_tensor.py, Tensor.dim_order.
         """
         sizes, strides = self._geometry.sizes, self._geometry.strides
@@ -112,7 +115,7 @@ class TorchNames(TensorBase):
         return order
 
     def to_dense(self, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
-        """The tensor itself, which is dense, or a copy of another dtype."""
+        """Return the tensor itself, which is dense, or a copy with another dtype."""
         tensor = cast("Tensor", self)
         if dtype is None:
             return tensor
@@ -125,7 +128,7 @@ class TorchNames(TensorBase):
 
     @property
     def grad_dtype(self) -> _dtype:
-        """The dtype of its gradient: its own."""
+        """The dtype of the gradient, which is the tensor's own."""
         return self._geometry.dtype
 
     # --- elements by Python's functions -----------------------------------------------------------
@@ -179,7 +182,8 @@ class TorchNames(TensorBase):
         return made
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
-        """`gt.linalg.lu_factor`, by PyTorch's old name; with the infos of its `_ex` form."""
+        """`gt.linalg.lu_factor` under PyTorch's old name. get_infos: also return the infos of its
+        `_ex` form."""
         tensor: Any = self
         pivots, infos = flag("lu", "pivot", pivot), flag("lu", "get_infos", get_infos)
         found = calls.linalg_lu_factor_ex(tensor, pivot=pivots, check_errors=not infos)

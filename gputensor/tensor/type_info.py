@@ -12,15 +12,16 @@ from ..core.arguments import element_type
 from ..core.dtype import FLOATING, INTEGER, bfloat16, dtype
 from ..dispatch import defaults
 
-# PyTorch's values of the decimal resolution; NumPy rounds that of bfloat16 differently.
+# The decimal resolutions that PyTorch gives; NumPy rounds the one of bfloat16 differently.
 _RESOLUTION = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}
 
 
 class finfo:
-    """Limits of a floating dtype: for a complex dtype those of its parts, without a dtype those of
-    the default.
+    """Limits of a floating dtype. For a complex dtype they are those of its parts; without an
+    argument, those of the default dtype.
 
-    bits, eps, max, min, smallest_normal, tiny (the same), resolution; dtype is the name.
+    Attributes: bits, eps, max, min, smallest_normal, tiny (equal to it), resolution, and dtype, the
+    name.
     """
 
     __slots__ = ("bits", "eps", "max", "min", "smallest_normal", "tiny", "resolution", "dtype")
@@ -76,7 +77,7 @@ class iinfo:
         self.dtype: str = given.name
 
     def __repr__(self) -> str:
-        # PyTorch prints floats here; the integers are more exact.
+        # PyTorch prints floats here; these integers are exact.
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
     def __eq__(self, other: object) -> bool:

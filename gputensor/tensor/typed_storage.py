@@ -31,7 +31,7 @@ class TypedStorage:
 
     @property
     def is_cuda(self) -> bool:
-        """True if they are on a CUDA device."""
+        """True if the bytes are on a CUDA device."""
         return self._untyped.device.type == "cuda"
 
     def _tensor(self) -> Any:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from ..core import errors
 from ..core.returns import Results
 
-# (container) -> (children, context), and (children, context) -> container.
+# The types of flatten, (container) -> (children, context), and unflatten, (children, context) ->
+# container.
 Flatten = Callable[[Any], tuple[list[Any], Any]]
 Unflatten = Callable[[Iterable[Any], Any], Any]
 
@@ -91,7 +92,7 @@ class TreeSpec:
         return tree_unflatten(leaves, self)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """Return the parts of another container in the places of this one's leaves.
+        """Return the parts of another container that are at the places of this structure's leaves.
 
         Dicts match by keys in any order; dict, OrderedDict and defaultdict match each other.
         Raises: ArgumentValueError if the structures differ.
@@ -117,7 +118,7 @@ class TreeSpec:
         )
 
     def __hash__(self) -> int:
-        # The context may be unhashable. Equal specs have equal hashes without it.
+        # The context may be unhashable. It is left out: equal specs still have equal hashes.
         return hash((self.type, *self.children_specs))
 
     def __repr__(self) -> str:
@@ -231,7 +232,8 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> T
 def tree_map(
     func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Apply `func` to each leaf, with the parts of `rests` in its place; return the container."""
+    """Apply `func` to each leaf and to the parts of `rests` at the same place; return the container
+    of the results."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [spec.flatten_up_to(x) for x in rests]
     return tree_unflatten([func(*xs) for xs in zip(leaves, *others)], spec)
@@ -244,7 +246,7 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, **options: Any) 
 
 
 def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, **options: Any) -> Any:
-    """Apply `func` to some leaves; return the container.
+    """Apply `func` to some leaves, keep the others, and return the container.
 
     kind: the leaves' class or classes, or a function that returns True for them.
     """

@@ -1,8 +1,8 @@
-"""`checkpoint`: compute tensors that backward needs again instead of saving them.
+"""`checkpoint`: tensors that backward needs are computed again instead of saved.
 
-Tensors that the function saves for backward are replaced by their numbers. When backward asks for
-the first one, the function runs again and saves the same tensors in the same order.
-Source: torch/utils/checkpoint.py.
+Tensors that the function saves for backward are replaced by numbers. When backward asks for the
+first one, the function runs again and saves its tensors again, in the same order. Source:
+torch/utils/checkpoint.py.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential"]
 
 
 class CheckpointError(errors.AutogradError):
-    """A function under `checkpoint` saved other tensors in its second run."""
+    """A function under `checkpoint` saved different tensors in its second run."""
 
 
 class _Frame:
     """One checkpointed call of a function.
 
     saved: shape, dtype and device of each tensor that the first run saved. found: tensors of the
-    second run that backward has not asked for.
+    second run for which backward has not asked yet.
     """
 
     def __init__(

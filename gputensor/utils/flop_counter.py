@@ -27,7 +27,7 @@ Formula = Callable[..., int]
 
 
 def _product(a: Any, b: Any) -> int:
-    """Operations of a (batch of) matrix products."""
+    """Return the number of operations of a matrix product, or of a batch of them."""
     return int(2 * math.prod(a.shape) * b.shape[-1])
 
 
@@ -40,17 +40,20 @@ def _convolution_backward(
     grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, output_mask: Any, result: Any,
 ) -> int:  # fmt: skip
-    """Each of the two gradients takes as many operations as the convolution."""
+    """Return the number of operations: each of the two gradients takes as many as the
+    convolution."""
     return int(sum(output_mask[:2])) * _convolution(x, weight, transposed, grad)
 
 
 def _recurrent(x: Any, of_input: Any, of_hidden: Any) -> int:
-    """Products of the input and of the hidden states, each row once."""
+    """Return the number of operations: the products of the input and of the hidden states, each row
+    once."""
     return int(2 * math.prod(x.shape[:-1]) * (of_input.numel() + of_hidden.numel()))
 
 
 def _attention(products: int, q: Any, k: Any, v: Any) -> int:
-    """`products` of (L, E) and (E, S), half of them with the width of the values."""
+    """Return the number of operations of `products` matrix products of (L, E) and (E, S). Half of
+    them have the width of the values."""
     rows = math.prod(q.shape[:-1]) * k.shape[-2]
     of_values = products // 2
     return int(2 * rows * ((products - of_values) * q.shape[-1] + of_values * v.shape[-1]))
@@ -67,7 +70,7 @@ _FORMULAS: dict[str, Formula] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": lambda q, k, v, *rest, result: _attention(
         2, q, k, v
     ),
-    # The scores are computed again.
+    # Backward computes the scores again.
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": lambda grad, q, k, v, *rest,
     result: _attention(5, q, k, v),
     "aten::_attention_and_mask_backward": lambda grad, q, k, v, *rest,
@@ -99,7 +102,7 @@ class FlopCounterMode(DispatchMode):
         self.depth, self.display = depth, display
         self.flop_counts = {"Global": Counter()}
         self._custom = custom_mapping or {}
-        self._within: list[str] = []  # modules that run
+        self._within: list[str] = []  # names of the modules that are running
         self._names: dict[int, str] = {}
         self._handles: list[Any] = []
 
@@ -145,7 +148,7 @@ class FlopCounterMode(DispatchMode):
         self._within.append(self._names.get(id(module), type(module).__name__))
 
     def _after(self, module: Module, args: Any, result: Any) -> None:
-        """Leave the module; its gradients belong to it, too."""
+        """Leave the module. Its gradients are counted for it, too."""
         name = self._within.pop()
         for x in [result] if isinstance(result, Tensor) else ():
             if x.grad_fn is not None:

@@ -94,7 +94,7 @@ def _tuple(tensors: Any) -> tuple[Any, ...]:
 
 
 def _shape(x: Any) -> Geometry:
-    """Geometry of a tensor, or of what arrives at an edge."""
+    """Return the geometry of a tensor, or of the value that arrives at an edge."""
     shape: Geometry = x.node.outputs[x.output_nr][0] if isinstance(x, GradientEdge) else x._geometry
     return shape
 

@@ -1,5 +1,5 @@
-"""Accumulation of a gradient in a leaf: in place, or by using the gradient itself if it has no
-other reference.
+"""Accumulation of a gradient in a leaf: in place, or by taking the gradient itself if nothing else
+refers to it.
 
 Source: torch/csrc/autograd/functions/accumulate_grad.h, whose layout contract holds here: a
 gradient has its leaf's layout, or is row-major if the leaf is not dense.
@@ -20,7 +20,8 @@ from ..inplace_or_view import bump_version
 
 Grads = list[Tensor | Any]  # None if no gradient arrived
 
-# getrefcount of an object that only one list holds; it depends on the Python version.
+# The count that getrefcount gives for an object that only one list holds; it depends on the Python
+# version.
 _held = [object()]
 _OWNED = getrefcount(_held[0])
 
@@ -29,7 +30,8 @@ _accumulating = threading.RLock()
 
 
 def _reset_after_fork() -> None:
-    """In a forked child: a thread of the parent, which does not exist here, may hold the lock."""
+    """Replace the lock in a forked child: a thread of the parent, which does not exist there, may
+    hold it."""
     global _accumulating
     _accumulating = threading.RLock()
 
@@ -55,7 +57,7 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
         elif (
             create
             or getrefcount(buffer[0]) > _OWNED
-            # another tensor shares its memory
+            # another tensor may share its memory
             or buffer[0]._storage is not None
             and getrefcount(buffer[0]._storage) > _OWNED
             or buffer[0]._geometry is not shape

@@ -25,7 +25,7 @@ Grads = list[Tensor | Any]  # None if no gradient arrived
 class Careful:
     """A run's handling of nodes with attachments.
 
-    needed: the nodes to run, None for all. captures: node -> [(output, input)]; found: the
+    needed: the nodes to run, or None for all. captures: node -> [(output, input)]. found: the
     gradients of inputs. keep, create: as in `backward`. own_state: the caller's dispatch state.
     """
 
@@ -86,7 +86,7 @@ class Careful:
         return self._narrowed(node).backward(*grads)
 
     def _narrowed(self, node: Node) -> Node:
-        """The node, or a copy with only the edges that lead to requested inputs, so that no other
+        """Return the node, or a copy that has only the edges to requested inputs, so that no other
         formula runs. Source: engine.h, task_should_compute_output."""
         needed = self.needed
         if needed is None or len(node.edges) < 2:
@@ -148,7 +148,8 @@ class Careful:
         return g
 
     def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
-        """Gradients after a node's hook: the same number, each with the same properties."""
+        """Check the result of a node's hook and return it: as many gradients, with unchanged
+        properties."""
         changed = self._in_own_state(hook, *args)
         if changed is None:
             return values
@@ -164,11 +165,12 @@ class Careful:
                 _check_replacement(hook, before, after)
         return changed
 
-    # --- the end of a path ------------------------------------------------------------------------
+    # --- leaves
+    # -------------------------------------------------------------------------------------
 
     def finish_leaf(self, node: AccumulateGrad, buffer: Grads) -> None:
-        """Accumulate into a leaf, or return its gradient. buffer: holds the only reference, if
-        there is only one."""
+        """Accumulate into a leaf, or return its gradient. buffer: a list with the gradient. If
+        nothing else refers to the gradient, the leaf takes it without a copy."""
         with on_stream(node):
             x = node.variable
             own = own_of(x)
@@ -186,7 +188,7 @@ class Careful:
                 buffer[:] = self._of_node(node, buffer)
             if history(x) is not None:
                 raise errors.leaf_in_graph()
-            # frozen since the forward call: only its hooks run
+            # if the leaf was frozen after the forward call, only its hooks run
             if own.requires_grad:
                 accumulate(own, x._geometry, self.create, buffer)
             if own.after_accumulate and own.requires_grad:
@@ -209,7 +211,8 @@ class Careful:
 
 
 def _check_replacement(hook: Any, before: Any, after: Any) -> None:
-    """Raises: AutogradError if a hook changed a fixed property. Source: check_single_result."""
+    """Raises: AutogradError if a hook changed a property that must stay. Source:
+    check_single_result."""
     if not isinstance(after, Tensor):
         rule = f"must return Tensors or None (got {type(after).__name__})"
         raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)

@@ -1,10 +1,10 @@
 """One run of the engine: through a graph from its results to its leaves, each node once.
 
-A node has a higher number than all nodes it leads to, since its edges are set before it takes its
-number. So running the reachable nodes in descending order runs each node after all parts of its
-gradient have arrived; only a leaf, which has no number, counts the missing parts, and is finished
-as soon as none is missing. Everything runs in the calling thread without recursion, so chains may
-have any length. Source: torch/csrc/autograd/engine.cpp.
+A node takes its number after its edges are set, so its number is higher than those of all nodes to
+which it leads. Running the reachable nodes in descending order therefore runs each node after all
+parts of its gradient have arrived. A leaf has no number; it counts the missing parts and is
+finished when none is missing. Everything runs in the calling thread without recursion, so chains
+may have any length. Source: torch/csrc/autograd/engine.cpp.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ..modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_
 from ..node import AccumulateGrad, Edge, Node
 from ..streams import on_stream, wait
 
-# After this many nested backwards the next one runs in a new thread with an empty stack: each takes
-# a dozen frames plus those of user code, and Python's limit is 1000.
-# Source: torch/csrc/autograd/engine.cpp, MAX_DEPTH.
+# After this many nested backwards, the next one runs in a new thread with an empty stack: each of
+# them takes a dozen frames plus those of user code, and Python's limit is 1000. Source:
+# torch/csrc/autograd/engine.cpp, MAX_DEPTH.
 NESTED_AT_MOST = 20
 _thread = threading.local()
 _number = attrgetter("sequence_nr")
@@ -56,7 +56,7 @@ class Run(Careful):
         self.missing: dict[Node, int] = {}
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
-        """The requested gradients; deeply nested backwards run on another thread's stack."""
+        """Return the requested gradients. Deeply nested backwards run on another thread's stack."""
         depth = getattr(_thread, "depth", 0)
         if depth >= NESTED_AT_MOST:
             return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
@@ -73,8 +73,9 @@ class Run(Careful):
             order = self._choose(order, wanted, accumulates)
         self.order = order
         state, mode = _state.get(), grad_mode.get()
-        # A derivative computes in its forward call's dtypes, wherever backward is called. Nothing
-        # is recorded here, so the formulas need no checks; user code has its own state.
+        # A derivative computes in the dtypes of its forward call, wherever backward is called.
+        # Nothing is recorded in this state, so the formulas need no checks. User code gets its own
+        # state.
         if state is PLAIN:
             below = BELOW
         else:
@@ -86,7 +87,7 @@ class Run(Careful):
                 _state.set(self.own_state if self.create else below)
                 for number, ((node, output), g) in enumerate(zip(roots, grads)):
                     self._arrive(node, output, g, None, number)
-                grads.clear()  # a leaf may take over a gradient without other references
+                grads.clear()  # a leaf may use a gradient itself if nothing else refers to it
                 g = None
                 for leaf in [leaf for leaf, missing in self.missing.items() if not missing]:
                     if self.needed is None or leaf in self.needed:
@@ -107,8 +108,7 @@ class Run(Careful):
         return node in self.order
 
     def _walk(self, order: list[Node]) -> None:
-        """Run the nodes. It contains no calls where possible, because every node of every backward
-        runs here."""
+        """Run the nodes. The loop avoids calls, because every node of every backward runs in it."""
         buffers, missing, needed, keep = self.buffers, self.missing, self.needed, self.keep
         is_plain_run = not self.captures and needed is None and not anomaly.is_on
         complete: list[Node] = []  # leaves with complete gradients
@@ -172,14 +172,16 @@ class Run(Careful):
                     missing[following] -= 1
                     if not missing[following]:
                         complete.append(following)
-            results = g = arrived = None  # a leaf must be the only owner of its gradient
+            # drop these references, because a leaf uses a gradient only if nothing else refers to
+            # it
+            results = g = arrived = None
             if complete:
                 for leaf in complete:
                     self._finish(leaf)
                 complete.clear()
 
     def _order(self, roots: list[Edge]) -> list[Node]:
-        """The reachable nodes in descending order; also counts the edges to each leaf."""
+        """Return the reachable nodes in descending order. Count the edges to each leaf."""
         missing = self.missing
         order: list[Node] = []
         seen: set[Node] = set()
@@ -205,7 +207,7 @@ class Run(Careful):
     def _choose(
         self, order: list[Node], wanted: list[Edge | None], accumulates: bool
     ) -> list[Node]:
-        """The nodes of `order` on a path to requested inputs."""
+        """Return the nodes of `order` that are on a path to requested inputs."""
         self.found = [None] * len(wanted)
         needed: set[Node] = set()
         for number, edge in enumerate(wanted):
@@ -224,7 +226,8 @@ class Run(Careful):
                 self.captures.setdefault(node, [])
         return [node for node in order if node in leads]
 
-    # --- gradients on their way -------------------------------------------------------------------
+    # --- accumulated gradients
+    # ----------------------------------------------------------------------
 
     def _arrive(
         self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int
@@ -252,7 +255,7 @@ class Run(Careful):
                 buffer[output] = calls.add_Tensor(before, g)
 
     def _finish(self, leaf: Any) -> None:
-        """Pass a leaf its accumulated gradient."""
+        """Give a leaf its accumulated gradient."""
         buffer = self.buffers.pop(leaf, None)
         if buffer is None or buffer[0] is None:
             return

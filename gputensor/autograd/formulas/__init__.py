@@ -1,4 +1,4 @@
-"""Functions called by the derivatives of native_functions.yaml: one module for each subject, and
+"""Functions called by the derivatives of native_functions.yaml, in one module per subject; and
 operators.
 
 Everything here is composed of public operators, so it is differentiable itself. None means a

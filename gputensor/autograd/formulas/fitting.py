@@ -15,7 +15,7 @@ from ...tensor.tensor import Tensor
 Sizes = tuple[int, ...]
 
 
-# --- fitting a gradient to its tensor's sizes and dtype; called by the engine ---------------------
+# --- fitting a gradient to its tensor; called by the engine -------------------------------------
 
 
 # Cached steps to sum a gradient to sizes: the dims to sum over, whether to keep them and to drop
@@ -27,7 +27,7 @@ _BOUND = 1 << 12
 
 
 def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:
-    """The gradient of a tensor that was broadcast from `sizes`."""
+    """Return the gradient of a tensor of these sizes, which was broadcast."""
     pair = (grad._geometry.sizes, sizes)
     known = _sums.get(pair)
     if known is None:
@@ -53,7 +53,8 @@ def _how_to_sum(given: Sizes, sizes: Sizes) -> tuple[Sizes, bool, bool]:
 def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) -> Tensor:
     """`grad` with the sizes, dtype and device of the tensor it is the gradient of.
 
-    source, number: the node that made it, None for the caller, and the operand it is for.
+    source, number: the node that made the gradient (None for the caller), and the number of the
+    operand.
     """
     if not isinstance(grad, Tensor):
         raise errors.wrong_gradient(_name(source), number, grad, "a Tensor or None")

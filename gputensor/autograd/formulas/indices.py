@@ -43,7 +43,7 @@ def gather_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tens
 
 
 def _incropped(found: Tensor, shape: Sizes) -> Tensor:
-    """`found` padded with zeros at the end to `shape`."""
+    """Return `found`, padded with zeros at the end to `shape`."""
     if found._geometry.sizes == shape:
         return found
     made = _zeros_around(found, shape)
@@ -82,7 +82,7 @@ def slice_scatter_backward(
 
 
 class _Along:
-    """The places of scatter_reduce and index_reduce, for their common derivative."""
+    """The indexed positions of scatter_reduce and index_reduce, for their common derivative."""
 
     def __init__(self, name: str, dim: int, index: Tensor) -> None:
         self.dim, self.index, self.is_scatter = dim, index, name == "scatter_reduce"
@@ -126,7 +126,7 @@ def _reduce_source_backward(
     result: Tensor,
 ) -> Tensor:  # fmt: skip
     if reduce == "prod":
-        # the product of the others, if exactly one factor is zero
+        # if exactly one factor is zero, its derivative is the product of the others
         is_zero = source == 0
         zeros = at.read(at.add(functions.zeros_like(self), _as(is_zero, self)))
         is_single = functions.where(is_zero, zeros == 1, is_zero)
@@ -152,12 +152,12 @@ def _counts(at: _Along, grad: Tensor, source: Tensor, include_self: bool) -> Ten
 
 
 def _shared(at: _Along, grad: Tensor, self: Tensor, source: Tensor, result: Tensor) -> Tensor:
-    """The gradient, divided evenly among equal extremes."""
+    """Return the gradient, divided evenly among equal extremes."""
     is_extreme = _as(source == at.read(result), self)
     return grad / at.add(_as(self == result, self), is_extreme)
 
 
-# scatter's names of reductions -> scatter_reduce's names.
+# Names of reductions in scatter -> names in scatter_reduce.
 _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 
@@ -219,7 +219,7 @@ def embedding_double_backward(
 
 
 def _frequencies(grad: Tensor, indices: Tensor) -> Tensor:
-    """For each index, the number of its occurrences."""
+    """Return the number of occurrences of each index."""
     flat = indices.reshape(-1)
     ones = functions.ones_like(flat, dtype=grad.dtype)
     counts = calls.index_add(_zeros_around(grad, grad._geometry.sizes[:1]), 0, flat, ones, 1)

@@ -1,7 +1,7 @@
 """Derivatives of factorisations and solvers.
 
-Source: torch/csrc/autograd/FunctionsManual.cpp. Everything is composed of differentiable
-operators. Of several incoming gradients, missing ones are None.
+Source: torch/csrc/autograd/FunctionsManual.cpp. Everything is composed of differentiable operators.
+If a function gets several incoming gradients, a missing one is None.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def linalg_slogdet_backward(to_sign: Any, to_log: Any, A: Tensor, sign: Tensor) 
         scale = to_log
     else:
         scale = calls.zeros_like(sign) if to_log is None else _as(to_log, sign)
-        if to_sign is not None:  # the sign moves along the unit circle
+        if to_sign is not None:  # the sign of a complex number moves along the unit circle
             around = calls.imag(calls.mul_Tensor(calls.conj_physical(to_sign), sign))
             scale = calls.add_Tensor(scale, calls.mul_Tensor(_as(around, sign), -1j), 1)
     return _solve(_H(A), calls.mul_Tensor(_column(_column(scale)), identity(size, A)))
@@ -127,7 +127,7 @@ def linalg_triangular_A_backward(
 
 
 def _halved(x: Tensor) -> Tensor:
-    """The lower triangle with half of its diagonal."""
+    """Return the lower triangle with half of its diagonal."""
     return _tril(x) - 0.5 * _on_diagonal(_diagonal(x))
 
 
@@ -145,12 +145,12 @@ def linalg_lu_factor_backward(grad: Tensor, LU: Tensor, pivots: Tensor) -> Tenso
     k = min(m, n)
     to_l = _tril(calls.narrow(grad, -1, 0, k), -1)
     to_u = _triu(calls.narrow(grad, -2, 0, k))
-    if m < n:  # the part next to the square depends on L
+    if m < n:  # the columns beyond the square depend on L
         beside = calls.narrow(to_u, -1, k, n - k)
         to_rest = _solve_triangular(_H(L), beside, True, True, True)
         to_l = to_l - _tril(_mm(to_rest, _H(calls.narrow(U, -1, k, n - k))), -1)
         to_u, U = calls.narrow(to_u, -1, 0, k), calls.narrow(U, -1, 0, k)
-    elif m > n:  # the part below it on U
+    elif m > n:  # the rows below the square depend on U
         below = calls.narrow(to_l, -2, k, m - k)
         to_rest = _solve_triangular(_H(U), below, False, False)
         to_u = to_u - _triu(_mm(_H(calls.narrow(L, -2, k, m - k)), to_rest))
@@ -196,7 +196,7 @@ def linalg_qr_backward(to_q: Any, to_r: Any, Q: Tensor, R: Tensor, mode: str) ->
     to_q = calls.zeros_like(Q) if to_q is None else to_q
     to_r = calls.zeros_like(R) if to_r is None else to_r
     rest = None
-    if m < n:  # the columns of R beyond the square are Q^H times those of A
+    if m < n:  # the columns of R beyond the square are Q^H times the same columns of A
         beside = calls.narrow(R, -1, k, n - k), calls.narrow(to_r, -1, k, n - k)
         rest = _mm(Q, beside[1])
         to_q = to_q + _mm(_mm(Q, beside[0]), _H(beside[1]))
@@ -285,7 +285,7 @@ def linalg_svd_backward(to_u: Any, to_s: Any, to_vh: Any, U: Tensor, S: Tensor, 
 
 
 def linalg_matrix_exp_backward(grad: Tensor, A: Tensor) -> Tensor:
-    """The corner of exp [[A^H, grad], [0, A^H]]."""
+    """Return the upper right corner of exp [[A^H, grad], [0, A^H]]."""
     n = A._geometry.sizes[-1]
     turned = _H(A)
     above = calls.cat((turned, grad), -1)

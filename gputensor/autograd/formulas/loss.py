@@ -1,4 +1,4 @@
-"""Functions for derivatives of losses. `through` is the product of two gradients.
+"""Derivatives of losses. `through` is the product of two gradients.
 
 A gradient has the broadcast sizes of all operands; for a mean it is divided by their number of
 elements.
@@ -96,7 +96,7 @@ def nll_loss_double_backward(
     grad: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int,
     total_weight: Tensor,
 ) -> Tensor:  # fmt: skip
-    """The gradient of nll_loss's gradient with respect to the incoming gradient."""
+    """The derivative of nll_loss's gradient with respect to the incoming gradient."""
     if reduction != _MEAN:
         return calls.nll_loss_nd(grad, target, weight, reduction, ignore_index)
     return calls.nll_loss_nd(grad, target, weight, _SUM, ignore_index) / total_weight
@@ -106,8 +106,8 @@ def cross_entropy_gradient(
     grads: Any, target: Tensor, weight: Any, reduction: int, ignore_index: int, logs: Tensor,
     total_weight: Tensor,
 ) -> Tensor | None:  # fmt: skip
-    """The gradient of the scores. grads: of the loss, and of the log-probabilities, which only
-    second derivatives have."""
+    """The gradient of the scores. grads: the gradients of the loss and of the log-probabilities;
+    only second derivatives have the latter."""
     to_loss, found = grads[:2]
     of_loss = (logs, target, weight, reduction, ignore_index, total_weight)
     if to_loss is not None and found is None and grad_mode.get() != DEFAULT:

@@ -1,7 +1,7 @@
-"""Functions for derivatives of normalisations, convolutions and pooling.
+"""Derivatives of normalisations, convolutions and pooling.
 
-Everything is composed of public operators of the operands, so it is differentiable itself. f16 and
-bf16 are computed in f32; the engine casts back.
+Everything is composed of public operators, so it is differentiable itself. f16 and bf16 are
+computed in f32, and the engine casts back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sum_of_channels(grad: Tensor) -> Tensor: ...
 @overload
 def sum_of_channels(grad: None) -> None: ...
 def sum_of_channels(grad: Tensor | None) -> Tensor | None:
-    """A number for each channel."""
+    """Return the sum of the gradient for each channel."""
     if grad is None:
         return None
     return calls.sum_dim_IntList(_wide(grad), _but_channels(grad), False)
@@ -53,7 +53,8 @@ def first_windows(
     x: Tensor, weight: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int,
     sizes: Any,
 ) -> Tensor | None:  # fmt: skip
-    """A convolution of x without the last windows of each dimension beyond sizes."""
+    """Return a convolution of x, without the windows beyond `sizes` at the end of each
+    dimension."""
     if weight is None:
         return None
     no = zeros_for(stride)
@@ -80,10 +81,10 @@ def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tenso
 
 
 class _Normal:
-    """The operands of a normalisation's gradients, for differentiating them.
+    """The operands of a normalisation's gradients, from which second derivatives are computed.
 
-    grad: the incoming gradient. normal: x normalised. weight: or None. dims: dimensions of the
-    statistics. rows: dimensions along which a weight is constant. is_fixed: True for given
+    grad: the incoming gradient. normal: x normalised. weight: a tensor or None. dims: dimensions of
+    the statistics. rows: dimensions along which a weight is constant. is_fixed: True for given
     statistics, which do not depend on x.
     """
 
@@ -103,8 +104,8 @@ class _Normal:
     def gradients(
         self, of_x: Tensor | None, of_weight: Tensor | None, of_bias: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The gradients of the weighted sum of the three gradients, with respect to grad, x and
-        weight."""
+        """Return the gradients of the weighted sum of the three gradients, with respect to grad, x
+        and weight."""
         grad, normal, weight = self.grad, self.normal, self.weight
         to_grad = to_normal = to_x = to_weight = None
         if of_x is not None:
@@ -160,8 +161,8 @@ def group_norm_backward(
     grads: Any, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: int, C: int,
     HxW: int, group: int, mask: Any,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The gradients, from those of the result and of the groups' means and deviations, which are
-    results too."""
+    """The gradients for the gradients of all results: the result itself, and the means and
+    deviations of the groups."""
     (grad, of_mean, of_rstd), made, of_weight, of_bias = grads, None, None, None
     if grad is not None:
         made, of_weight, of_bias = calls.native_group_norm_backward(
@@ -222,7 +223,7 @@ def batch_norm_double_backward(
 
 
 def max_pool_double_backward(grad: Tensor, indices: Tensor, count: int) -> Tensor:
-    """The elements of a second gradient at the maxima."""
+    """Return the elements of a second gradient at the indices of the maxima."""
     sizes = indices._geometry.sizes
     before = sizes[: len(sizes) - count]
     flat = (*before, -1 if indices._geometry.numel else 0)
@@ -237,7 +238,8 @@ def grid_sampler_gradients(
     grad: Tensor, input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool,
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """By a loop; if these gradients are differentiated themselves, by operators."""
+    """The gradients of grid_sample, computed by a loop; by operators if these gradients are
+    differentiated themselves."""
     given = (grad, input, grid, mode, padding, align_corners, wanted)
     if grad_mode.get() != DEFAULT:
         return calls._grid_sampler_backward(*given)
@@ -253,7 +255,7 @@ def attention_gradients(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, logsumexp: Tensor,
     is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
 ) -> list[Tensor | None]:  # fmt: skip
-    """Gradients of attention, tile by tile. If they are recorded for differentiation, operators
+    """The gradients of attention, tile by tile. If they are recorded for differentiation, operators
     over all scores compute them."""
     if grad_mode.get() != DEFAULT:
         given = (grad, query, key, value, output, logsumexp)
@@ -292,7 +294,7 @@ def attention_gradients(
 
 
 def _asked(made: Sequence[Tensor], wanted: tuple[bool, ...]) -> list[Tensor | None]:
-    """A gradient for each operand: of a mask there may be none."""
+    """Return one gradient per operand. The mask may have none."""
     return [made[k] if asked else None for k, asked in enumerate(wanted)]
 
 
@@ -315,8 +317,8 @@ def recurrent_gradients(
     cx: Tensor | None, output: Tensor, gates: Tensor, cells: Tensor, mode: str, reverse: bool,
     batch_sizes: Sequence[int], wanted: tuple[bool, ...],
 ) -> Sequence[Tensor | None]:  # fmt: skip
-    """From what the layer kept; if these gradients are differentiated themselves, or nothing was
-    kept, by operators, which compute all steps again."""
+    """The gradients of a recurrent layer, from the values that the layer saved. If these gradients
+    are differentiated themselves, or if nothing was saved, operators compute all steps again."""
     found = recurrent.Operands(
         input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx
     )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Derivatives with respect to numbers and of complex values, and shared functions.
+"""Derivatives with respect to numbers and of complex values, and functions that several modules
+use.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -28,20 +29,20 @@ def conj(x: Any) -> Any:
 
 
 def scaled(grad: Tensor, factor: Any) -> Tensor:
-    """grad times the conjugate of a number."""
+    """Return grad times the conjugate of a number."""
     if factor == 1:
         return grad
     return -grad if factor == -1 else grad * factor.conjugate()
 
 
 def repeated(grad: Tensor, count: int) -> Tensor:
-    """A batch of `count` times the same gradient."""
+    """Return a batch that contains the gradient `count` times."""
     found: Tensor = calls.expand(grad, (count, *grad._geometry.sizes), False)
     return found
 
 
 def angle_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """i * self / |self|^2 for complex numbers, zero for real ones."""
+    """Return i * self / |self|^2 for complex numbers, zero for real numbers."""
     if not self._geometry.dtype.is_complex:
         return functions.zeros_like(self) * grad
     size = self.abs()
@@ -89,8 +90,8 @@ def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def as_held(number: Any, x: Tensor) -> float:
-    """The number rounded to x's dtype; a result that was clamped to it equals the rounded
-    number."""
+    """Return the number rounded to x's dtype. A result that was clamped to the number equals the
+    rounded number."""
     return float(x._geometry.dtype.np.type(number))
 
 
@@ -105,7 +106,7 @@ def clamp_max_backward(grad: Tensor, self: Tensor, min: Any, max: Tensor) -> Ten
 
 
 def sgn_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    """Zero for real numbers; for complex ones the component orthogonal to self."""
+    """Return zero for real numbers, and for complex numbers the component orthogonal to self."""
     if not self._geometry.dtype.is_complex:
         return functions.zeros_like(grad)
     size = self.abs()
@@ -143,5 +144,5 @@ def div_other_backward(grad: Tensor, self: Any, other: Tensor, rounding_mode: st
 
 
 def copy_backward(grad: Tensor, dtype: Any, device: Any) -> Tensor:
-    """The gradient in the dtype and on the device of the copied tensor."""
+    """Return the gradient in the dtype and on the device of the copied tensor."""
     return calls.to_device(grad, device, dtype, False, False, None)

@@ -58,7 +58,7 @@ def native_dropout_input_backward(grad: Tensor, mask: Tensor, p: float, train: A
     return calls.native_dropout_backward(grad, mask, scale)
 
 
-# --- the larger, and the smaller, of two ----------------------------------------------------------
+# --- maximum and minimum ------------------------------------------------------------------------
 
 
 def larger_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
@@ -69,7 +69,7 @@ def larger_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
     return found
 
 
-# --- activations: gradients of their gradients with respect to the input --------------------------
+# --- activations: second derivatives with respect to the input ----------------------------------
 
 
 def silu_double_backward(grad: Tensor, self: Tensor) -> Tensor:
@@ -114,6 +114,6 @@ def softplus_double_backward(grad: Tensor, self: Tensor, beta: Any, threshold: A
 
 
 def softmax_double_backward(grad: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
-    """The gradient of softmax's gradient with respect to the output of softmax."""
+    """The derivative of softmax's gradient with respect to the output of softmax."""
     inner = (output * grad_output).sum(dim, True)
     return grad * grad_output - inner * grad - grad_output * (output * grad).sum(dim, True)

@@ -49,7 +49,7 @@ def extremum_backward(
 
 
 def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    """grad times the product of all other elements, which is right at zeros too."""
+    """Return grad times the product of all other elements, which is also right for zeros."""
     x = calls.to_dtype(self, grad._geometry.dtype, False, False, None)
     if x._geometry.ndim == 0:
         return grad
@@ -60,7 +60,7 @@ def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) ->
 
 
 def _products_of_others(x: Tensor, dim: int) -> Tensor:
-    """Along dim: for each element the product of all other elements."""
+    """Return for each element the product of all other elements along dim."""
     n = x._geometry.sizes[dim]
     one = calls.ones_like(calls.slice_Tensor(x, dim, 0, min(n, 1), 1))
     before = calls.cat([one, calls.slice_Tensor(x, dim, 0, max(n - 1, 0), 1)], dim)
@@ -73,7 +73,7 @@ def _products_of_others(x: Tensor, dim: int) -> Tensor:
 def value_selecting_backward(
     grad: Tensor, dim: int, indices: Tensor, shape: Sizes, keepdim: bool
 ) -> Tensor:
-    """The gradient at the element of each row that was chosen, zeros elsewhere."""
+    """Return the gradient at the selected element of each row, and zeros elsewhere."""
     if not shape:
         return grad
     if not keepdim:
@@ -95,7 +95,7 @@ def aminmax_backward(
 
 
 def _places(like: Tensor, shape: Sizes, dim: int) -> Tensor:
-    """0, 1, ... along a dimension of `shape`."""
+    """Return the numbers 0, 1, ... along a dimension of `shape`."""
     sizes = [1] * len(shape)
     sizes[dim] = -1
     return calls.reshape(functions.arange(shape[dim], device=like._device), tuple(sizes))
@@ -163,8 +163,8 @@ def trace_backward(grad: Tensor, shape: Sizes) -> Tensor:
 def norm_backward(
     grad: Tensor, self: Tensor, p: float, result: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
-    """The gradient of a norm; zero where the norm is zero. For the maximum norm it is divided
-    evenly among the largest elements."""
+    """The gradient of a norm, which is zero where the norm is zero. For the maximum norm it is
+    divided evenly among the largest elements."""
     ndim = self._geometry.ndim
     dims = tuple(range(ndim)) if dim is None or dim in ((), []) else dim
     grad, size = _with_dims(grad, ndim, dims, keepdim), _with_dims(result, ndim, dims, keepdim)
@@ -202,7 +202,7 @@ def renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: flo
 def cdist_backward(
     grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor, is_second: bool
 ) -> Tensor:
-    """The gradient of x1, or of x2, whose batches may be broadcast; by a loop, unless it is
+    """The gradient of x1 or of x2, whose batches may be broadcast. A loop computes it, unless it is
     differentiated itself."""
     if is_second:
         grad, x1, x2, result = grad.mT, x2, x1, result.mT

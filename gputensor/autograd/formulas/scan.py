@@ -1,4 +1,4 @@
-"""Derivatives of running values.
+"""Derivatives of scans.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -31,15 +31,16 @@ def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
 
 
 def not_implemented(operand: str) -> Any:
-    """Raise for a derivative that PyTorch lacks too, if it is requested."""
+    """Raise, if it is requested, for a derivative that PyTorch lacks too."""
     raise errors.derivative_not_implemented(operand)
 
 
 def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Tensor:
-    """At the first zero of a row, the products without it; after it, zero.
+    """The gradient of cumprod. At the first zero of a row it uses the products without that zero;
+    after it, it is zero.
 
-    For second derivatives these zeros must depend on the first zero, so they are computed as it
-    times the products without it. Derivatives up to `order` are right for any zeros.
+    For second derivatives, the zeros after it must depend on the first zero, so they are computed
+    as that zero times the products without it. Derivatives up to `order` are right for any zeros.
     """
     if grad._geometry.numel <= 1:
         return grad
@@ -59,7 +60,8 @@ def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Te
 
 
 def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
-    """Computed by logarithms of positive and negative gradients, which do not overflow."""
+    """The gradient is computed with logarithms of positive and of negative gradients, which do not
+    overflow."""
     if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
         return grad
 
@@ -68,7 +70,7 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
 
     if grad._geometry.dtype.is_complex:
         return conj((behind(conj(grad).log() - result) + self).exp())
-    # finite, for derivatives of this; f16 has none lower
+    # a finite number, for derivatives of this function; it is the lowest of f16
     logs, least = grad.abs().log(), -65504.0 if grad._geometry.dtype.short == "f16" else -3e38
     up = (behind(functions.where(grad > 0, logs, least) - result) + self).exp()
     down = (behind(functions.where(grad < 0, logs, least) - result) + self).exp()
@@ -76,6 +78,6 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
 
 
 def evenly_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    """The gradient of an extreme element, divided among the elements equal to it."""
+    """Return the gradient of an extreme element, divided among all elements equal to it."""
     chosen = functions.where(result == result, self == result, self != self)
     return functions.where(chosen, grad / calls.sum(chosen, dtype=None), 0.0)

@@ -16,7 +16,8 @@ def fft_c2c_backward(grad: Tensor, dim: Dims, normalization: int, forward: bool)
 def fft_r2c_backward(
     grad: Tensor, dim: Dims, normalization: int, onesided: bool, last_dim_size: int
 ) -> Tensor:
-    """The discarded half of a onesided transform has a zero gradient."""
+    """The gradient of a real transform. With onesided, the half that was not returned has a zero
+    gradient."""
     if onesided:
         last, sizes = dim[-1], list(grad._geometry.sizes)
         sizes[last] = last_dim_size - sizes[last]
@@ -26,7 +27,7 @@ def fft_r2c_backward(
 
 
 def fft_c2r_backward(grad: Tensor, dim: Dims, normalization: int) -> Tensor:
-    """Elements filled in by symmetry count twice."""
+    """The gradient of an inverse real transform. Elements that symmetry fills in count twice."""
     made = calls._fft_r2c(grad, dim, normalization, True)
     last = dim[-1]
     half = made._geometry.sizes[last]

@@ -21,7 +21,7 @@ def shapes(tensors: Any) -> list[Sizes]:
 
 
 def geometry(x: Tensor) -> tuple[Geometry, int]:
-    """Layout and offset, without the elements."""
+    """Return layout and offset, without the elements."""
     return x._geometry, x._offset
 
 
@@ -59,7 +59,7 @@ def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: 
 def as_strided_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """Scatter the gradient into a common memory, and read it with the source's strides.
+    """Scatter the gradient into memory for both tensors, and read it with the source's strides.
 
     If elements of the source share memory, each gets an equal part of the gradient.
     """
@@ -87,7 +87,7 @@ def _extent(sizes: Sizes, strides: Sizes) -> int:
 
 
 def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
-    """False if certainly no two indices reach one element, because each stride exceeds the extent
+    """False if no two indices reach one element, which is certain if each stride exceeds the extent
     of the smaller dimensions."""
     reach = 0
     for stride, n in sorted(zip(strides, sizes)):
@@ -99,9 +99,10 @@ def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
 
 
 def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset: int) -> None:
-    """Add `grad` to the elements of `memory`, 1-d or contiguous, that this layout reaches.
+    """Add `grad` to the elements of `memory` that this layout reaches. `memory` is 1-d or
+    contiguous.
 
-    Layouts that reach an element twice are split along their shortest dimension.
+    Layouts that reach an element several times are split along their shortest dimension.
     """
     expanded = tuple([d for d, (n, s) in enumerate(zip(sizes, strides)) if s == 0 and n > 1])
     if expanded:
@@ -122,7 +123,7 @@ def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset:
 def cat_backward(grad: Tensor, sizes: list[Sizes], dim: int) -> list[Tensor]:
     begin, found = 0, []
     for shape in sizes:
-        if shape == (0,):  # it can be joined with any tensor and has no elements
+        if shape == (0,):  # an empty 1-d tensor can be joined with any tensor
             found.append(_zeros_around(grad, shape))
             continue
         found.append(calls.slice_Tensor(grad, dim, begin, begin + shape[dim], 1))
@@ -131,7 +132,7 @@ def cat_backward(grad: Tensor, sizes: list[Sizes], dim: int) -> list[Tensor]:
 
 
 def repeat_backward(grad: Tensor, repeats: Any, shape: Sizes) -> Tensor:
-    """Sums over the repetitions."""
+    """Return the sums over the repetitions."""
     extra = len(repeats) - len(shape)
     if 0 in repeats:
         return _zeros_around(grad, shape)
@@ -171,7 +172,7 @@ def im2col_backward(
 def _memory_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> tuple[Tensor, Tensor]:
-    """A gradient in its source's layout, and as_strided of that memory."""
+    """Return a gradient in its source's layout, and as_strided of that memory."""
     shape, start = source
     begin = start if storage_offset is None else storage_offset
     end = max(start + shape.extent, begin + _extent(size, stride), 1)
@@ -184,14 +185,14 @@ def _memory_of(
 def as_strided_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """as_strided of a gradient in its source's layout."""
+    """Return as_strided of a gradient in its source's layout."""
     return _memory_of(grad, source, size, stride, storage_offset)[1]
 
 
 def strided_scatter_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """The gradient with zeros at the replaced elements."""
+    """Return the gradient with zeros at the replaced elements."""
     laid, replaced = _memory_of(grad, source, size, stride, storage_offset)
     calls.mul__Tensor(replaced, 0)
     return laid
@@ -203,7 +204,7 @@ def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -
 
 
 def sort_backward(grad: Tensor, dim: int, indices: Tensor, shape: Sizes) -> Tensor:
-    """The gradient at the sources of the sorted elements, zeros elsewhere."""
+    """Return the gradient at the sources of the sorted elements, and zeros elsewhere."""
     if not shape:
         return grad
     return calls.scatter_src(_zeros_around(grad, shape), dim, indices, grad)

@@ -1,4 +1,5 @@
-"""`gputensor backend new|check|missing`: bring up a further device and check its progress."""
+"""`gputensor backend new|check|missing`: write the package of a new device, and check its
+progress."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> Arguments:
-    """The parser for calls without a valid command: prints help or an error."""
+    """Return the parser for calls without a valid command: it prints help or an error."""
     lines = "; ".join(f"{name}: {text}" for name, text in COMMANDS.items())
     parser = Arguments("backend", f"A device of your own. {lines}.")
     parser.add_argument(

@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     progress = Progress()
     outcomes: list[check.Outcome] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # each fallback would warn
+        warnings.simplefilter("ignore", UserWarning)  # otherwise each fallback would warn
         for outcome in check.check(rows, place, every=arguments.all):
             progress(f"{outcome.name} ({len(outcomes) + 1} of {len(rows)})")
             outcomes.append(outcome)
@@ -74,7 +74,7 @@ def device_of(name: str) -> Any:
 
 
 def _bring_up_from(folder: Path) -> str:
-    """Load a package that is not installed; returns its device's name."""
+    """Load a package that is not installed. Returns the name of its device."""
     try:
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         ((name, target),) = project["entry-points"][gt.backend.GROUP].items()

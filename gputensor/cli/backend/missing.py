@@ -22,8 +22,8 @@ from gputensor.tensor.base import tensors_of
 from .check import device_of
 from ..output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
 
-# Composite operators that call a device's loop -> the operator called without it (native/range.py);
-# tests/backend/test_commands.py checks this.
+# Composite operators that call a device's loop -> the operator that is called if the device has no
+# such loop (native/range.py). tests/backend/test_commands.py checks this.
 ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",
@@ -111,7 +111,8 @@ def record() -> Iterator[dict[str, Need]]:
 
         def counted(key_set: int, *args: Any) -> Any:
             result = kernel(key_set, *args)
-            touched = {id(x): x for x in tensors_of((args, result))}  # a result may be an operand
+            # count an operand that is returned once
+            touched = {id(x): x for x in tensors_of((args, result))}
             nbytes = sum(x.nbytes for x in touched.values())
             with lock:
                 need = needs.setdefault(ASKS.get(name, name), Need(ASKS.get(name, name)))
@@ -129,7 +130,8 @@ def record() -> Iterator[dict[str, Need]]:
 
 
 def status(name: str, backend: Any) -> str:
-    """The source of an operator's kernel on the device: `native`, `fallback` or `missing`."""
+    """Return the source of an operator's kernel on the device: `native`, `fallback` or
+    `missing`."""
     key = keys.runtime_key(backend.key)
     has_fallback = key in dispatcher.fallbacks()
     if name in _COPIES:

@@ -14,7 +14,7 @@ from gputensor.runtime.files import write_text
 
 from ..output import FINE, Arguments, Refusal, print_json
 
-# File of the template -> path in the package; {name} is the device's.
+# File of the template -> path in the package. {name} stands for the device's name.
 FILES = {
     "pyproject.toml.txt": "pyproject.toml", "readme.txt": "README.md",
     "init.py.txt": "gputensor_{name}/__init__.py", "runtime.py.txt": "gputensor_{name}/runtime.py",
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
 
 
 def render(name: str, key: str) -> dict[str, str]:
-    """Path -> text of every file of the package."""
+    """Return path -> text of every file of the package."""
     found = {}
     for source, path in FILES.items():
         text = (files(__package__) / "template" / source).read_text(encoding="utf-8")

@@ -35,19 +35,19 @@ def forest(hops: list[dict[str, Any]]) -> list[Node]:
 
 
 def reached(hop: dict[str, Any]) -> dict[str, str]:
-    """The slot that the hop reached."""
+    """Return the slot that the hop reached."""
     found = [slot for slot in hop["slots"] if slot["key"] == hop["key"]]
     return found[0] if found else {"kernel": "", "label": "no key has a kernel"}
 
 
 def passed(hop: dict[str, Any]) -> list[str]:
-    """The keys above the slot that fell through."""
+    """Return the keys above the slot that fell through."""
     keys = [slot["key"] for slot in hop["slots"]]
     return keys[: keys.index(hop["key"])] if hop["key"] in keys else []
 
 
 def draw(title: str, lines: list[str], hops: list[dict[str, Any]]) -> str:
-    """lines: text below the title."""
+    """Return the picture. lines: text below the title."""
     about = (f"{hop['kind']} {hop['op']} at {hop['key']}" for hop in hops)
     picture = Picture(title, "; ".join(about))
     y = picture.head(lines) + 14
@@ -57,7 +57,7 @@ def draw(title: str, lines: list[str], hops: list[dict[str, Any]]) -> str:
 
 
 def steps(hops: list[dict[str, Any]]) -> list[str]:
-    """Each hop as HTML: the arguments, the visited keys, and the kernel of each."""
+    """Return each hop as HTML: the arguments, the visited keys, and the kernel of each key."""
     return [_step(hop) for hop in hops]
 
 
@@ -83,7 +83,7 @@ def _step(hop: dict[str, Any]) -> str:
 
 
 def _box(picture: Picture, node: Node, left: float, top: float, right: float) -> float:
-    """Draw an operator's box with the hops inside it; returns its lower end."""
+    """Draw an operator's box with the hops inside it. Return its lower end."""
     at, hop = len(picture.parts), node.hop
     end = picture.text(left + 12, top + 21, hop["kind"], "dim mono", 12)
     picture.text(end + 6, top + 21, hop["op"], "ink mono bold", 13, right - end - 18)

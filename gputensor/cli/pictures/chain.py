@@ -7,13 +7,13 @@ from typing import Any
 
 from .svg import MARGIN, WIDTH, Picture, width
 
-_LEFT, _RIGHT = MARGIN, WIDTH / 2 + 16  # operators one by one; the chain
+_LEFT, _RIGHT = MARGIN, WIDTH / 2 + 16  # the columns of the separate operators, and of the chain
 _NAME, _BAR, _ROW, _PAD = 180.0, 150.0, 22.0, 12.0
 _INSIDE = WIDTH - MARGIN - _RIGHT - 2 * _PAD
 
 
 def draw(title: str, found: dict[str, Any]) -> str:
-    """The picture of an explanation by `gt.fuse.explain`."""
+    """Return the picture of an explanation by `gt.fuse.explain`."""
     picture = Picture(title, "Bytes read and written by each operator alone, and by the chains.")
     total = f"{_plural(found['operators'], 'kernel')}, {_bytes(found['bytes_apart'])}"
     fused = f"{_plural(len(found['chains']), 'kernel')}, {_bytes(found['bytes_moved'])}"
@@ -28,7 +28,7 @@ def draw(title: str, found: dict[str, Any]) -> str:
 
 
 def steps(found: dict[str, Any]) -> list[str]:
-    """The page's HTML for each chain."""
+    """Return the page's HTML for each chain."""
     return [
         f"chain {number}: {_plural(len(chain['operators']), 'operator')}, "
         f"{_bytes(chain['bytes_moved'])} in place of {_bytes(chain['bytes_apart'])}; "
@@ -62,7 +62,7 @@ def _chain(picture: Picture, y: float, number: int, chain: dict[str, Any], scale
 
 
 def _ends(chain: dict[str, Any]) -> list[dict[str, Any]]:
-    """The values that a chain's kernel reads and stores."""
+    """Return the values that a chain's kernel reads, and those that it stores."""
     return [
         {"name": f"v{x['value']}", "bytes_read": x["bytes"], "bytes_written": 0}
         for x in chain["inputs"]
@@ -113,7 +113,7 @@ def _plural(count: int, what: str) -> str:
 
 
 def _bytes(count: int) -> str:
-    """Bytes for readers: 12000 B, 84.0 MB."""
+    """Return a number of bytes as text: 12000 B, 84.0 MB."""
     if count < 100_000:
         return f"{count} B"
     for unit, size in (("kB", 10**3), ("MB", 10**6)):

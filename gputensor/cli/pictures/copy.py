@@ -10,7 +10,7 @@ from .svg import MARGIN, WIDTH, Picture, width
 
 _PANEL = (WIDTH - 3 * MARGIN) / 2
 _CELL, _LINE, _GAP, _HOLE = 24.0, 24.0, 18.0, 5.0
-_LABELS = 78  # room for a line's address
+_LABELS = 78  # the width of a line's address
 _TINTS = ("first", "second")
 _ROOM = WIDTH - 2 * MARGIN
 
@@ -65,7 +65,7 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
         for x in xs.values():
             picture.text(x + wide / 2, y + 4, "⋮", "dim", 11, anchor="middle")
     (_, x, y), (_, to_x, to_y) = min(first_ones), max(first_ones)
-    # next to the cells, so that no number is covered
+    # beside the cells, so that no number is covered
     if side.along == shown.x or shown.found["kernel"] in UNITS:
         x, to_x = (x + 3, to_x + wide - 3) if x <= to_x else (x + wide - 3, to_x + 3)
         picture.path(f"M{x:g} {y - 7:g}H{to_x:g}", "way")
@@ -76,7 +76,7 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
 
 
 def _places(indices: list[int], start: float, pitch: float) -> tuple[dict[int, float], list[float]]:
-    """The positions of the shown indices, and the middles of the gaps between them."""
+    """Return the positions of the shown indices, and the middles of the gaps between them."""
     places: dict[int, float] = {}
     gaps = []
     for before, index in zip([indices[0], *indices], indices):
@@ -108,7 +108,7 @@ def _legend(picture: Picture, shown: Plane, y: float) -> float:
     return y
 
 
-# --- what copies it -------------------------------------------------------------------------------
+# --- the kernel -----------------------------------------------------------------------------------
 
 
 def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:

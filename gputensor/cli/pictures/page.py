@@ -75,7 +75,7 @@ _STEPS = """<section><nav hidden aria-label="steps">
 
 
 def page(title: str, picture: str, steps: Sequence[str]) -> str:
-    """The page as text. title: plain text. picture: an SVG. steps: the HTML of each step;
+    """Return the page as text. title: plain text. picture: an SVG. steps: the HTML of each step;
     `data-steps` in the picture refers to them."""
     items = "\n".join(f"<li>{step}</li>" for step in steps)
     stepped = _STEPS.format(last=len(steps) - 1, items=items, script=_SCRIPT) if steps else ""

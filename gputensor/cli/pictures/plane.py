@@ -1,7 +1,8 @@
-"""A copy's walk cut to what a page can show: cells of both memories, and the steps over them.
+"""The part of a copy's walk that fits on a page: cells of both memories, and the steps over them.
 
-It shows two dimensions: x, dst's fastest, and y, src's fastest (or the next one, if both are x).
-For a long dimension it shows the beginning, an edge of a tile and the end. Pure data.
+It shows two dimensions: x, dst's fastest, and y, src's fastest (or the next one, if x is also src's
+fastest). For a long dimension it shows the beginning, an edge of a tile and the end. The module has
+no I/O.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-_CHARACTERS, _CELLS, _SHOWN = 45, 11, 8  # cells of a line; cells of a shortened dimension
+# characters of a line; cells of a line; cells of a shortened dimension
+_CHARACTERS, _CELLS, _SHOWN = 45, 11, 8
 # Kernels that load all elements before they store; the others store each element directly.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
@@ -17,8 +19,9 @@ Place = tuple[int, int]  # indices along x and y; column and row on a side
 
 
 class Cell:
-    """number: its (first) element's number in dst's order. count: the number of its shown elements.
-    tint: 0 if it moves in the first step, 1 in the next. steps: the steps that touch it."""
+    """number: the number of its first element in dst's order. count: the number of its shown
+    elements. tint: 0 if it moves in the first step, 1 in the next. steps: the steps that touch
+    it."""
 
     number: int
     offset_bytes: int
@@ -34,7 +37,7 @@ class Cell:
 class Side:
     """One operand's memory: lines of the dimension `along`, one below the other along `across`.
 
-    columns, rows: the indices that are shown, by rising address.
+    columns, rows: the indices that are shown, in the order of their addresses.
     """
 
     name: str
@@ -62,7 +65,7 @@ class Side:
         )
 
     def at(self, place: Place) -> Place:
-        """The column and row of an element; a repeated element has one cell."""
+        """Return the column and row of an element. A repeated element has one cell."""
         i, j = (index * moves for index, moves in zip(place, self.moves))
         return (i, j) if self.along < self.across else (j, i)
 
@@ -94,7 +97,7 @@ class Plane:
         self._walk()
 
     def number(self, place: Place) -> int:
-        """The number of an element in dst's order."""
+        """Return the number of an element in dst's order."""
         return place[0] + place[1] * prod(self.sizes[: self.y])
 
     def _walk(self) -> None:
@@ -144,8 +147,8 @@ class Plane:
 
 
 def _shown(size: int, box: int, columns: int) -> list[int]:
-    """The indices to show: all if they fit, otherwise the beginning, the edge of the first box, the
-    end."""
+    """Return the indices to show: all if they fit; otherwise the beginning, the edge of the first
+    box, and the end."""
     if size <= columns:
         return list(range(size))
     room = min(columns, _SHOWN)

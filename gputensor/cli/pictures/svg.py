@@ -28,8 +28,8 @@ STYLE = (
     f"@media(prefers-color-scheme:dark){{{_DARK}}}"
 )
 
-# Character widths in thousandths of the font size, for the widest of the fonts above; other
-# characters have 700.
+# Character widths in thousandths of the font size, for the widest of the fonts above. Other
+# characters count as 700.
 _WIDTHS = {
     character: width
     for width, characters in {
@@ -42,14 +42,14 @@ _MONO, _BOLD = 620, 1.08
 
 
 def width(text: str, size: float, kind: str = "") -> float:
-    """An upper bound of a text's width at this font size. kind: its classes."""
+    """Return an upper bound of a text's width at this font size. kind: its classes."""
     mono = "mono" in kind
     units = sum(_MONO if mono else _WIDTHS.get(character, 700) for character in text)
     return units * size / 1000 * (_BOLD if "bold" in kind and not mono else 1)
 
 
 def cut(text: str, room: float, size: float, kind: str = "") -> str:
-    """The text, or the part of it that fits, followed by dots."""
+    """Return the text, or the part of it that fits, followed by dots."""
     if width(text, size, kind) <= room:
         return text
     while text and width(text + "…", size, kind) > room:
@@ -74,7 +74,7 @@ class Picture:
         self.parts: list[str] = []
 
     def head(self, lines: Sequence[str]) -> float:
-        """Draw the title and the lines below it; returns their lower end."""
+        """Draw the title and the lines below it. Return their lower end."""
         self.text(MARGIN, 36, self.title, "ink mono bold", 15, WIDTH - 2 * MARGIN)
         for number, line in enumerate(lines):
             self.text(MARGIN, 60 + 18 * number, line, "dim mono", 12, WIDTH - 2 * MARGIN)
@@ -84,7 +84,8 @@ class Picture:
         self, x: float, y: float, text: str, kind: str = "ink", size: float = 12,
         room: float = WIDTH, anchor: str = "start", steps: Sequence[int] = (),
     ) -> float:  # fmt: skip
-        """Write a text with its baseline at y, cut to `room`; returns an upper bound of its end."""
+        """Write a text with its baseline at y, cut to `room`. Return an upper bound of its right
+        end."""
         if not text:
             return x
         shown = cut(text, room, size, kind)

@@ -10,7 +10,7 @@ _HEIGHT, _GAP = 40, 8
 
 
 def draw(picture: Picture, y: float, found: dict[str, Any]) -> float:
-    """Draw the runs and, if the view is possible, its dimensions; returns the lower end."""
+    """Draw the runs and, if the view is possible, its dimensions. Return the lower end."""
     total = len(found["in"]["sizes"])
     room = WIDTH - 2 * MARGIN - _GAP * (len(found["runs"]) - 1)
     cuts = _cuts(found)
@@ -36,7 +36,8 @@ def _words(picture: Picture, x: float, y: float, wide: float, above: str, below:
 
 
 def _cuts(found: dict[str, Any]) -> list[list[tuple[int, int]]]:
-    """Sizes and strides of the view, grouped by the run that they split."""
+    """Return the view's sizes and strides in groups: one group for each run of the tensor that they
+    split."""
     if found["out"] is None:
         return [[] for _ in found["runs"]]
     dims = list(zip(found["out"]["sizes"], found["out"]["strides"]))

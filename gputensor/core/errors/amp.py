@@ -38,7 +38,7 @@ scaler_in_use: _Says = _says(
 
 
 def how_to_autocast(device_type: Any) -> str:
-    """The remedy for a device without autocast; empty where there is none."""
+    """Return the remedy for a device without autocast; an empty text if there is none."""
     brings = "a further device brings it by `register_autocast` of its handle"
     return "" if device_type == "meta" else brings
 

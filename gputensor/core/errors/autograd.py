@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 from .base import ArgumentTypeError, GpuTensorError, describe
 
 
-# These messages contain PyTorch's wording if its users match on it.
+# If PyTorch's users match on PyTorch's wording, these messages contain it.
 
 
 class AutogradError(GpuTensorError, RuntimeError):
-    """A graph, or a write to a tensor in one, that cannot be differentiated."""
+    """A derivative cannot be computed: of this graph, or because of a write to a tensor."""
 
 
 class AnomalyWarning(UserWarning):

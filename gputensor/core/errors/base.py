@@ -19,39 +19,39 @@ class ArgumentError(GpuTensorError, RuntimeError):
 
 
 class ArgumentTypeError(GpuTensorError, TypeError):
-    """An argument of the wrong type."""
+    """An argument has the wrong type."""
 
 
 class ArgumentValueError(GpuTensorError, ValueError):
-    """A value that the argument does not allow."""
+    """The argument does not allow this value."""
 
 
 class NumberRangeError(ArgumentError, OverflowError):
-    """A number that does not fit its dtype, or 64 bits."""
+    """A number does not fit its dtype, or 64 bits."""
 
 
 class ShapeError(GpuTensorError, RuntimeError):
-    """Sizes, strides or views that do not fit."""
+    """Sizes, strides or views do not fit."""
 
 
 class IndexRangeError(GpuTensorError, IndexError):
-    """A dimension or an index outside its range."""
+    """A dimension or an index is outside its range."""
 
 
 class BroadcastError(ArgumentError, ValueError):
-    """Sizes that do not broadcast. PyTorch raises the first builtin base, NumPy the second."""
+    """Sizes do not broadcast. PyTorch raises the first builtin base, NumPy the second."""
 
 
 class DtypeError(GpuTensorError, RuntimeError):
-    """A dtype that the operator does not accept or produce."""
+    """The operator does not accept or produce this dtype."""
 
 
 class NotComputedError(DtypeError, TypeError):
-    """Elements of a dtype that no kernel reads."""
+    """No kernel reads elements of this dtype."""
 
 
 class DeviceError(GpuTensorError, RuntimeError):
-    """An absent device, or operands of different devices."""
+    """A device is absent, or operands are on different devices."""
 
 
 class OutOfMemoryError(DeviceError, MemoryError):
@@ -59,27 +59,27 @@ class OutOfMemoryError(DeviceError, MemoryError):
 
 
 class DispatchError(GpuTensorError, NotImplementedError):
-    """No kernel for the keys of a call."""
+    """No kernel is registered for the keys of a call."""
 
 
 class AbsentError(GpuTensorError, NotImplementedError):
-    """A method that only related classes have."""
+    """This class has no such method, although related classes have it."""
 
 
 class RegistrationError(GpuTensorError, RuntimeError):
-    """A definition or registration that contradicts another one."""
+    """A definition or registration contradicts another one."""
 
 
 class SchemaError(GpuTensorError, ValueError):
-    """Text that is not an operator schema."""
+    """A text is no operator schema."""
 
 
 class KernelError(GpuTensorError, RuntimeError):
-    """A CUDA C kernel that does not compile, load, launch or run."""
+    """A CUDA C kernel does not compile, load, launch or run."""
 
 
 class DistributedError(GpuTensorError, RuntimeError):
-    """Processes that disagree, do not answer or have exited."""
+    """Processes disagree, do not answer, or have exited."""
 
 
 # Characters of a value that a message shows.
@@ -107,13 +107,13 @@ def _repr(value: Any) -> str:
         return f"an integer of {value.bit_length()} bits"
     try:
         text = repr(value)
-    except Exception:  # an int with over 4300 digits, or a faulty __repr__
+    except Exception:  # an int with over 4300 digits, or an object whose __repr__ raises
         return type(value).__name__
     return text if len(text) <= _READABLE else f"{text[: _READABLE - 3]}..."
 
 
 def describe_layout(geometry: Any, device: Any = None) -> str:
-    """`f32[3,4] cpu`; the device is left out if it is unknown."""
+    """Return `f32[3,4] cpu`. The device is left out if it is unknown."""
     text = f"{geometry.dtype.short}[{','.join(map(str, geometry.sizes))}]"
     return text if device is None else f"{text} {device}"
 
@@ -122,7 +122,8 @@ def must(
     op: str, arg: str, rule: str, got: Any, *, kind: type[GpuTensorError] = ArgumentError,
     remedy: str = "",
 ) -> GpuTensorError:  # fmt: skip
-    """The house sentence: `{op}: '{arg}' must {rule} (got {what})`, then `; {remedy}`, if sure.
+    """Make an error with the usual sentence: `{op}: '{arg}' must {rule} (got {what})`, then `;
+    {remedy}` if there is one.
 
     `got` is described by `describe`, unless it is already a sentence part given as `Got`.
     """
@@ -131,7 +132,7 @@ def must(
     return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
 
 
-# `must` for one exception class each
+# `must` for each exception class
 wrong_type: partial[GpuTensorError] = partial(must, kind=ArgumentTypeError)
 wrong_value: partial[GpuTensorError] = partial(must, kind=ArgumentValueError)
 wrong_dtype: partial[GpuTensorError] = partial(must, kind=DtypeError)
@@ -140,8 +141,8 @@ wrong_index: partial[GpuTensorError] = partial(must, kind=IndexRangeError)
 
 
 def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
-    """The error for operators that kernels do not compute in this dtype. Operators that move
-    elements, and for complex32 elementwise operators, do not raise it.
+    """Make the error for operators that kernels do not compute in this dtype. Operators that move
+    elements do not raise it, nor do elementwise operators for complex32.
 
     of: the dtype.
     """
@@ -151,8 +152,8 @@ def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
 
 
 def plainly(function: Callable[..., R], *args: Any) -> R:
-    """Call `function(*args)` in an `except` block, so that its error does not show the earlier
-    failed look-up as context."""
+    """Call `function(*args)` in an `except` block, so that its error does not show the earlier,
+    failed look-up as its context."""
     try:
         return function(*args)
     except GpuTensorError as error:

@@ -8,7 +8,7 @@ from .autograd import AutogradError
 from .base import ArgumentValueError, DispatchError, GpuTensorError, RegistrationError, describe
 
 
-# --- defining -------------------------------------------------------------------------------------
+# --- definitions of operators -------------------------------------------------------------------
 
 
 def mutates_no_tensor(name: str, argument: str, type_text: str | None) -> ArgumentValueError:
@@ -65,7 +65,7 @@ def formula_does_not_fit(name: str, what: str, takes: str, signature: str) -> Re
     return RegistrationError(f"{name}: {what} must take {takes} (got {signature})")
 
 
-# --- calling --------------------------------------------------------------------------------------
+# --- calls of operators -------------------------------------------------------------------------
 
 
 def result_is_alias(operator: Any, site: str, what: str) -> RegistrationError:
@@ -85,7 +85,7 @@ def result_is_not_argument(
 
 
 class MissingFake(DispatchError):
-    """A kernel for Meta is needed and missing."""
+    """A kernel for Meta is needed and there is none."""
 
 
 def no_fake(operator: Any) -> MissingFake:
@@ -126,7 +126,7 @@ class OpCheckError(GpuTensorError, AssertionError):
 
 
 def opcheck_found(operator: Any, what: str, remedy: str) -> OpCheckError:
-    """One sentence with the finding and its remedy."""
+    """Return one sentence with the finding and its remedy."""
     return OpCheckError(f"{operator.qualified_name}: {what}; {remedy}")
 
 

@@ -16,8 +16,8 @@ from .shapes import MissingAttribute
 
 
 def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
-    """A schema that does not parse. The message gives the position (columns count from 1) and the
-    whole text."""
+    """A schema does not parse. The message gives the position (columns count from 1) and the whole
+    text."""
     return SchemaError(f"schema: column {position + 1} must {rule} (got {got!r}) in {text!r}")
 
 
@@ -48,7 +48,7 @@ def fallback_twice(key: Any, first: str, second: str) -> RegistrationError:
 
 
 def unknown_key(name: Any, known: Any) -> GpuTensorError:
-    """An unknown dispatch key, with the nearest existing one."""
+    """The dispatch key is unknown. The message names the most similar key."""
     import difflib
 
     near = difflib.get_close_matches(name if isinstance(name, str) else "", known, 1)
@@ -62,8 +62,8 @@ def alias_key(name: str) -> GpuTensorError:
 
 
 def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
-    """The message names the operator, the key, the keys with kernels and a remedy, and prints the
-    computed table."""
+    """No kernel serves the key. The message names the operator, the key, the keys with kernels and
+    a remedy, and prints the computed table."""
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key} (kernels are registered at: "
         f"{_registered_at(operator)}){'; ' if remedy else ''}{remedy}{_table_of(operator, table)}"
@@ -92,7 +92,7 @@ def _registered_at(operator: Any) -> str:
 
 
 def _sites(operator: Any, chosen: Any) -> str:
-    """`CPU at <file:line>` for the active kernel of each key."""
+    """Return `CPU at <file:line>` for the active kernel of each key."""
     kernels = operator.kernels
     return ", ".join(f"{key} at {kernels[key][0].site}" for key in chosen) or "none is left"
 
@@ -104,7 +104,7 @@ def _table_of(operator: Any, table: str) -> str:
 
 
 def ambiguous_autograd_other(operator: Any, composite: Any, backends: Any) -> DispatchError:
-    """composite, backends: the keys whose kernels conflict at the slot."""
+    """Two kernels conflict at AutogradOther. composite, backends: their keys."""
     return DispatchError(
         f"{operator.short_name}: AutogradOther is ambiguous between "
         f"{_sites(operator, [composite])} and {_sites(operator, backends)}; register a kernel at "
@@ -117,7 +117,8 @@ def _schema_of(operator: Any) -> Any:
 
 
 def wrong_stack(operator: Any, rule: str, expected: int, got: int) -> DispatchError:
-    """rule: the number of values that must be on the stack before or after the call."""
+    """A boxed kernel left a wrong number of values. rule: the number of values that must be on the
+    stack before or after the call."""
     stack = f"{rule} {expected} values on the stack (got {got})"
     return DispatchError(f"{operator.qualified_name}: a boxed {stack}")
 
@@ -136,8 +137,8 @@ def _misfit(operator: Any, what: str) -> ArgumentTypeError:
 
 
 def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
-    """A value that its declared type does not accept. The message gives its type, position, value
-    and declaration."""
+    """An argument does not fit its declared type. The message gives type, position, value and
+    declaration."""
     got = f"(got {type(value).__name__} {describe(value)} at position {position})"
     return _misfit(operator, f"'{argument.name}' must be {argument.type} {got}")
 
@@ -159,7 +160,8 @@ def argument_unknown(operator: Any, name: str) -> ArgumentTypeError:
 
 
 def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
-    """One line for each overload, in the order in which they were tried."""
+    """No overload fits the call. The message has one line for each overload, in the order in which
+    they were tried."""
     return ArgumentTypeError(f"{name}: no overload takes these arguments\n" + "\n".join(reasons))
 
 
@@ -215,7 +217,7 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """A function's annotations give no schema; `got` is the annotation or its text."""
+    """The annotations of a function give no schema. got: the annotation or its text."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)
@@ -352,7 +354,7 @@ def not_handled(operator: Any, asked: list[str]) -> ArgumentTypeError:
 
 
 class MissingExtra(GpuTensorError, ImportError):
-    """A package that an optional part needs."""
+    """A package that an optional part needs is missing."""
 
 
 def extra_missing(what: str, extra: str) -> MissingExtra:

@@ -13,11 +13,11 @@ from .base import (
 
 
 class ExchangeError(GpuTensorError, BufferError):
-    """Memory that cannot be shared with another library."""
+    """Memory cannot be shared with another library."""
 
 
 class NoScalarError(ArgumentError, TypeError):
-    """A tensor that is not one number. PyTorch raises a RuntimeError, Python and NumPy raise this
+    """A tensor is not one number. PyTorch raises a RuntimeError here; Python and NumPy raise this
     type."""
 
 
@@ -53,7 +53,7 @@ def cannot_assign(value: Any) -> ArgumentTypeError:
 def not_in_memory(
     op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError
 ) -> GpuTensorError:
-    """Outside code would read memory that does not contain the elements."""
+    """Outside code wants to read memory that does not contain the tensor's elements."""
     rule = "not be a lazy conjugate, negative or zero"
     return must(op, "self", rule, tensor, kind=kind, remedy="use .clone() first")
 

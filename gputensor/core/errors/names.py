@@ -1,4 +1,5 @@
-"""Errors for names that Tensor or a public module does not have. The text is built when read."""
+"""Errors for names that Tensor or a public module does not have. The text is built when it is
+read."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ _TENSORS = ("torch.Tensor", "numpy.ndarray")
 
 
 def no_name(module: str, missing: str) -> str:
-    """Similar names in the module, and the libraries that have this name."""
+    """Make the error for a missing name. It lists similar names of the module, and the libraries
+    that have the name."""
     place = module.removeprefix(_PACKAGE)
-    # The public module gt.profiler is profiling/profiler.py; other libraries' modules have the
+    # The public module gt.profiler is profiling/profiler.py. Modules of other libraries have the
     # public name.
     exported = {home: name for name, home in index.EXPORTS.items()}.get(f"{place[1:]}.")
     place = f".{exported}" if exported else place
@@ -30,8 +32,8 @@ def no_name(module: str, missing: str) -> str:
 
 
 def no_attribute(missing: str, known: list[str]) -> str:
-    """The error for an attribute that only other libraries' tensors have. known: attributes of our
-    class."""
+    """Make the error for an attribute that only other libraries' tensors have. known: the
+    attributes of our class."""
     text = f"'Tensor' object has no attribute {missing!r}"
     if why := _why("torch.Tensor", missing):
         return f"{text}: {why}"
@@ -39,7 +41,7 @@ def no_attribute(missing: str, known: list[str]) -> str:
 
 
 def _why(place: str, missing: str) -> str:
-    """The reason why PyTorch's name is left out; "" for a name that PyTorch lacks too."""
+    """Return the reason why PyTorch's name is left out; "" for a name that PyTorch lacks too."""
     why = absent.why(place, missing)
     return why if why and (absent.why(f"{place}.{missing}") or theirs([place], missing)) else ""
 
@@ -53,7 +55,7 @@ def _more(missing: str, known: list[str], places: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Up to three similar names: 'abs' or 'absolute'."""
+    """Return up to three similar names as text: 'abs' or 'absolute'."""
     import difflib
 
     public = [n for n in known if not n.startswith("_")]
@@ -61,7 +63,7 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def theirs(places: Iterable[str], name: str) -> list[str]:
-    """Full names of PyTorch's and NumPy's functions with this name; places: "torch",
+    """Return the full names of PyTorch's and NumPy's functions with this name. places: "torch",
     "numpy.linalg", ..."""
     found = []
     for line in _LISTS.read_text(encoding="utf-8").splitlines():

@@ -19,7 +19,8 @@ def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError
 
 
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
-    """The request and the use of the device's memory, in bytes."""
+    """The device's memory is exhausted. The message gives the request and the use of the memory, in
+    bytes."""
     parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
     return OutOfMemoryError(
         f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}"
@@ -27,7 +28,8 @@ def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOf
 
 
 def host_memory_exhausted(op: str, error: Exception) -> OutOfMemoryError:
-    """NumPy's error states the requested size, Python's does not."""
+    """The host's memory is exhausted. NumPy's error states the requested size; Python's error does
+    not."""
     return OutOfMemoryError(f"{op}: cpu: {str(error).rstrip('.') or 'cannot allocate'}")
 
 
@@ -39,19 +41,20 @@ def _size(nbytes: int) -> str:
 
 
 def kernel_failed(entry: str, what: str) -> KernelError:
-    """A fault inside a kernel: the reason, and block, thread, file and line if known."""
+    """A kernel has failed. The message gives the reason, and block, thread, file and line if they
+    are known."""
     return KernelError(f"{entry}: {what}")
 
 
 def kernel_finding(sentence: str) -> KernelError:
-    """A fault found by the emulator; its text already contains the place."""
+    """The emulator has found a fault. Its sentence contains the place."""
     return KernelError(sentence)
 
 
 def library_failed(op: str, error: Exception) -> GpuTensorError:
-    """An external library called by an operator failed; its error is the cause."""
+    """An external library that an operator called has failed. Its error is the cause."""
     words = " ".join(str(error).split()) or type(error).__name__
-    if type(error).__name__ == "LinAlgError":  # NumPy and CuPy: depends on values
+    if type(error).__name__ == "LinAlgError":  # NumPy and CuPy raise it depending on values
         return not_finished(op, words)
     return KernelError(f"{op}: a library failed: {words}")
 
@@ -62,14 +65,14 @@ def is_of_a_kernel(found: Any) -> bool:
 
 
 def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> KernelError:
-    """The compiler's log, under a first line that names the text and its defines."""
+    """A kernel does not compile. The message is the compiler's log, after a line that names the
+    text and its defines."""
     given = "".join(f" -D{name}={value}" for name, value in defines.items())
     return KernelError(f"{title}: does not compile{' with' if given else ''}{given}\n{log.strip()}")
 
 
 def capture_refused(op: str, why: str) -> DeviceError:
-    """A call that fails during the capture of a CUDA graph, or at its begin or end. why: a
-    clause."""
+    """A call failed during the capture of a CUDA graph, or at its begin or end. why: a clause."""
     return DeviceError(f"{op}: cannot be captured into a CUDA graph: {why}")
 
 
@@ -79,7 +82,7 @@ def unjoined_capture() -> DeviceError:
 
 
 def no_graph(op: str, rule: str) -> DeviceError:
-    """A CUDAGraph is in another state than a call needs. rule: a clause."""
+    """A CUDAGraph is not in the state that a call needs. rule: a clause."""
     return DeviceError(f"{op}: the graph {rule}")
 
 
@@ -101,7 +104,7 @@ def cannot_launch(entry: str, arg: str, rule: str, got: object) -> KernelError:
 
 
 def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
-    """An environment variable with an unknown value."""
+    """An environment variable has an unknown value."""
     return ArgumentValueError(f"{name}: must {rule} (got {got!r})")
 
 
@@ -114,13 +117,13 @@ def old_library(name: str) -> DeviceError:
 
 
 def no_kernel_cache(reason: str) -> str:
-    """The warning; reason: a clause."""
+    """Return the text of the warning. reason: a clause."""
     remedy = "set GPUTENSOR_CACHE_DIR to a folder of your own"
     return f"kernels are compiled anew in every process: {reason}; {remedy}"
 
 
 def no_carried_cubins(reason: str) -> str:
-    """The warning; reason: a clause."""
+    """Return the text of the warning. reason: a clause."""
     return (
         f"carried cubins are not used: {reason}; copy the folder to one of your own and name it in "
         "GPUTENSOR_CARRIED_CUBINS"

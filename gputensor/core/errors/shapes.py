@@ -21,7 +21,8 @@ def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRan
 
 
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
-    """PyTorch's sentence about the sizes of tensors a and b, in the form of `must`."""
+    """The sizes of tensors a and b do not broadcast. The message is PyTorch's sentence in the form
+    of `must`."""
     where = "" if dim is None else f"; they differ at dimension {dim}"
     got = f"(got self={describe(a)}, other={describe(b)})"
     return ShapeError(f"{op}: 'other' must broadcast with 'self' {got}{where}")
@@ -35,7 +36,7 @@ def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
 
 
 def too_large(sizes: Any) -> GpuTensorError:
-    """Sizes that exceed the limit of every tensor."""
+    """The sizes exceed the limit of every tensor."""
     rule = "have at most 64 dimensions" if len(sizes) > 64 else "hold fewer than 2**63 elements"
     return must("tensor", "size", rule, tuple(sizes), kind=ShapeError)
 
@@ -53,7 +54,7 @@ def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
 
 
 def no_device(kind: str, reason: str) -> DeviceError:
-    """No device of this type on this machine, with the reason; for CUDA, the message refers to
+    """This machine has no device of this type. The message has the reason; for CUDA it refers to
     `gputensor doctor`."""
     more = " (gputensor doctor says what is missing)" if kind == "cuda" else ""
     return DeviceError(f"{kind}: no device ({reason}); use device='cpu'{more}")
@@ -84,7 +85,7 @@ def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
     return ArgumentTypeError(f"{op}: '{arg}' must be {wanted} (got {describe(got)})")
 
 
-# Schema type -> its words in an error, and the words for a list of it.
+# Schema type -> its words in an error, and the words for a list of the type.
 _WORDS = {
     "Tensor": ("a Tensor", "Tensors"), "int": ("an int", "ints"), "SymInt": ("an int", "ints"),
     "float": ("a number", "numbers"), "complex": ("a number", "numbers"),
@@ -101,7 +102,7 @@ _WORDS = {
 
 
 def unfit(op: str, arg: str, types: list[Any], got: Any) -> GpuTensorError:
-    """An argument that fits none of its declared types."""
+    """An argument fits none of its declared types."""
     bases = list(dict.fromkeys(t.base for t in types))
     if bases == ["ScalarType"]:
         return not_a_dtype(op, got, arg)
@@ -128,7 +129,7 @@ def _is_long(got: Any) -> bool:
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
     what = got.__name__ if isinstance(got, type) else describe(got)
-    what = str(got) if what.endswith("DType") else what  # NumPy's type
+    what = str(got) if what.endswith("DType") else what  # a type of NumPy
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what})")
 
 
@@ -145,7 +146,8 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 
 class MissingAttribute(GpuTensorError, AttributeError):
-    """AttributeError for this tensor, so that hasattr() is False."""
+    """This tensor does not have the attribute. It is an AttributeError, so that hasattr() is
+    False."""
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
@@ -154,7 +156,7 @@ def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
 
 
 def no_array_attribute(reason: GpuTensorError) -> MissingAttribute:
-    """The array interface is missing for memory that NumPy may not read."""
+    """The array interface is missing, because NumPy must not read this memory."""
     return MissingAttribute(str(reason))
 
 
@@ -172,7 +174,7 @@ def too_many(op: str, most: int) -> ArgumentTypeError:
 
 
 class FileFormatError(GpuTensorError, ValueError):
-    """A file that is damaged, or that `save` did not write."""
+    """A file is damaged, or `save` did not write it."""
 
 
 def damaged_file(op: str, name: Any, why: str) -> FileFormatError:
@@ -206,7 +208,7 @@ def no_operands(op: str) -> ArgumentValueError:
 
 
 class Layout:
-    """A geometry on a device, for messages about an operand that is no Tensor object."""
+    """A geometry on a device. Messages use it for an operand that is no Tensor object."""
 
     __slots__ = ("_geometry", "_device")
 
@@ -217,7 +219,8 @@ class Layout:
 def operands_do_not_broadcast(
     op: str, a: Any, a_arg: str, b: Any, b_arg: str, dim: int
 ) -> ShapeError:
-    """`dim` counts from the front of the longer shape, as in PyTorch."""
+    """The operands do not broadcast. dim counts from the front of the longer shape, as in
+    PyTorch."""
     a_sizes, b_sizes = a[0].sizes, b[0].sizes
     back = dim - max(len(a_sizes), len(b_sizes))
     return ShapeError(
@@ -273,7 +276,7 @@ def partial_overlap(op: str, arg: str) -> ArgumentError:
 
 
 def output_resized(op: str, out: Any, wanted: Any) -> str:
-    """Text of a warning."""
+    """Return the text of a warning."""
     return (
         f"{op}: 'out' was resized to {tuple(wanted.sizes)} (got {describe(out)}); "
         "give an empty tensor, or one of the result's size"
@@ -281,7 +284,7 @@ def output_resized(op: str, out: Any, wanted: Any) -> str:
 
 
 def byte_condition(condition: Any) -> str:
-    """Text of a warning."""
+    """Return the text of a warning."""
     got = f"(got {describe(condition)}); it counts as condition != 0"
     return f"where: 'condition' must be bool {got}"
 
@@ -292,7 +295,7 @@ def target_out_of_range(op: str, target: int, classes: int) -> GpuTensorError:
 
 
 def other_target_sizes(op: str, input: Any, target: Any) -> str:
-    """Text of a warning."""
+    """Return the text of a warning."""
     rule = f"have input's sizes {list(input)}, or both are broadcast"
     return f"{op}: 'target' should {rule} (got {list(target)})"
 
@@ -307,7 +310,7 @@ def index_out_of_range(op: str, index: int, dim: int, size: int, wraps: bool) ->
 
 
 def byte_mask(index: Any) -> str:
-    """Text of a warning."""
+    """Return the text of a warning."""
     return f"index: 'index' must be bool where it is a mask (got {describe(index)}); use .bool()"
 
 

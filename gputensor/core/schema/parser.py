@@ -18,7 +18,7 @@ MAX_ARGUMENTS = 64
 
 @functools.cache
 def _token() -> re.Pattern[str]:
-    # Compiled at first use: it would add half a millisecond to each import.
+    # Compiled on first use, because it would add half a millisecond to each import.
     return re.compile(
         r"""\s*(?: (?P<string>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
               | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?)
@@ -28,7 +28,7 @@ def _token() -> re.Pattern[str]:
     )
 
 
-# Types without parts; types with parts are in _FORMS. Other names that begin with a lower-case
+# Types without parts; _FORMS has the types with parts. Other names that begin with a lower-case
 # letter are type variables, as in `f(t x) -> t`. Source:
 # torch/csrc/jit/frontend/schema_type_parser.cpp.
 _TYPES = frozenset((
@@ -277,7 +277,7 @@ class _Reader:
 
 
 def _known_type(name: str) -> str:
-    """The error text for an unknown type, with the nearest known type."""
+    """Return the error text for an unknown type, with the most similar known type."""
     from difflib import get_close_matches
 
     known = sorted((*_TYPES, *_FORMS))

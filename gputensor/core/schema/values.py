@@ -22,9 +22,9 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 
 
 class Frozen:
-    """An immutable value: it is compared by its slots and hashed by its text."""
+    """An immutable value. It is compared by its slots and hashed by its text."""
 
-    # No dataclass, because the import of dataclasses takes too long.
+    # This is no dataclass, because importing dataclasses takes too long.
     __slots__: tuple[str, ...] = ()
 
     def _set(self, *values: Any) -> None:
@@ -64,8 +64,8 @@ class OperatorName(Frozen):
 
 
 class Alias(Frozen):
-    """An alias annotation: `(a)` is an alias, `(a!)` is written to, `(a -> *)` may alias anything
-    later; also `(a! -> a|b)` and `(*)`.
+    """An alias annotation. `(a)` is an alias, `(a!)` is written to, and `(a -> *)` may alias
+    anything after the call. There are also `(a! -> a|b)` and `(*)`.
 
     before, after: names of the alias sets before and after the call. after is empty if it equals
     before.
@@ -147,8 +147,7 @@ class Type(Frozen):
 
 
 class Argument(Frozen):
-    """One argument. default_text is None if there is no default, which differs from the default
-    `=None`.
+    """One argument. default_text is None if there is no default; the default `=None` is a text.
 
     default: the parsed value; an identifier is a `Name`. default_value: the value that a kernel
     gets.
@@ -300,7 +299,8 @@ class Name(str):
 
 
 def _resolve(type_name: str, name: str) -> Any:
-    """The object that an identifier names. Imports are local, because parsing needs none."""
+    """Return the object that an identifier names. It is imported here, because parsing needs no
+    such object."""
     if type_name == "MemoryFormat":
         from .. import memory_format
 

@@ -27,8 +27,8 @@ OpCheckError = errors.OpCheckError
 
 
 def _autograd_registration(call: Call) -> None:
-    """Raise if results require grad although no autograd key has a kernel: then they were recorded
-    below autograd."""
+    """Raise if results require grad although no autograd key has a kernel. In that case they were
+    recorded below autograd."""
     operator = call.operator
     backends = {BACKEND_OF_TYPE[x.device.type] for x in call.tensors()}
     above = [keys.key(f"Autograd{b}") for b in backends]
@@ -67,8 +67,8 @@ def opcheck(
 ) -> dict[str, Any]:  # fmt: skip
     """Test an operator's registrations on these arguments, which are not changed.
 
-    Call it for a representative set: every device, layouts, tensors that require grad. Returns test
-    -> "SUCCESS" or the exception.
+    Call it for representative arguments: every device, several layouts, tensors that require grad.
+    Returns test -> "SUCCESS" or the exception.
 
     Args:
         op: a result of `custom_op`, or an operator of `gt.ops`.
@@ -107,12 +107,12 @@ def opcheck(
 
 
 def _operator(op: Any) -> Operator:
-    """The overload to test."""
+    """Return the overload to test."""
     if isinstance(op, CustomOpDef):
         return op._opoverload
     if isinstance(op, Operator):
         return op
-    # a packet of gt.ops, which this module must not import
+    # op is a packet of gt.ops, whose class this module must not import
     if hasattr(op, "overloads") and hasattr(op, "qualified_name"):
         names = op.overloads()
         if len(names) == 1:

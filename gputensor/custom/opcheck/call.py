@@ -1,4 +1,4 @@
-"""One call of an operator: its arguments in the schema's order, to be copied and run again."""
+"""One call of an operator. It can copy its arguments and run again."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ class Call:
         return self.operator(*values[: signature.n_positional], **signature.keywords_of(values))
 
     def wrong(self, what: str, remedy: str) -> errors.OpCheckError:
-        """The error for a wrong registration, with its remedy."""
+        """Make the error for a wrong registration, with its remedy."""
         return errors.opcheck_found(self.operator, what, remedy)
 
     def results(self, result: Any) -> tuple[Any, ...]:
-        """A value for each return of the schema."""
+        """Return one value for each return of the schema."""
         count = len(self.operator.schema.returns)
         return () if count == 0 else (result,) if count == 1 else tuple(result)
 
     def named(self) -> Iterator[tuple[Argument, str, Tensor]]:
-        """(argument, its name in a message, tensor) for each tensor: `'x'`, `'xs'[1]`."""
+        """Return (argument, its name in a message, tensor) for each tensor, where names are `'x'`
+        and `'xs'[1]`."""
         for argument, value in zip(self.operator.schema.arguments, self.values):
             if isinstance(value, (list, tuple)):
                 for number, item in enumerate(value):
@@ -60,7 +61,8 @@ class Call:
         return any(x.requires_grad for x in self.tensors())
 
     def mapped(self, change: Callable[[Any], Any]) -> Call:
-        """The call with tensors replaced consistently; `change` gets other values too."""
+        """Return the call with each tensor replaced, and equal tensors by equal ones. `change` gets
+        other values too."""
         known: dict[int, Any] = {}
 
         def once(value: Any) -> Any:
@@ -73,7 +75,8 @@ class Call:
         return Call(self.operator, [once(value) for value in self.values])
 
     def copied(self, with_grad: bool = False) -> Call:
-        """Copies with the same layouts that share memory where the arguments do.
+        """Return the call with copies of its tensors. They have the same layouts, and share memory
+        if the arguments do.
 
         with_grad: copies of tensors that require grad are leaves that require grad.
         """

@@ -1,8 +1,8 @@
-"""The derivative is compared with finite differences along one random direction for each input.
+"""Comparison of the derivative with finite differences along one random direction for each input.
 
 <u, f(x + eps v) - f(x - eps v)> / 2 eps must equal <grad, v>, where grad is the result of backward
 for u. This takes two calls and one backward for each input of any size. A derivative that is wrong
-in one element is detected for almost all u and v. Complex numbers by PyTorch's convention: dL =
+in one element is detected for almost all u and v. Complex numbers follow PyTorch's convention: dL =
 Re(conj(grad) dz).
 """
 
@@ -83,8 +83,8 @@ def _backward(call: Call) -> bool:
 
 
 def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
-    """(call, precision in bytes): the call in double precision, 8; if the kernel does not compute
-    in it, also the original call, 4."""
+    """Return pairs (call, precision in bytes): the call in double precision, 8. If the kernel does
+    not compute in double precision, add the original call, 4."""
     wide = call.mapped(_double)
     try:
         outputs = _outputs(wide.copied().run())
@@ -110,7 +110,7 @@ def _double(value: Any) -> Any:
 
 
 def _nudged(value: Any, by: float = 1e-9) -> Any:
-    """Nearby values; for doubles, values that single precision cannot hold."""
+    """Return values nearby. Single precision cannot represent those of doubles."""
     if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
         return value
     values = _array(value)
@@ -119,7 +119,8 @@ def _nudged(value: Any, by: float = 1e-9) -> Any:
 
 
 def _looks_single(y: Tensor) -> bool:
-    """True if single precision holds the values: the kernel may compute in it, in any dtype."""
+    """True if single precision can represent the values. Then the kernel may compute in single
+    precision."""
     values = _array(y)
     single = values.astype(np.complex64 if y.is_complex() else np.float32)
     return np.array_equal(values, single, equal_nan=True)
@@ -132,10 +133,10 @@ class _NoDifference(Exception):
 def _compare_here_or_beside(
     call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
 ) -> None:
-    """If differences are inconclusive, compare at nearby points on both sides.
+    """Compare here. If the differences are inconclusive, compare at nearby points on both sides.
 
-    Otherwise one element at a jump or a corner would prevent the check of all others. An operator
-    that jumps everywhere, such as rounding to a fine grid, is not reported.
+    Otherwise one element at a jump or a corner would prevent the check of all other elements. An
+    operator that jumps everywhere, such as rounding to a fine grid, is not reported.
     """
     for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # the distance in eps
         for by in steps:
@@ -211,7 +212,7 @@ def _is_smooth(far: tuple[float, float], near: tuple[float, float], noise: float
 
 
 def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:
-    """The call with one input moved by a step; `x` is the copy of that input."""
+    """Return the call with one input moved by a step. `x` is the copy of that input."""
     pairs = zip(call.tensors(), made.tensors())
     original = next(a for a, b in pairs if b is x)
 
@@ -230,7 +231,7 @@ def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:
 
 
 def _inputs(call: Call) -> list[Tensor]:
-    """The tensors that require grad, each once."""
+    """Return the tensors that require grad, each once."""
     return list({id(x): x for x in call.tensors() if x.requires_grad}.values())
 
 

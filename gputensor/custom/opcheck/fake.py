@@ -1,4 +1,4 @@
-"""Compare the Meta kernel with the operator: sizes, strides and dtype of results, without data."""
+"""Sizes, strides and dtypes: comparison of the Meta kernel's results with the operator's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .call import Call
 
 
 def check(call: Call) -> None:
-    """Run the call on copies, and on tensors of device meta. Raises: OpCheckError."""
+    """Run the call on copies, and on tensors of device meta. Raises: OpCheckError if the results
+    differ."""
     operator = call.operator
     with no_grad():
         real, metas = call.copied(), _on_meta(call)
@@ -45,7 +46,7 @@ def check(call: Call) -> None:
 
 
 def _on_meta(call: Call) -> Call:
-    """The call with tensors and devices of meta; shared memory stays shared."""
+    """Return the call with tensors and devices of meta. Shared memory stays shared."""
     storages: dict[int, Storage] = {}
 
     def storage(of: Storage) -> Storage:
@@ -65,7 +66,7 @@ def _on_meta(call: Call) -> Call:
 
 
 def _at_meta(call: Call) -> Any:
-    """An operator without tensors is called at the Meta key directly."""
+    """Call an operator without tensors directly at the Meta key."""
     signature = call.operator.table.signature
     given = call.values
     return call.operator.redispatch(
@@ -74,7 +75,7 @@ def _at_meta(call: Call) -> Any:
 
 
 def _check_writes(metas: Call, before: dict[Tensor, int]) -> None:
-    """On meta there are no bytes to compare, but writes increment versions."""
+    """Check writes by versions, because meta tensors have no bytes to compare."""
     written = {x._get_storage() for argument, _, x in metas.named() if argument.is_write}
     for argument, what, x in metas.named():
         if x._version != before[x] and x._get_storage() not in written:
@@ -100,7 +101,7 @@ def _compare(call: Call, number: int, y: Tensor, meta: Tensor) -> None:
 
 
 def _strides(x: Tensor) -> tuple[Any, ...]:
-    """The strides, with a star for dimensions of size 1."""
+    """Return the strides as text, with a star for dimensions of size 1."""
     if not x.numel():
         return ()
     return tuple(s if n > 1 else "*" for n, s in zip(x.shape, x.stride()))

@@ -1,4 +1,4 @@
-"""Compare an operator's writes and memory sharing with its schema."""
+"""Comparison of an operator's writes and shared memory with its schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Bytes = np.ndarray[Any, Any]
 
 
 def check(call: Call) -> None:
-    """Run a copy of the call and compare with the schema. Raises: OpCheckError."""
+    """Run a copy of the call and compare it with the schema. Raises: OpCheckError for a
+    difference."""
     call = call.copied()
     before = [_Before(argument, what, x) for argument, what, x in call.named()]
     bytes_before = {id(b.storage): (b.storage, _bytes(b)) for b in before}
@@ -46,7 +47,7 @@ class _Before:
         self.offset = tensor._offset
 
     def reach(self, nbytes: int) -> Bytes:
-        """A mask of the storage's bytes that the tensor covers."""
+        """Return a mask of the storage's bytes that the tensor covers."""
         mask = np.zeros(nbytes, np.bool_)
         shape, size = self.geometry, self.geometry.dtype.itemsize
         if shape.numel:
@@ -110,9 +111,9 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
 
 
 def check_results(call: Call, result: Any, whose: str = "result") -> None:
-    """Raise if results are arguments or share memory without a declaration in the schema.
+    """Raise if a result is an argument, or shares memory, and the schema does not declare it.
 
-    whose: a result's name in the message.
+    whose: the name of a result in the message.
     """
     returns = call.operator.schema.returns
     seen: list[tuple[Tensor, str, frozenset[str]]] = []

@@ -1,7 +1,7 @@
 """Adapters from each calling convention to that of tables: kernel(key_set, *all arguments).
 
 The adapter is made when a slot is computed; a native kernel needs none. Names of keyword-only
-arguments, the masked key set and the check of the result are computed then, not at each call.
+arguments, the masked key set and the check of the result are also computed then, not at each call.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
 
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
-    """The entry, running below autograd and ADInplaceOrView so that a write is counted once."""
+    """Return the entry in a form that runs below autograd and ADInplaceOrView, so that a write is
+    counted once."""
     get, put = tls.state.get, tls.state.set
 
     def below(key_set: int, *args: Any) -> Any:
@@ -103,7 +104,7 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The adapter for `Signature.is_simple`, which most users' kernels have."""
+    """Return the adapter for `Signature.is_simple`, which most users' kernels have."""
     assert table.definition is not None
     operator, signature = table.operator, table.definition.signature
     shown = signature.for_users if signature.is_converted else None
@@ -168,7 +169,8 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
-    # Only code that has the table calls this; an operator without a schema cannot be looked up.
+    # Only code that has the table calls this, because an operator without a schema cannot be looked
+    # up.
     function = kernel.function
     assert function is not None
     if kernel.convention == "keyset":

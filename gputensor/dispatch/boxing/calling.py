@@ -1,4 +1,4 @@
-"""Calls whose arguments come in any form: `gt.ops.aten.add.Tensor(x, other=1)`, boxed calls.
+"""Calls with arguments in any form: `gt.ops.aten.add.Tensor(x, other=1)`, and boxed calls.
 
 A `Signature` is a schema prepared for calls: it binds arguments by name and position, fills in
 defaults, converts them as PyTorch's boxed calls do and collects the dispatch keys. Generated
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The tag of operators that take a number instead of a tensor, for which PyTorch has overloads.
 NUMBERS_AS_TENSORS = "numbers_as_tensors"
-# Replaces numbers among the arguments by 0-d tensors; set by the tensor module.
+# Replaces numbers among the arguments by 0-d tensors. The tensor module sets it.
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
@@ -31,8 +31,9 @@ _EXACT = {"int": int, "SymInt": int, "float": float, "bool": bool, "str": str}
 class Signature:
     """One schema, ready to be called.
 
-    n_tensors: the number of arguments if all are plain tensors, else -1. is_simple: a schema of
-    positional arguments that returns one tensor. is_converted: `for_users` has something to do.
+    n_tensors: the number of arguments if all are plain tensors, otherwise -1. is_simple: all
+    arguments are positional, and the schema returns one tensor. is_converted: `for_users` has
+    something to do.
     """
 
     __slots__ = (
@@ -66,7 +67,8 @@ class Signature:
     def arrange(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], int]:
-        """All arguments in the schema's order, defaults filled in, and the OR of their key sets.
+        """Return all arguments in the schema's order, with defaults filled in, and the OR of their
+        key sets.
 
         Raises: ArgumentTypeError for too many, unknown, doubled, missing or unfitting arguments; it
         names the declaration.
@@ -135,14 +137,14 @@ class Signature:
     # --- for kernels of users ---------------------------------------------------------------------
 
     def keywords_of(self, arguments: Any) -> dict[str, Any]:
-        """The keyword-only arguments by name."""
+        """Return the keyword-only arguments by name."""
         n = self.n_positional
         return dict(zip(self.names[n:], arguments[n:]))
 
     def for_users(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        """The arguments in the form that users' kernels know from PyTorch.
+        """Return the arguments in the form that users' kernels know from PyTorch.
 
-        Inside the package a list is a tuple or a single number; for operators with the tag
+        Inside the package a list is a tuple or one number, and for operators with the tag
         NUMBERS_AS_TENSORS a tensor may be a number.
         """
         if self._tensors_for_numbers:
@@ -164,7 +166,7 @@ class Signature:
         return shown
 
     def without_defaults(self, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
-        """(positional, keywords) without trailing arguments that equal their defaults.
+        """Return (positional, keywords) without the last arguments that equal their defaults.
 
         Each keyword-only argument is left out on its own. Source: parseIValuesToPyArgsKwargs in
         torch/csrc/utils/python_dispatch.cpp.
@@ -187,7 +189,7 @@ class Signature:
 
 
 def keys_of_list(values: Iterable[Any]) -> int:
-    """OR of the key sets in a list of tensors; None and numbers contribute nothing."""
+    """Return the OR of the key sets in a list of tensors. None and numbers have no keys."""
     bits = 0
     for value in values:
         if value is not None:

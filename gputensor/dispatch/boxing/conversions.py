@@ -34,7 +34,7 @@ def accepts(type: Type, value: Any, takes_numbers: bool) -> bool:
 
 
 def converter(type: Type, takes_numbers: bool) -> Converter | None:
-    """The function that converts a value to `type` or raises Refused; None if `type` takes any
+    """Return a function that converts a value to `type` or raises Refused; None if `type` takes any
     value.
 
     takes_numbers: accept a Python number for a Tensor.
@@ -60,7 +60,7 @@ def _list_converter(type: Type, takes_numbers: bool) -> Converter:
     if type.has_tensor:
         return _tensors_converter(inner)
     size = type.size
-    is_exact = type.parts[0].name == "bool" and size is not None  # a std::array in PyTorch
+    is_exact = type.parts[0].name == "bool" and size is not None  # it is a std::array in PyTorch
 
     def convert(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
@@ -139,7 +139,7 @@ def _float(value: Any) -> float:
         raise Refused
     try:
         return float(value)
-    except Exception:  # of a foreign class, or an int beyond all floats
+    except Exception:  # a foreign class raises this, or an int beyond the range of floats
         raise Refused from None
 
 
@@ -175,7 +175,7 @@ def _number(value: Any) -> Any:
 
 
 def _storage(value: Any) -> Any:
-    # Recognised by its attributes, because this package must not import the class.
+    # The class is recognised by its attributes, because this package must not import it.
     if hasattr(value, "_keys") or not hasattr(value, "nbytes") or not hasattr(value, "version"):
         raise Refused
     return value
@@ -218,7 +218,8 @@ _DTYPES = {
 
 
 def named_default(type: Type, value: Any) -> Any:
-    """The object that an identifier names as a default: `contiguous_format`, `long`, `Mean`."""
+    """Return the object that an identifier names as a default: `contiguous_format`, `long`,
+    `Mean`."""
     if not isinstance(value, Name):
         return value
     kind = type.base
@@ -233,7 +234,7 @@ def named_default(type: Type, value: Any) -> Any:
 
 
 def checker_of(types: list[Type], is_masked: bool = False) -> Callable[[Any], bool]:
-    """A function that checks the number and types of a kernel's results.
+    """Return a function that checks the number and types of a kernel's results.
 
     is_masked: the operator takes an `output_mask`, so that a result may be None.
     """
@@ -249,10 +250,10 @@ def checker_of(types: list[Type], is_masked: bool = False) -> Callable[[Any], bo
 
 
 def form_of(types: list[Type]) -> Callable[[Any], Any] | None:
-    """A function that converts a kernel's result to the form that callers get.
+    """Return a function that converts a kernel's result to the form that callers get; None if no
+    conversion is needed.
 
-    A `Tensor[]` is a list, several results are a tuple, as in PyTorch. None if no conversion is
-    needed.
+    A `Tensor[]` is a list and several results are a tuple, as in PyTorch.
     """
     are_lists = [t.required.is_list for t in types]
     if len(types) == 1:

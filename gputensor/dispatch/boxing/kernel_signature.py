@@ -24,7 +24,8 @@ def check(
 
 
 def _mismatch(definition: Definition, kernel: Kernel) -> tuple[str, str] | None:
-    """(the kernel's signature, the mismatch), or None if it fits or has no readable signature."""
+    """Return (the kernel's signature, the mismatch). Return None if it fits, or has no readable
+    signature."""
     if kernel.convention not in ("user", "keyset", "boxed") or kernel.function is None:
         return None
     import inspect

@@ -1,16 +1,15 @@
 """Collectives of tensors between GPUs by NCCL, through CuPy's `NcclCommunicator`.
 
 The functions are those of distributed/transport.py. Our kernels pack the operands on the current
-stream. NCCL works on a stream of its own, which waits for the current one by an event. `Work.wait`
-makes the stream that is current then wait for NCCL's, and unpacks there. Before a launch the hosts
-agree on the call (distributed/records.py); no host waits for a GPU. distributed/watchdog.py
-reports collectives that never end. Data is moved as bytes; distributed/nccl/reductions.py
-prepares reductions.
+stream. NCCL works on its own stream, which waits for the current one by an event. `Work.wait` makes
+the stream that is then current wait for NCCL's stream, and unpacks the results there. Before a
+launch the hosts agree on the call (distributed/records.py); no host waits for a GPU.
+distributed/watchdog.py reports collectives that never end. Data is moved as bytes;
+distributed/nccl/reductions.py prepares reductions.
 
-Note [One seam to NCCL]
-`runtime.cuda().nccl()` returns CuPy's module of NCCL, or None on emulated devices. All calls go
-through it. Tests replace it by a stand-in with the signatures of CuPy's class, which uses MPI on
-emulated memory, in the order of the emulator's streams.
+Note [One seam to NCCL] `runtime.cuda().nccl()` returns CuPy's module of NCCL, or None on emulated
+devices. All calls go through it. Tests replace it by an object with the signatures of CuPy's class.
+That object uses MPI on emulated memory, in the order of the emulator's streams.
 """
 
 from __future__ import annotations
@@ -62,7 +61,8 @@ def _found() -> Any:
 
 
 def library(op: str) -> Any:
-    """Return CuPy's module of NCCL, None for emulated devices. Raises: DistributedError."""
+    """Return CuPy's module of NCCL, or None for emulated devices. Raises: DistributedError if NCCL
+    is missing."""
     try:
         return _found()
     except ImportError as reason:
@@ -70,14 +70,14 @@ def library(op: str) -> Any:
 
 
 class Communicator:
-    """NCCL's communicator of a group on one device, and its stream."""
+    """NCCL's communicator of a group on one device, and the stream of its calls."""
 
     __slots__ = ("nccl", "stream", "index", "library")
 
     def __init__(self, op: str, group: ProcessGroup, index: int) -> None:
         self.library: Any = library(op)
         self.index: int = index
-        # MPI sends the id: this wait ends when a rank is lost, NCCL's own would not.
+        # MPI sends the id: a wait for MPI ends when a rank is lost, but a wait of NCCL would not.
         records.settle()
         name = bytearray(_UNIQUE_ID_BYTES)
         if group.rank() == 0:
@@ -97,7 +97,7 @@ class Communicator:
 
 
 def communicator(op: str, group: ProcessGroup, x: Tensor) -> Communicator:
-    """Return the group's communicator; all ranks make it in their first collective."""
+    """Return the group's communicator. All ranks make it in their first collective."""
     index = x._device.index or 0
     found: Communicator | None = group.nccl
     if found is None:
@@ -114,7 +114,7 @@ def close(group: ProcessGroup) -> None:
         found.nccl.destroy()
 
 
-# --- starting -------------------------------------------------------------------------------------
+# --- starting a call ------------------------------------------------------------------------------
 
 Call = Callable[[Any, int], None]  # (NCCL's communicator, handle of a stream)
 
@@ -160,7 +160,8 @@ def _launch(
 
 @contextmanager
 def coalesced(op: str, group: ProcessGroup) -> Iterator[None]:
-    """Launch all calls of the block together, at its end. If the block raises, launch nothing."""
+    """Launch all calls of the block together, at its end. If the block raises, nothing is
+    launched."""
     batch: list[tuple[Call | None, OnStream]] = []
     _local.batch = batch
     try:
@@ -181,7 +182,8 @@ def _dense(x: Tensor) -> Tensor:
 
 
 def _room(x: Tensor) -> Tensor:
-    """Return contiguous memory for a result: x itself, or a new tensor that `_put` copies to x."""
+    """Return contiguous memory for a result: x itself, or a new tensor that `_put` later copies to
+    x."""
     if x._geometry.is_contiguous:
         return x
     return calls.empty_like(x, memory_format=formats.contiguous_format)
@@ -221,7 +223,7 @@ def _decoded(r: reductions.Reduction, out: Tensor, room: Tensor) -> Callable[[],
 
 
 def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str, dst: int) -> Work:
-    """Reduce x over all ranks into rank dst's out; out is None on other ranks."""
+    """Reduce x over all ranks into the `out` of rank dst; out is None on other ranks."""
     r = reduction(op, how, x._geometry.dtype.np)
     lib = library(op)
     sent = _dense(x) if r.encode is None else r.encode(x)
@@ -236,10 +238,10 @@ def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str
 
 
 def _apart(sent: Tensor, room: Tensor, place: int) -> Tensor:
-    """Return `sent`, or a copy if NCCL must not read it while it writes `room`.
+    """Return `sent`, or a copy if NCCL must not read it while it writes to `room`.
 
-    In one memory NCCL allows only `sent` at `place`, the rank's own part. Source: NCCL's User
-    Guide, In-place Operations.
+    If both are in one memory, NCCL allows only that `sent` is the rank's own part, at `place`.
+    Source: NCCL's User Guide, In-place Operations.
     """
     if sent._storage is not room._storage or _of(sent) == place:
         return sent
@@ -247,7 +249,7 @@ def _apart(sent: Tensor, room: Tensor, place: int) -> Tensor:
 
 
 def reduce_scatter(op: str, group: ProcessGroup, x: Tensor, out: Tensor, how: str) -> Work:
-    """Reduce x over all ranks; part n goes to rank n's out."""
+    """Reduce x over all ranks. Part n of the result goes to the `out` of rank n."""
     r = reduction(op, how, x._geometry.dtype.np)
     lib = library(op)
     sent = _dense(x) if r.encode is None else r.encode(x)
@@ -305,7 +307,8 @@ def all_to_all(
     op: str, group: ProcessGroup, x: Tensor, out: Tensor, given: Sequence[int],
     wanted: Sequence[int],
 ) -> Work:  # fmt: skip
-    """Send part n of x to rank n. given, wanted: elements sent to, and received from, each rank."""
+    """Send part n of x to rank n. given, wanted: the elements sent to each rank, and those received
+    from each rank."""
     size, sent, room = x._geometry.dtype.itemsize, _dense(x), _room(out)
     to, by = [n * size for n in given], [n * size for n in wanted]
     return _start(
@@ -342,7 +345,7 @@ def send(op: str, group: ProcessGroup, x: Tensor, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Tensor, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """Receive from rank src. came_from: the sender's rank in the group is appended."""
+    """Receive from rank src. came_from: the sender's rank in the group is appended to this list."""
     _check_tag(op, tag)
     if src is None:
         raise errors.must(op, "src", "be given between GPUs, where NCCL takes from one rank", src)

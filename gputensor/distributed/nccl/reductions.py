@@ -1,4 +1,4 @@
-"""Translate reductions for NCCL, so that results equal those of distributed/transport.py.
+"""Translation of reductions for NCCL, so that results equal those of distributed/transport.py.
 
 | dtype | NCCL reduces |
 |---|---|
@@ -44,8 +44,9 @@ Recode = Callable[[Tensor], Tensor]
 
 
 class Reduction(NamedTuple):
-    """How NCCL reduces a dtype. code, op: names in CuPy's module. parts: NCCL's elements per
-    element. encode: makes the contiguous tensor that NCCL reduces; decode: converts its result."""
+    """How NCCL reduces a dtype. code, op: names in CuPy's module. parts: the number of NCCL's
+    elements per element. encode: makes the contiguous tensor that NCCL reduces. decode: converts
+    its result."""
 
     code: str
     op: str
@@ -120,7 +121,7 @@ def _lowest_bit(x: Tensor) -> Tensor:
 def _as_ordered(is_wide: bool, how: str) -> Recode:
     """Return a function that maps floats to integers of the same order.
 
-    Of negative floats all bits but the sign are flipped. NaN becomes the smallest or the largest
+    In negative floats, all bits but the sign are flipped. NaN becomes the smallest or the largest
     integer, so that the reduction returns it.
     """
     floats, integers, bits = _kinds(is_wide)

@@ -1,1 +1,1 @@
-"""NumPy: its arrays as tensors, and its functions and protocols on tensors."""
+"""NumPy: its arrays as tensors, and its functions and protocols for tensors."""

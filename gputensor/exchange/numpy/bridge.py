@@ -1,4 +1,4 @@
-"""from_numpy: a tensor over a NumPy array's memory; the other way is in tensor/export.py."""
+"""from_numpy: a tensor over a NumPy array's memory. tensor/export.py makes arrays of tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...tensor.tensor import Tensor
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor that shares the array's memory and keeps its strides.
+    """Return a CPU tensor that shares the array's memory and keeps its strides.
 
     Writes to a tensor over a read-only array raise.
     Raises: ArgumentTypeError for dtypes that tensors do not have (object, text, swapped bytes);
@@ -37,7 +37,8 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def over_copy(array: np.ndarray[Any, Any]) -> Tensor:
-    """`from_numpy` of an array without other references, which no other code can write to."""
+    """Like `from_numpy`, for an array to which nothing else refers, so that no other code can write
+    to it."""
     made = from_numpy(array)
     if made._array is not None:
         made._storage = None
@@ -49,7 +50,7 @@ def frombuffer(
     buffer: Any, *, dtype: dtypes.dtype, count: int = -1, offset: int = 0,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A 1-d CPU tensor over the memory of an object with Python's buffer protocol.
+    """Return a 1-d CPU tensor over the memory of an object with Python's buffer protocol.
 
     Args:
         count: the number of elements; all by default. offset: bytes before the first element.
@@ -65,7 +66,7 @@ def frombuffer(
 
 
 def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
-    """The ndarray that an object's buffer or array interface describes, over its memory.
+    """Return the ndarray that an object's buffer or array interface describes, over its memory.
 
     Raises: ArgumentTypeError if NumPy cannot read the description, or if it describes no memory.
     """
@@ -83,7 +84,7 @@ def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
 
 
 def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
-    """The tensor dtype of a NumPy dtype, or an error text if there is none."""
+    """Return the tensor dtype of a NumPy dtype, or an error text if there is none."""
     element = dtypes.from_numpy(np_type)
     if element is not None:
         return element
@@ -97,9 +98,10 @@ def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
 
 
 def element_strides(op: str, arg: str, sizes: Sizes, stride_bytes: Sizes, itemsize: int) -> Sizes:
-    """Strides in elements. Rejects negative strides and strides that are no multiple of an element.
+    """Return strides in elements. Raises for negative strides, and for strides that are no multiple
+    of an element.
 
-    A dimension of size 0 or 1 is never walked, so its stride is replaced if necessary.
+    The stride of a dimension of size 0 or 1 is never used, so it is replaced if necessary.
     """
     strides = []
     for size, stride in zip(sizes, stride_bytes):

@@ -16,14 +16,14 @@ from .bridge import from_numpy
 from .memory import by_numpy
 from .rule import check
 
-# Functions that return a tensor like their argument: NumPy's parameters in order.
+# Functions whose result is like their tensor argument -> NumPy's parameters in order.
 LIKE: dict[str, tuple[str, ...]] = {
     "empty_like": ("prototype", "dtype", "order", "subok", "shape", "device"),
     "full_like": ("a", "fill_value", "dtype", "order", "subok", "shape", "device"),
     "ones_like": ("a", "dtype", "order", "subok", "shape", "device"),
     "zeros_like": ("a", "dtype", "order", "subok", "shape", "device"),
 }
-# Functions called only by `like=`, and the subset that accepts existing arrays.
+# Functions that are called only for `like=`, and those among them that accept existing arrays.
 _FROM = {"array", "asanyarray", "asarray", "ascontiguousarray"}
 MAKERS = _FROM | {"arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros"}
 
@@ -32,7 +32,8 @@ def beside(
     like: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """Put NumPy's result on the device of a tensor; a tensor argument keeps its device."""
+    """Move NumPy's result to the device of `like`. If an argument is a tensor, its device is
+    used."""
     x = args[0] if args else None
     if isinstance(x, (list, tuple)) and x and all([isinstance(y, Tensor) for y in x]):
         x = calls.stack(x, 0)
@@ -50,9 +51,10 @@ def beside(
 
 
 def made_like(name: str, given: dict[str, Any]) -> Tensor:
-    """A new tensor with the tensor's sizes, dtype and device, or the given ones."""
+    """Return a new tensor. Sizes, dtype and device are those of the given tensor, unless they are
+    given."""
     x = given[LIKE[name][0]]
-    if not isinstance(x, Tensor):  # the fill value is used instead
+    if not isinstance(x, Tensor):  # the caller fills the tensor
         x = from_numpy(np.asarray(x))
     gt = import_module("gputensor")
     named: dict[str, Any] = {"dtype": x.dtype, "device": given.get("device") or x.device}

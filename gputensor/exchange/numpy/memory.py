@@ -52,7 +52,8 @@ def by_numpy(
 
 
 def _tensor_of(x: Any) -> Any:
-    """A NumPy array as a tensor, over its memory if its strides allow; text stays an array."""
+    """Return a NumPy array as a tensor, over its memory if its strides allow that. An array of text
+    stays an array."""
     array = np.asarray(x)
     element = dtypes.from_numpy(array.dtype)
     if element is None:
@@ -64,7 +65,8 @@ def _tensor_of(x: Any) -> Any:
 
 
 def written_to(op: str, out: Any, found: Tensor) -> Any:
-    """Write the result to `out`, which must have its sizes; cast by NumPy's rule ("same_kind")."""
+    """Write the result to `out`, which must have its sizes. It is cast by NumPy's rule
+    ("same_kind")."""
     target = out if isinstance(out, Tensor) else from_numpy(out)
     if not np.can_cast(found._geometry.dtype.np, target._geometry.dtype.np, "same_kind"):
         rule = f"have a dtype that {found._geometry.dtype} is cast to"

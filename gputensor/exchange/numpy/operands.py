@@ -15,14 +15,14 @@ from ...tensor import export
 from ...tensor.tensor import Tensor
 from .rule import BOOLEAN, check, get_numpy_on_devices
 
-# Passed on unchanged: numbers and NumPy dtypes.
+# Types that are passed on unchanged: numbers and NumPy dtypes.
 PLAIN = frozenset({bool, int, float, complex, str, type(None)}) | {
     type(element.np) for element in dtypes.ALL
 }
 
 
 def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
-    """Raises: KeyError for a cast that NumPy does not make implicitly."""
+    """Cast x. Raises: KeyError for a cast that NumPy does not make implicitly."""
     if x._geometry.dtype is element:
         return x
     if not np.can_cast(x._geometry.dtype.np, element.np, "same_kind"):
@@ -47,7 +47,8 @@ def operand(x: Any) -> Any:
 
 
 def as_tensors(given: list[Any]) -> list[Tensor]:
-    """Convert numbers to 0-d tensors, of a dtype that does not promote the tensors if possible."""
+    """Convert numbers to 0-d tensors. If possible, they get a dtype that does not change the dtype
+    of the result."""
     like = next(x for x in given if isinstance(x, Tensor))
     result_type = import_module("gputensor").result_type
     return [
@@ -76,7 +77,7 @@ def taken(name: str, x: Any) -> Any:
 
 
 def _argument(x: Any) -> Any:
-    """Convert an argument: arrays become tensors, also in a list."""
+    """Convert an argument: arrays become tensors, also those in a list."""
     if isinstance(x, np.ndarray):
         return operand(x)
     if isinstance(x, np.generic):

@@ -1,14 +1,14 @@
-"""NumPy's protocols, behind `np.sin(x)`, `ndarray + x` and `np.concatenate([x, ...])`.
+"""NumPy's protocols, which `np.sin(x)`, `ndarray + x` and `np.concatenate([x, ...])` call.
 
-The rule. The tensors must be on the CPU, and none may require grad while operations are recorded
-(except for functions that return bools, which have no gradient). Then one of our operators computes
-the result if it takes the call: table.py lists them; their promotion and errors apply.
-Otherwise, or if the operator lacks an argument or a dtype, NumPy computes on the tensors' memory.
-The result is a tensor either way; a given `out` is returned.
+The rule: the tensors must be on the CPU, and none may require grad while operations are recorded
+(except for functions that return bools, which have no gradient). If table.py has one of our
+operators for the function, and it accepts the call, it computes the result by its own promotion and
+errors. Otherwise, for example if the operator lacks an argument or a dtype, NumPy computes on the
+tensors' memory. The result is a tensor in both cases; a given `out` is returned.
 
-`set_numpy_on_devices(True)` lets our operators compute on any device, as CuPy's arrays do; calls
-that NumPy would have to compute are rejected there as before. The result of `np.arange(3, like=x)`
-is then on x's device.
+With `set_numpy_on_devices(True)` our operators compute on any device, as CuPy's arrays do. Calls
+that NumPy would have to compute still raise there. The result of `np.arange(3, like=x)` is then on
+the device of x.
 
 A NumPy scalar counts as a Python number: `np.float32(2) * x` is `2.0 * x`, on any device and with
 its gradient.
@@ -35,7 +35,7 @@ from .memory import by_numpy, written_to
 from .operands import PLAIN, as_tensors, cast, operands, taken
 from .rule import BOOLEAN, check, get_numpy_on_devices, is_elsewhere, is_foreign
 
-# Functions that read no element, so any tensor is allowed.
+# Functions that read no element, so that any tensor is allowed.
 _FACTS: dict[str, Callable[[Tensor], Any]] = {
     "shape": lambda x: tuple(x.shape), "ndim": lambda x: x.ndim, "size": lambda x: x.numel(),
     "iscomplexobj": lambda x: x.is_complex(), "isrealobj": lambda x: not x.is_complex(),
@@ -59,7 +59,7 @@ def array_ufunc(
     if is_call and _is_number_by_tensor(inputs):
         return _operator_of(ufunc, inputs)
     if is_call and any(map(export.is_of_cupy, inputs)):
-        return _beside_cupy(ufunc, inputs)  # if CuPy has deferred `cupy_array + tensor` to us
+        return _beside_cupy(ufunc, inputs)  # CuPy has left `cupy_array + tensor` to us
     is_boolean = _answers_with_bools(ufunc)
     anywhere = get_numpy_on_devices()
     check(name, (inputs, options), is_boolean, anywhere)
@@ -120,19 +120,19 @@ def _answers_with_bools(ufunc: np.ufunc) -> bool:
 
 @lru_cache(maxsize=1024)
 def _name_of(function: Callable[..., Any]) -> str:
-    """The name in the table's rows: `sum`, `linalg.svd`."""
+    """Return the function's name in the table's rows, such as `sum` or `linalg.svd`."""
     module = function.__module__.removeprefix("numpy").lstrip(".")
     return f"{module}.{function.__name__}".lstrip(".")
 
 
 def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
-    """True for a NumPy number with a tensor; False for dates and longdoubles."""
+    """True if a NumPy number is combined with a tensor; False for dates and longdoubles."""
     of_numpy = [x for x in inputs if isinstance(x, np.generic)]
     return len(inputs) == 2 and len(of_numpy) == 1 and number(of_numpy[0]) is not None
 
 
 def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """For CuPy arrays and tensors together: our operator computes over their memory."""
+    """Compute an operator on CuPy arrays and tensors, over their memory."""
     check(ufunc.__name__, inputs, False, any_device=True)
     ours = tuple([export.of_cupy(x) if export.is_of_cupy(x) else x for x in inputs])
     found = _tried(_operator_of, ufunc, ours)
@@ -140,7 +140,8 @@ def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _tried(function: Callable[..., Any], *args: Any) -> Any:
-    """Our operator's result; _MISSING if there is none, or it lacks an argument or the dtype."""
+    """Return our operator's result; _MISSING if there is none, or if it lacks an argument or the
+    dtype."""
     try:
         return function(*args)
     except (KeyError, errors.DtypeError):
@@ -149,7 +150,7 @@ def _tried(function: Callable[..., Any], *args: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
-    """Our operator or None, and True if it takes numbers with a tensor."""
+    """Return our operator or None, and True if the operator takes numbers beside a tensor."""
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         if name in table.OPERATORS:
@@ -157,7 +158,7 @@ def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
         if name not in table.UFUNCS:
             return None
         return getattr(import_module("gputensor"), table.UFUNCS[name]), False
-    # SciPy's functions by their names, which are also the names of our functions.
+    # Our functions have the names of SciPy's functions.
     special = sys.modules.get("scipy.special")
     ours = import_module("gputensor.special")
     if getattr(special, name, None) is not ufunc or name not in dir(ours):
@@ -166,7 +167,7 @@ def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
 
 
 def _at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """The result for plain tensors and numbers; otherwise _MISSING."""
+    """Return the result for plain tensors and numbers, otherwise _MISSING."""
     known = _operation(ufunc)
     if known is None:
         return _MISSING
@@ -196,8 +197,8 @@ def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) ->
 
 
 def _over_axis(name: str, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """`np.add.reduce(x, axis)` as `np.sum(x, axis)` with axis 0 by default; _MISSING if there is no
-    operator, or it lacks an option."""
+    """Compute `np.add.reduce(x, axis)` as `np.sum(x, axis)`, with axis 0 by default. Return
+    _MISSING if there is no operator, or if it lacks an option."""
     row = (table.REDUCTIONS if method == "reduce" else table.RUNNING).get(name)
     if row is None or len(inputs) > 3:
         return _MISSING
@@ -218,13 +219,15 @@ def _call_of(function: Callable[..., Any], count: int, *keywords: str) -> table.
 
 
 def _by_row(name: str, is_elsewhere: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function by its row; _MISSING without a row, or for an unsupported argument."""
+    """Call a function by its row of the table. Return _MISSING without a row, or for an unsupported
+    argument."""
     call = _call(name, is_elsewhere, len(args), *kwargs)
     return _MISSING if call is None else _answer(call, name, args, kwargs)
 
 
 def _answer(call: table.Call, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """op: NumPy's function, or its name. _MISSING for an unsupported argument."""
+    """Return the operator's result, or _MISSING for an unsupported argument. op: NumPy's function,
+    or its name."""
     try:
         given = []
         for x in (*args, *kwargs.values()):

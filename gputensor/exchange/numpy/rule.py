@@ -1,6 +1,6 @@
-"""Which tensors NumPy's functions accept: the setting, and the errors for others.
+"""The tensors that NumPy's functions accept: the setting, and the errors for others.
 
-protocol.py has the rule.
+The rule is in protocol.py.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _on_devices: bool | None = None  # None until first read
 
 
 def get_numpy_on_devices() -> bool:
-    """True if NumPy's functions take tensors of any device, which GPUTENSOR_NUMPY_ON_DEVICES=1
-    enables from the start."""
+    """True if NumPy's functions take tensors of any device. GPUTENSOR_NUMPY_ON_DEVICES=1 sets this
+    at the start."""
     global _on_devices
     if _on_devices is None:
         given = os.environ.get(_VARIABLE, "0")
@@ -37,9 +37,10 @@ def get_numpy_on_devices() -> bool:
 
 def set_numpy_on_devices(on: bool) -> None:
     """Let NumPy's functions compute on tensors of any device with our operators, for libraries such
-    as Dask that call them on any array. Functions without an operator are rejected off the CPU.
+    as Dask that call them on any array. Functions without an operator still raise for devices other
+    than the CPU.
 
-    The default is PyTorch's rule, which rejects all of them off the CPU.
+    By default all functions raise for such tensors, as in PyTorch.
     """
     global _on_devices
     _on_devices = flag("set_numpy_on_devices", "on", on)
@@ -62,7 +63,8 @@ def is_foreign(x: Any) -> bool:
 
 
 def check(op: str, given: Iterable[Any], is_boolean: bool, any_device: bool = False) -> None:
-    """Raise for a tensor that NumPy must not get. any_device: our operators compute."""
+    """Raise for a tensor that NumPy must not get. any_device: our operators compute, so any device
+    is allowed."""
     for x in given:
         if isinstance(x, Tensor):
             if any_device:

@@ -1,4 +1,4 @@
-"""Table of our operators for NumPy's functions; protocol.py has the rule."""
+"""The table of our operators for NumPy's functions. protocol.py has the rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core import dtype as dtypes
 
-# Python's own operators; one operand may be a number.
+# The functions of Python's own operators; one operand may be a number.
 OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
     "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
@@ -23,7 +23,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "right_shift": operator.rshift, "negative": operator.neg, "invert": operator.inv,
 }  # fmt: skip
 
-# The other ufuncs, by our names; if NumPy has the same name, it is listed once.
+# The other ufuncs, by our names. A ufunc whose name is the same in NumPy is listed once.
 UFUNCS = {
     name: name
     for name in """
@@ -38,17 +38,17 @@ UFUNCS = {
     "reciprocal": "reciprocal", "rint": "round",
 }  # fmt: skip
 
-# `ufunc.reduce` and `ufunc.accumulate` -> NumPy's function, which has a row below.
+# `ufunc.reduce` or `ufunc.accumulate` -> NumPy's function, which has a row below.
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
     "logical_or": "any",
 }  # fmt: skip
 RUNNING = {"add": "cumsum", "multiply": "cumprod"}
 
-# A row: NumPy's function, ours, and NumPy's parameters in order. Parameters before the stroke are
-# passed by position, after it by name, as `theirs=ours` if the names differ; "-" marks a parameter
-# that ours lacks, `-out` one that it lacks and that may be None. Ours is the array API's function
-# if it exists (gputensor.array_api), otherwise gt's.
+# A row: NumPy's function, our function, and NumPy's parameters in order. Parameters before the
+# stroke are passed by position, those after it by name; `theirs=ours` gives both names if they
+# differ. "-" marks a parameter that our function lacks, and `-out` one that it lacks and that may
+# be None. Our function is the array API's if there is one (gputensor.array_api), otherwise gt's.
 _ROWS = """
 all               all              a / axis -out keepdims
 amax              elsewhere.amax   a / axis -out keepdims
@@ -122,7 +122,7 @@ def _element(given: Any) -> dtypes.dtype:
 
 
 class Row:
-    """The mapping of one NumPy function's calls to ours."""
+    """How the calls of one NumPy function become calls of ours."""
 
     __slots__ = ("_target", "_names", "_ours", "_first")
 
@@ -133,7 +133,7 @@ class Row:
         self._ours = {name.partition("=")[0]: name.partition("=")[2] for name in parameters}
 
     def call(self, count: int, keywords: tuple[str, ...]) -> Call | None:
-        """The mapping for this number of positional arguments and these names; None if
+        """Return the Call for this number of positional arguments and these names; None if it is
         unsupported."""
         if count > len(self._names):
             return None
@@ -169,19 +169,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function of ours, and the mapping of NumPy's arguments to its arguments. Each is made once
-    for calls of one form."""
+    """A function of ours, and how NumPy's arguments become its arguments. There is one object for
+    all calls of one form."""
 
     target: Callable[..., Any]
-    order: list[int] | None  # positions of our arguments among NumPy's, None if they are the same
-    absent: list[int]  # positions of arguments that ours lacks
-    dtype: int | None  # the place of the dtype, if there is one
+    order: list[int] | None  # positions of our arguments among NumPy's; None if they are equal
+    absent: list[int]  # positions of NumPy's arguments that our function lacks
+    dtype: int | None  # the position of the dtype argument, or None
     needs_dtype: bool
-    first: int  # number of positional arguments
-    names: list[str]  # of the others
+    first: int  # the number of positional arguments
+    names: list[str]  # the names of the other arguments
 
     def __call__(self, given: list[Any]) -> Any:
-        """Raises: KeyError for a value that our function does not take."""
+        """Call our function. Raises: KeyError for a value that it does not take."""
         for place in self.absent:
             if given[place] is not None:
                 raise KeyError(place)
@@ -197,7 +197,8 @@ class Call:
         return self.target(*given[: self.first], **dict(zip(self.names, given[self.first :])))
 
 
-# NumPy's CPU-only functions for tensors of other devices: array_api/numpy_elsewhere.py.
+# Functions that NumPy computes on the CPU only; array_api/numpy_elsewhere.py computes them on other
+# devices.
 _ROWS_ELSEWHERE = """
 angle             elsewhere.angle         z / deg
 argpartition      elsewhere.argpartition  a kth / axis

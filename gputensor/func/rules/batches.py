@@ -32,7 +32,7 @@ def check_written(level: Any, entry: Entry, args: Args) -> None:
         raise errors.must(entry.operator.short_name, "self", rule, args[0])
 
 
-# --- element by element ---------------------------------------------------------------------------
+# --- elementwise operators ----------------------------------------------------------------------
 
 
 def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
@@ -54,8 +54,8 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def _promoted(x: Any, tensors: list[Any]) -> Tensor:
-    """The content of x, cast for type promotion. A 0-d entry does not determine the dtype of a
-    result, but its batch, which has a dimension, would. So it is cast to the common dtype of the
+    """Return the content of x, cast for type promotion. A 0-d entry does not determine the dtype of
+    a result, but its batch, which has a dimension, would. So it is cast to the common dtype of the
     entries."""
     value: Tensor = x.value
     if x._geometry.ndim == 0 and any(t._geometry.dtype is not x.dtype for t in tensors):
@@ -69,7 +69,8 @@ def _promoted(x: Any, tensors: list[Any]) -> Tensor:
 
 
 def _formats(entry: Entry, given: list[Any]) -> list[Any]:
-    """The arguments without a channels-last format, which describes entries, not the batch."""
+    """Return the arguments without a channels-last format, which describes entries and not the
+    batch."""
     n = entry.names.get("memory_format")
     if n is not None and given[n] is not None and "channels" in str(given[n]):
         given[n] = None
@@ -82,15 +83,15 @@ _DIMS = {"dim", "dims", "dim0", "dim1", "dim2", "dimension"}
 
 
 def shifted(entry: Entry, dim: int, ndim: int) -> int:
-    """The dimension of the batch that corresponds to `dim` of its entries."""
+    """Return the dimension of the batch that corresponds to `dim` of its entries."""
     if not -ndim <= dim < ndim:
         raise errors.dim_out_of_range(entry.operator.short_name, dim, ndim)
     return dim % ndim + 1
 
 
 def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for arguments that are dimensions: they are increased by one; without them, the
-    operator uses all.
+    """The rule for arguments that are dimensions: they are increased by one. If none is given, the
+    operator uses all dimensions of the entries.
 
     argument: "insert" if they are dimensions of a result with one more dimension; "free" if the
     index operand has one dimension and no batch; "apart" if an operand has fewer dimensions.
@@ -135,7 +136,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-# Operands with at most one dimension that are shared by all entries.
+# The names of operands with at most one dimension that all entries share.
 _FREE = ("index", "value")
 
 
@@ -151,7 +152,7 @@ def _none_means_none(entry: Entry, name: str) -> bool:
 
 
 def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
-    """The operand as a batch (expanded if it has none), and the number of its entries'
+    """Return the operand as a batch (expanded if it has none), and the number of its entries'
     dimensions.
 
     is_filled: 0-d entries get one dimension.
@@ -237,7 +238,7 @@ def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     if "stride" in entry.names:
         strides = args[entry.names["stride"]]
         front = x.value._geometry.strides[0]
-        if not entry.schema.is_view:  # entries of a new tensor are stored one after another
+        if not entry.schema.is_view:  # the entries of a new tensor are stored one after another
             extent = sum((n - 1) * s for n, s in zip(args[entry.names["size"]], strides))
             front = max(extent + 1, 1)
         given[entry.names["stride"]] = (front, *strides)
@@ -271,7 +272,7 @@ def resized(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return x
 
 
-# --- batches that operators have anyway -----------------------------------------------------------
+# --- operators that take batches ----------------------------------------------------------------
 
 
 def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
@@ -283,7 +284,7 @@ def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     own = int(argument or 2)
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     if len(tensors) > 1 and any(x._geometry.ndim < own for x in tensors):
-        return NotImplemented  # vectors among matrices
+        return NotImplemented  # vectors in the place of matrices
     rank = max(x._geometry.ndim for x in tensors)
     if own > rank:
         return NotImplemented
@@ -296,8 +297,8 @@ def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for images: the batch is merged with their first dimension; without such a dimension
-    it becomes the first one.
+    """The rule for images: the batch is merged with the images' first dimension, or becomes it if
+    there is none.
 
     argument: the number of an image's dimensions with channels; 3 by default.
     """
@@ -338,12 +339,12 @@ def first(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def together(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch is put in front of the operands' own leading dimensions.
+    """The rule that puts the batch in front of the operands' own leading dimensions.
 
     argument: the number of other dimensions of each operand.
     """
     if not all(args[n] for name, n in entry.names.items() if name.startswith("unpack")):
-        return NotImplemented  # an empty result
+        return NotImplemented  # the result is empty
     given, owns = list(args), [int(n) for n in argument.split()]
     extra = max(args[n]._geometry.ndim - own for n, own in zip(entry.places, owns))
     for n, own in zip(entry.places, owns):
@@ -357,10 +358,12 @@ def check(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule that rejects operators that read elements, also to find a result's sizes."""
+    """The rule that rejects operators which read elements, also those that read them for a result's
+    sizes."""
     raise errors.vmap_data_dependent(entry.operator.short_name)
 
 
 def loop(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """One call for each entry: for operators to which their family's rule does not apply."""
+    """The rule that makes one call for each entry: for operators to which their family's rule does
+    not apply."""
     return NotImplemented

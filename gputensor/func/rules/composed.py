@@ -1,8 +1,8 @@
 """Batch rules of operators that are composed of other operators, which have rules.
 
-With `batch: composed` in an operator's row, the function below with the operator's name is the
-rule. It takes the operator's arguments. For invalid arguments it returns NotImplemented; the
-operator then raises the error for the first entry.
+With `batch: composed` in an operator's row, the rule is the function of this module with the
+operator's name. It takes the operator's arguments. For invalid arguments it returns NotImplemented;
+then the operator runs for the first entry and raises the error.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ..operators import Entry
 
 
 def composed(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule that calls a function below with the tensors of the level."""
+    """The rule that calls a function of this module with the tensors of the level."""
     if entry.kind == "inplace":
         return NotImplemented
     return _FORMS[entry.operator.short_name](*args)
 
 
 def plus(self: Any, made: Any, beta: Any, alpha: Any) -> Any:
-    """beta * self + alpha * made."""
+    """Return beta * self + alpha * made."""
     made = made if alpha == 1 else made * alpha
-    if beta == 0:  # also for NaN in self
+    if beta == 0:  # self may contain NaN
         return made
     return made + (self if beta == 1 else self * beta)
 

@@ -1,4 +1,5 @@
-"""Batch rules of convolutions: the batch joins the samples, or the channels as groups."""
+"""Batch rules of convolutions: the batch is merged with the samples, or with the channels as
+groups."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from ..operators import Entry, call
 
 
 def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """A batch of inputs becomes more samples; a batch of weights becomes more groups."""
+    """The rule of convolutions: a batch of inputs becomes more samples, a batch of weights more
+    groups."""
     x, weight, bias, *rest, groups = args
     if level.owns(bias):
         plain = call(entry.operator, x, weight, None, *rest, groups)
@@ -28,7 +30,8 @@ def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
 
 
 def weight_gradient(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The gradient of weights: each entry's filters are a group, as in the convolution."""
+    """The rule for the gradient of weights: each entry's filters are a group, as in the
+    convolution."""
     x, grad, *rest, groups = args
     given = _as_channels(level, x), _as_channels(level, grad)
     made = call(entry.operator, *given, *rest, groups * level.size)
@@ -36,5 +39,6 @@ def weight_gradient(level: Any, entry: Entry, args: Sequence[Any], argument: str
 
 
 def _as_channels(level: Any, x: Any) -> Any:
-    """Samples that contain the channels of all entries."""
+    """Merge the batch with the channels: return samples that contain the channels of all
+    entries."""
     return physical(level, x).transpose(0, 1).flatten(1, 2)

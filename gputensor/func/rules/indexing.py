@@ -1,4 +1,4 @@
-"""Batch rules of indexing: an index for the batch is put in front of the others."""
+"""Batch rules of indexing: an index for the batch dimension is put in front of the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .batches import dims, pointwise, shifted
 
 
 def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """`x[indices]` and `index_put`. A mask with a batch is rejected: its number of elements depends
-    on values."""
+    """The rule of `x[indices]` and `index_put`. A mask with a batch is rejected, because its number
+    of elements depends on values."""
     x, indices, *rest = args
     masks = [i for i in indices if i is not None and is_mask(i)]
     if any(level.owns(i) for i in masks):
@@ -31,19 +31,17 @@ def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     first = _first_of_neighbours(indices)
     if not any(level.owns(i) for i in indices):
         made = call(entry.operator, x.value, (None, *indices))
-        # The dimensions of non-adjacent indices come first, before the batch.
+        # Indices that are not adjacent put their dimensions first, before the batch.
         return batched(level, made.movedim(rank, 0) if first is None else made)
     of_batch = [None if i is None else _aligned(level, i, rank) for i in indices]
     made = call(entry.operator, physical(level, x), (_own(level, x, rank), *of_batch))
-    if (
-        first and rank
-    ):  # the indexed dimensions, which follow the batch, are moved to their position
+    if first and rank:  # move the indexed dimensions, which now follow the batch, to their position
         made = made.movedim(tuple(range(1, rank + 1)), tuple(range(first + 1, first + 1 + rank)))
     return batched(level, made)
 
 
 def _numbers(index: Any) -> Sequence[Any]:
-    """An index as a list; a mask becomes one index for each of its dimensions."""
+    """Return an index as a list. A mask becomes one index for each of its dimensions."""
     if index is None or not is_mask(index):
         return (index,)
     found: tuple[Any, ...] = index.nonzero().unbind(1)
@@ -51,24 +49,25 @@ def _numbers(index: Any) -> Sequence[Any]:
 
 
 def _aligned(level: Any, i: Any, rank: int) -> Any:
-    """An index with its batch; its entries are extended to `rank` dimensions."""
+    """Return an index with its batch; its entries are extended to `rank` dimensions."""
     return aligned(physical(level, i), i._geometry.ndim, rank)
 
 
 def _own(level: Any, like: Any, rank: int, dtype: Any = None) -> Any:
-    """The index of the batch dimension: entries' numbers, then `rank` dimensions of size 1."""
+    """Return the index of the batch dimension: the entries' numbers, followed by `rank` dimensions
+    of size 1."""
     numbers = functions.arange(level.size, device=like.device, dtype=dtype)
     return numbers.reshape(level.size, *(1,) * rank)
 
 
 def _first_of_neighbours(indices: Sequence[Any]) -> int | None:
-    """The first indexed dimension; None if the indexed dimensions are not adjacent."""
+    """Return the first indexed dimension; None if the indexed dimensions are not adjacent."""
     at = [n for n, i in enumerate(indices) if i is not None]
     return at[0] if at[-1] - at[0] + 1 == len(at) else None
 
 
 def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[Any]) -> Any:
-    """index_put, if the indexed dimensions are adjacent and come first."""
+    """Compute index_put if the indexed dimensions are adjacent and come first."""
     at = [n for n, i in enumerate(indices) if i is not None]
     if at != list(range(len(at))) or not rest:
         return NotImplemented
@@ -87,7 +86,8 @@ def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[An
 
 
 def masked_select(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """masked_select by a mask without a batch: all entries select as many elements."""
+    """The rule of masked_select with a mask without a batch: all entries select equally many
+    elements."""
     x, mask = args
     if level.owns(mask):
         raise errors.vmap_data_dependent(entry.operator.short_name)
@@ -97,7 +97,8 @@ def masked_select(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def masked_fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Each entry's own number, where that has a batch."""
+    """The rule of masked_fill: if the number has a batch, each entry is filled with its own
+    number."""
     x, mask, value = args
     if not level.owns(value):
         return pointwise(level, entry, args, "")
@@ -107,7 +108,7 @@ def masked_fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
 
 
 def fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """Each entry's own number, where that has a batch."""
+    """The rule of fill: if the number has a batch, each entry is filled with its own number."""
     x, value = args
     if not level.owns(value):
         return pointwise(level, entry, args, "")
@@ -117,8 +118,8 @@ def fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """`index_select`, `index_add` and similar. If the index has a batch, they run as `gather` and
-    `scatter`, which have an index for each element."""
+    """The rule of `index_select`, `index_add` and similar. If the index has a batch, they run as
+    `gather` and `scatter`, which have an index for each element."""
     n = entry.names["index"]
     index, x, dim = args[n], args[0], args[1]
     value = args[entry.names["value"]] if "value" in entry.names else None
@@ -128,7 +129,7 @@ def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
         return NotImplemented
     source: Any = args[entry.names["source"]] if "source" in entry.names else None
     if not x._geometry.ndim or (source is not None and not source._geometry.ndim):
-        given = list(args)  # a 0-d tensor counts as 1-d with one element
+        given = list(args)  # a 0-d tensor is treated as 1-d with one element
         given[0] = x.reshape(-1) if not x._geometry.ndim else x
         if source is not None:
             given[entry.names["source"]] = source.reshape(-1)
@@ -173,7 +174,7 @@ def searchsorted(level: Any, entry: Entry, args: Sequence[Any], argument: str) -
 
 
 def bucketize(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """`searchsorted` in each entry's own boundaries."""
+    """The rule of bucketize: `searchsorted` in each entry's own boundaries."""
     x, boundaries, out_int32, right = args
     if not isinstance(x, Tensor):
         return NotImplemented
@@ -214,7 +215,7 @@ def embedding(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> A
 
 
 def embedding_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The gradients of all tables, concatenated."""
+    """The rule for the gradients of all tables: they are concatenated."""
     grad, indices, count, padding, scale = args
     if padding >= 0:
         grad = functions.where((indices == padding).unsqueeze(-1), 0, grad)
@@ -224,5 +225,5 @@ def embedding_backward(level: Any, entry: Entry, args: Sequence[Any], argument: 
 
 
 def _offsets(level: Any, indices: Any, count: int) -> Any:
-    """The offset of each entry's rows in the concatenated tables."""
+    """Return the offset of each entry's rows in the concatenated tables."""
     return _own(level, indices, indices._geometry.ndim, indices.dtype) * count

@@ -15,7 +15,7 @@ _NONE, _MEAN = 0, 1
 
 
 def loss(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """An elementwise loss: the unreduced loss, then a reduction for each entry."""
+    """The rule of an elementwise loss: the unreduced loss, then a reduction for each entry."""
     n = entry.names["reduction"]
     given = list(args)
     given[n] = _NONE
@@ -52,7 +52,7 @@ def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The gradient: each target's part at its class, and zeros elsewhere."""
+    """The rule of nll_loss's gradient: each target's part is at its class, and zeros elsewhere."""
     grad, x, target, weight, reduction, ignored, total = args
     kept = target != ignored
     classes = functions.where(kept, target, 0).long()
@@ -67,7 +67,8 @@ def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -
 
 
 def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The gradient of `nll_loss`, then of `log_softmax`."""
+    """The rule of cross_entropy's gradient: the gradient of `nll_loss`, then that of
+    `log_softmax`."""
     logs = args[1]
     made = nll_backward(level, entry, args, "")
     dim = 0 if logs._geometry.ndim == 1 else 1
@@ -75,7 +76,7 @@ def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argume
 
 
 def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """`log_softmax`, then `nll_loss`, which have rules."""
+    """The rule of cross_entropy: `log_softmax`, then `nll_loss`, which have rules."""
     x, target, *rest = args
     logs = functions.log_softmax(x, 0 if x._geometry.ndim == 1 else 1)
     name = "nll_loss2d_forward" if x._geometry.ndim == 4 else "nll_loss_forward"
@@ -84,7 +85,8 @@ def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The gradient of unreduced losses, from the gradient of each entry's reduced loss."""
+    """The rule of a loss's gradient: the gradient of unreduced losses, from the gradient of each
+    entry's reduced loss."""
     n = entry.names["reduction"]
     given = list(args)
     if args[n] == _MEAN:

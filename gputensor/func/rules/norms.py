@@ -11,7 +11,7 @@ from ..operators import Entry, call
 
 Args = Sequence[Any]
 
-_INPUT = (True, False, False)  # only the gradient of the input
+_INPUT = (True, False, False)  # the gradient of the input only
 
 
 def _scaled(out: Any, weight: Any, bias: Any) -> Any:
@@ -20,13 +20,14 @@ def _scaled(out: Any, weight: Any, bias: Any) -> Any:
 
 
 def _by_channel(x: Any, *weights: Any) -> list[Any]:
-    """Weights of the channels, along the second dimension of x."""
+    """Return weights per channel, with the channels along the second dimension of x."""
     shape = (1, -1) + (1,) * (x._geometry.ndim - 2)
     return [None if w is None else w.reshape(shape) for w in weights]
 
 
 def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch is one more leading dimension; weights with a batch are applied afterwards."""
+    """The rule of layer_norm: the batch is one more leading dimension. Weights with a batch are
+    applied afterwards."""
     x, normal, weight, bias, eps = args
     if not level.owns(weight) and not level.owns(bias):
         value = physical(level, x)
@@ -36,7 +37,8 @@ def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Gradients: the input's by the operator, the weights' as sums over all but the batch."""
+    """The rule of layer_norm's gradients: the operator computes the input's; the weights' are sums
+    over all dimensions but the batch."""
     grad, x, normal, mean, rstd, weight, _, mask = args
     of: Any = None
     if mask[0]:
@@ -56,7 +58,8 @@ def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 
 def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch is merged with the samples; weights with a batch are applied afterwards."""
+    """The rule of group_norm: the batch is merged with the samples. Weights with a batch are
+    applied afterwards."""
     x, weight, bias, n, c, rest, group, eps = args
     if level.owns(weight) or level.owns(bias):
         out, mean, rstd = call(entry.operator, x, None, None, n, c, rest, group, eps)
@@ -67,7 +70,8 @@ def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def group_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """Gradients: the input's by the operator, the weights' as sums over all but the batch."""
+    """The rule of group_norm's gradients: the operator computes the input's; the weights' are sums
+    over all dimensions but the batch."""
     grad, x, mean, rstd, weight, n, c, rest, group, mask = args
     of: Any = None
     if mask[0]:
@@ -86,7 +90,8 @@ def group_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 
 def batch_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch is merged with the channels, which have separate gradients."""
+    """The rule of batch_norm's gradients: the batch is merged with the channels, whose gradients
+    are separate."""
     grad, x, *of_channels, train, eps, mask = args
     n, c, *inner = x._geometry.sizes
     given = [physical(level, s).transpose(0, 1).flatten(1, 2) for s in (grad, x)]
@@ -100,11 +105,12 @@ def batch_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 
 def batch_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The batch is merged with the channels; weights are applied afterwards."""
+    """The rule of batch_norm: the batch is merged with the channels. Weights are applied
+    afterwards."""
     x, weight, bias, mean, var, training, momentum, eps = args
     kept = [s for s in (mean, var) if s is not None]
     n, c = x._geometry.sizes[:2]
-    value = physical(level, x).transpose(0, 1)  # samples, batch, channels
+    value = physical(level, x).transpose(0, 1)  # (samples, batch, channels)
     is_one = value._geometry.strides[1] == 0  # the entries are equal, so they have one statistic
     if training and not is_one and any(not level.owns(s) for s in kept):
         rule = "have the batch that the input has, or be None, as it is written to"

@@ -1,4 +1,4 @@
-"""Batch rules of matrix products: each is a `matmul` of stacks of matrices."""
+"""Batch rules of matrix products. Each is a `matmul` of stacks of matrices."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from .composed import plus
 
 
 def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """`mm`, `bmm`, `mv`, `dot`, `vdot` and, with something added, `addmm`, `baddbmm`, `addmv`.
+    """The rule of `mm`, `bmm`, `mv`, `dot` and `vdot`, and of `addmm`, `baddbmm` and `addmv`, which
+    also add a tensor.
 
-    argument: the dimensions of both factors, "2 1" of a matrix and a vector; "2 2" unless given.
+    argument: the numbers of dimensions of both factors, such as "2 1" for a matrix and a vector; by
+    default "2 2".
     """
     ranks = [int(n) for n in (argument or "2 2").split()]
     added = "beta" in entry.names

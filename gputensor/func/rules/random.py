@@ -13,7 +13,7 @@ from ..operators import Entry, call, draws
 
 
 def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of an operator that draws, with operands of the level."""
+    """The rule of an operator that draws random numbers and has operands of the level."""
     if not draws(entry.operator):
         return NotImplemented
     _check(level, entry.operator)
@@ -31,7 +31,7 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
         return call(entry.operator, args[0].value.select(0, 0), *args[1:])
     if (
         "num_samples" in entry.names and args[0]._geometry.ndim == 2
-    ):  # draws by rows, and the batch has rows
+    ):  # the operator draws by rows, and the batch has rows
         made = call(entry.operator, args[0].value.flatten(0, 1), *args[1:])
         return unfolded(level, made, args[0]._geometry.sizes[0])
     if "size" in entry.names:

@@ -49,8 +49,7 @@ def is_explicit(operator: Operator) -> bool:
 def rule_of(operator: Operator) -> tuple[Callable[..., Any] | None, str]:
     """The batch rule of an operator and its argument.
 
-    In-place forms, and operators that copy views, have the rule of the operator that they are a
-    form of.
+    In-place forms and copies of views have the rule of the operator from which they are derived.
     """
     base, dot, overload = operator.qualified_name.partition(".")
     of_view = f"{base.removesuffix('_copy')}{dot}{overload}"

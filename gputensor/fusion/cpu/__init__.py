@@ -36,7 +36,7 @@ def prepare(chain: Chain) -> Run:
 
 
 def program(chain: Chain) -> programs.Program | None:
-    """The program that runs a chain at once; None if it runs otherwise."""
+    """Return the program that runs a whole chain, or None if the chain runs in another way."""
     if chain.is_reduced:
         return rows.program(chain)
     if chain.drawn or len(chain.instructions) < 2 or layouts.copies_alone(chain) is not None:
@@ -46,7 +46,8 @@ def program(chain: Chain) -> programs.Program | None:
 
 
 def _otherwise(chain: Chain) -> Run:
-    """A function that runs a chain that is no program, or whose program declines."""
+    """Return a function that runs a chain block by block: for chains without a program, and for
+    programs that decline."""
     if chain.is_reduced:
         return reductions.prepare(chain)
     alone = layouts.copies_alone(chain)
@@ -57,7 +58,8 @@ def _otherwise(chain: Chain) -> Run:
 
 
 def _at_once(chain: Chain, made: programs.Program) -> Run:
-    """A function that runs a chain as one program, or its steps if the program declines."""
+    """Return a function that runs a chain as one program, or block by block if the program
+    declines."""
     first = [chain.stores.index(x) for x in chain.stores]
     places = [chain.stores.index(x) for x in made.stores]
     copies = [(n, source) for n, source in enumerate(first) if n != source]

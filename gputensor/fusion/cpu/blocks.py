@@ -40,8 +40,8 @@ _LONG = 1 << 15
 
 
 class Pool(list[Array]):
-    """Temporaries reused by later chains: the first access to a page costs more than a loop's work
-    on it."""
+    """Temporaries that later chains reuse, because the first access to a new page costs more than a
+    loop's work on it."""
 
     __slots__ = ()
     free = _free
@@ -142,7 +142,7 @@ class _Further:
 
 
 def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes of a value with one element per row, for a block of these sizes."""
+    """Return the sizes of a value with one element per row, for a block of these sizes."""
     return tuple([1 if m == 1 else n for n, m in zip(sizes, row)])
 
 
@@ -279,7 +279,7 @@ class Body:
             self.go(parts, into, scalars, pool)
 
     def flat(self, arrays: list[Array]) -> list[Array]:
-        """Operands as 1-d arrays; an operand with one element stays as it is."""
+        """Return operands as 1-d arrays. An operand with one element is returned unchanged."""
         return [
             x.reshape(1) if x.size == 1
             else x if x.ndim == 1
@@ -289,14 +289,15 @@ class Body:
 
 
 def along(shape: Geometry) -> int:
-    """The dimension with the smallest stride."""
+    """Return the dimension with the smallest stride."""
     strides = [s if n > 1 and s else shape.extent for n, s in zip(shape.sizes, shape.strides)]
     return strides.index(min(strides))
 
 
 def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
-    """The instructions with the places of their results (None for a reduction), and the number of
-    temporaries. A temporary is reused from the last instruction that reads it on."""
+    """Return the instructions with the places of their results (None for a reduction), and the
+    number of temporaries. After the last instruction that reads a temporary, later results reuse
+    it."""
     count = len(chain.inputs)
     last_read = {
         x: n for n, step in enumerate(chain.instructions) for x in step.operands if x >= count
@@ -334,7 +335,7 @@ def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
             continue
         has_walk = what.reduces is None and what.walk.sizes == chain.walk.sizes
         if has_walk and not is_rows and isinstance(what.entry.loop, np.ufunc):
-            for x in ending:  # it may write where it reads
+            for x in ending:  # the result may overwrite an operand that ends here
                 if is_temporary(x) and chain.geometry(x).dtype is what.result:
                     free.append(steps[x - count].out)
                     ending.remove(x)

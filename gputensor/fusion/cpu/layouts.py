@@ -263,7 +263,7 @@ class _Slabs:
 
 
 def _crosses(x: Geometry, walk: Geometry) -> bool:
-    """True if a value of this layout is moved to the layout of `walk`."""
+    """True if a value of this layout must be moved to the layout of `walk`."""
     if x.sizes != walk.sizes or x.numel <= 1 or _lies(x, walk) or 0 in x.strides:
         return False
     if not x.is_non_overlapping_and_dense:

@@ -28,10 +28,10 @@ _LONGEST = 40
 
 
 class Program(NamedTuple):
-    """A chain as one call of the library: `run(*stores, *inputs, scalars, may_share)` of arrays,
-    which returns False, with nothing written, if it declines. stores: the distinct stored values;
-    inputs: those that it reads; shapes: those in which it takes the arrays, None for an array's
-    own."""
+    """A chain as one call of the library, `run(*stores, *inputs, scalars, may_share)`, where stores
+    and inputs are arrays. If the library declines, `run` returns False and has written nothing.
+    stores: the distinct stored values. inputs: the values that the program reads. shapes: the shape
+    in which the program takes each array; None for the array's own shape."""
 
     run: Callable[..., bool]
     stores: list[int]
@@ -42,8 +42,8 @@ class Program(NamedTuple):
 class Part:
     """Steps `first` to `last` of a chain.
 
-    inputs: the values that they read. stores: the values that are read elsewhere. made: sizes and
-    NumPy dtypes of the stores. run: a function `(*stores, *inputs, scalars, may_share)`. If it
+    inputs: the values that these steps read. stores: the values that other steps read. made: sizes
+    and NumPy dtypes of the stores. run: a function `(*stores, *inputs, scalars, may_share)`. If it
     returns False, it has written nothing, and the steps must run one by one.
     """
 
@@ -92,7 +92,7 @@ class Part:
 
 
 def _said(chain: Chain, step: Instruction, numbers: dict[int, int]) -> tuple[Any, ...]:
-    """A step in the form that the library reads."""
+    """Return a step in the form that the library reads."""
     what = step.what
     operands = tuple([numbers.get(x, x) for x in step.operands])
     return what.family, what.loop, what.compute.code, what.result.code, operands, step.params
@@ -118,7 +118,7 @@ def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
 
 
 def _built(chain: Chain, stores: tuple[int, ...], first: int, last: int) -> list[Part | int]:
-    """The steps as one program, or as several if they have too many operands for one."""
+    """Return the steps as one program, or as several if one program cannot take all operands."""
     if last - first < 2:
         return [*range(first, last)]
     part = Part(chain, stores, first, last)
@@ -179,9 +179,9 @@ def body(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) ->
 
 
 class Body(blocks.Body):
-    """The elementwise part of a chain, partly run by programs. places: for each program's stores,
-    the index among the outputs, or below 0 among the temporaries; None for a value that each row
-    has once."""
+    """The elementwise part of a chain, partly run by programs. places: for each store of each
+    program, its index among the outputs, or a negative number for a temporary; None for a value
+    with one element per row."""
 
     __slots__ = ("parts", "places")
 

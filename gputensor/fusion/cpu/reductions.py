@@ -69,7 +69,8 @@ class _Reduction:
             self.part, self.combine = compute.np, bind(ends, compute, compute, result)
 
     def into(self, out: Array, first: int, last: int) -> Array:
-        """The part of the result that these rows of the operand are reduced to."""
+        """Return the part of the result that the operand's rows `first` to `last` are reduced
+        to."""
         at = self.axis
         if not self.keepdim and self.axes is not None:
             at -= sum([d < self.axis for d in self.axes])

@@ -242,7 +242,8 @@ def _code(of: Any) -> int:
 
 
 def program(chain: Chain) -> programs.Program | None:
-    """The program of a chain with reductions; None if it is none."""
+    """Return the program of a chain with reductions, or None if the chain cannot be a program of
+    rows."""
     if library.choice().library is None or chain.drawn:
         return None
     try:
@@ -262,7 +263,7 @@ def program(chain: Chain) -> programs.Program | None:
 
 
 def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:
-    """A program whose results of runs are merged."""
+    """Make a program that also merges the results of runs."""
     wholes = [(n, made.wholes[x]) for n, x in enumerate(made.stores) if x in made.wholes]
 
     def run(*arrays: Any) -> bool:

@@ -19,8 +19,8 @@ __all__ = ["draws", "plan_of", "prepare", "source", "written"]
 
 
 def prepare(chain: Chain) -> Run | None:
-    """A function that launches a chain; None if an operator has no functor, or a user's kernel, or
-    if one kernel cannot take all operands. See Note [An executor]."""
+    """Return a function that launches a chain. Return None if an operator has no functor or has a
+    user's kernel, or if one kernel cannot take all operands. See Note [An executor]."""
     if not chain.is_reduced:
         return launched(chain)
     head, tails = parted(chain)

@@ -42,8 +42,8 @@ def launched(chain: Chain) -> Run | None:
 
 
 def body_of(chain: Chain, packing: list[chain_launch.Packer]) -> Body | None:
-    """The source of a chain's body; None if an operator has no functor. packing: collects the
-    scalars of all bodies of a kernel; this body's are appended."""
+    """Return the source of a chain's body, or None if an operator has no functor. packing: the list
+    of the scalars of all bodies of a kernel; the scalars of this body are appended."""
     return Written(chain, packing).body
 
 

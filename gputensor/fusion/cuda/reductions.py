@@ -24,9 +24,9 @@ from ..running import further_results
 
 
 class _Fused:
-    """A reduction in one kernel with its operand's computation and with the operators on its
-    result. inputs: the chain's inputs that it reads; after: source of the operators on the
-    result."""
+    """One kernel that computes a reduction's operand, reduces it, and applies the operators that
+    read the result. inputs: the chain's inputs that the kernel reads. after: source of the
+    operators on the result."""
 
     __slots__ = ("body", "inputs", "launch", "after")
     launch: Callable[..., None] | None
@@ -102,7 +102,8 @@ class _Fused:
 
 
 def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple[int, ...]:
-    """Strides in bytes, over the walk's dimensions, of a value that broadcasts to the result."""
+    """Return the strides in bytes, over the walk's dimensions, of a value that broadcasts to the
+    result."""
     reduces, keeps = step.what.reduces, step.what.entry.keepdim
     assert reduces is not None
     lacks = ndim - x.ndim
@@ -118,8 +119,8 @@ def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple
 
 
 def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-    """A reduction's coalesced sizes, and strides in bytes: `walks`, of the results and of the
-    operand, those of the inputs, and `more`."""
+    """Coalesce the dimensions of a reduction. Returns the sizes, and strides in bytes: `walks` (of
+    the results and of the operand), those of the inputs, and `more`."""
     walks, sizes = [*walks], part.walk.sizes
     order = dimension_order(sizes, walks[:2], n_reduced=1)
     for x in part.inputs:
@@ -229,7 +230,7 @@ class Reduced:
         return [values[x] for x in (*tail.takes[1:], *outputs)]
 
     def sources(self) -> list[str]:
-        """The source that is compiled."""
+        """The source of each compiled kernel."""
         bodies = [one.body for one, _ in self.fused.values()]
         bodies += [Written(self.chain.part(some)[0]).body for some in self._of_like_sizes()]
         after = [one.after.body for one, _ in self.fused.values() if one.after is not None]

@@ -48,7 +48,7 @@ def reads_its_rows(chain: Chain) -> bool:
 
 
 def _read(chain: Chain) -> set[int]:
-    """The values that are operands of others."""
+    """Return the values that other instructions read."""
     return {x for step in chain.instructions if not step.what.part for x in step.operands}
 
 
@@ -203,7 +203,8 @@ def _row_strides(chain: Chain, sizes: Any, itemsize: int) -> tuple[int, ...]:
 
 
 def _part(chain: Chain, wanted: tuple[int, ...], found: list[Found]) -> Chain:
-    """The chain that computes these values, with results over rows as further inputs."""
+    """Return the chain that computes these values. Results of reductions over rows are further
+    inputs of it."""
     count = len(chain.inputs)
     reduced = {n for n, part, _ in found if part < 0}
     needed = set(wanted) - reduced

@@ -111,7 +111,7 @@ class _Copies:
         if strides is None:
             return None
         if element is not shape.dtype and shape.is_non_overlapping_and_dense:
-            # later steps read it in its operand's layout; the new layout is another step
+            # The cast has its operand's layout for later steps; the new layout is another step.
             cast = self._recorded(recorder, x, geometry(shape.sizes, shape.strides, element))
             if cast is None or strides == shape.strides:
                 return cast
@@ -206,8 +206,8 @@ def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:
 
 
 def _order(shape: Geometry, base: Geometry) -> tuple[int, ...] | None:
-    """For each dimension of `base`, its index in `shape`; None if one is no permutation of the
-    other."""
+    """Return, for each dimension of `base`, its index in `shape`; None if the dimensions are no
+    permutation of each other."""
     if shape.ndim != base.ndim or shape.dtype is not base.dtype:
         return None
     left = list(zip(shape.sizes, shape.strides))

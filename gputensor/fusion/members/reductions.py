@@ -34,7 +34,7 @@ from ..record.recorder import current
 
 # From this number of elements on, reading an operand again costs more than recording.
 LARGE = 1 << 16
-# The longest short row, in elements.
+# The largest number of elements of a row that counts as short.
 SHORT = 1 << 14
 _BOUND = 1 << 11
 
@@ -159,8 +159,8 @@ class Output(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The attributes of a plan that `Recorded` reads, for operators without a plan. walk: their
-    kernel's walk on a device."""
+    """Replaces a plan for operators without one: it has the attributes that `Recorded` reads. walk:
+    the order in which the operator's kernel on a device walks the operand."""
 
     device: Any
     common_dtype: dtype

@@ -1,5 +1,5 @@
-"""Operators that take rows as members of a chain: argmax and argmin, max and min with their places,
-softmax, log_softmax and their derivatives, layer norm.
+"""Operators over whole rows as members of a chain: argmax and argmin, max and min with indices,
+softmax, log_softmax and their derivatives, and layer norm.
 
 Note [What takes rows]
 argmax and argmin are ordinary reductions (reductions.py). The other operators return as many
@@ -141,7 +141,7 @@ def _is_read_on(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
     return place is CPU and at not in whole and shape.numel // shape.sizes[at] <= SHORT
 
 
-# --- extremes and their places --------------------------------------------------------------------
+# --- max and min with indices ---------------------------------------------------------------------
 
 
 def _select(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
@@ -180,8 +180,8 @@ def _recorded(
     operator: Operator, entry: Entry, walk: Geometry, part: int, dims: tuple[int, ...],
     feeds: bool, seen: Geometry, sizes: tuple[int, ...],
 ) -> Recorded:  # fmt: skip
-    """A result with one element, or a few, for each row. seen: its geometry with the walk's
-    dimensions."""
+    """Return the recorded form of a result with one element, or a few, per row. seen: its geometry
+    with the walk's dimensions."""
     made = contiguous_geometry(sizes, seen.dtype)
     layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
     one = Entry(entry.rule, layout, entry.kinds, entry.block, entry.real, entry.run)

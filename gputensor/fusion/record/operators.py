@@ -82,29 +82,31 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _is_elementwise(operator: Operator) -> bool:
-    """True for operators on elements, and for losses, whose kernels reduce what these give."""
+    """True for elementwise operators, and for losses, whose kernels reduce elementwise results."""
     return "pointwise" in operator.tags or bound[operator][0] is criterion.functional
 
 
 def _is_own(table: Table, place: device) -> bool:
-    """True if the call would reach our kernel and not a user's."""
+    """True if the call would reach our kernel and not a user's kernel."""
     backend = keys.highest(backend_select.DENSE_KEYS[place.type])
     kernel, _ = table.slot(backend)
     return kernel is not None and kernel.convention == "native"
 
 
-_OURS = frozenset(("native", "maker", "fallthrough"))  # conventions; users' kernels have more
-# Uninitialised memory: until it is written, no result depends on its elements.
+# the calling conventions of our kernels; users' kernels have other ones
+_OURS = frozenset(("native", "maker", "fallthrough"))
+# Operators that return uninitialised memory. Until it is written, no result depends on its
+# elements.
 _EMPTY = frozenset(
     ("aten::empty_like", "aten::new_empty", "aten::empty.memory_format", "aten::empty_strided")
 )
-# Composed of recorded operators, replayable or not.
+# Operators composed of recorded operators, whether the call can be replayed or not.
 _IN_PARTS = frozenset(
     ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
 )
 
 
-# --- what does not record -------------------------------------------------------------------------
+# --- operators that are not recorded --------------------------------------------------------------
 
 
 def _below(table: Table) -> Callable[..., Any]:
@@ -118,7 +120,7 @@ def _below(table: Table) -> Callable[..., Any]:
 
     is_ours = _OURS.issuperset([x.convention for found in operator.kernels.values() for x in found])
     is_random = "nondeterministic_seeded" in operator.tags
-    # True if its random numbers come from operators that fill.
+    # True if the operator draws its random numbers by fill operators, which are recorded.
     is_drawn = is_ours and not operator.qualified_name.startswith("aten::randperm")
     is_empty = operator.qualified_name in _EMPTY
     is_seen = not is_composite and not (is_empty and is_ours)
@@ -167,7 +169,8 @@ def _below(table: Table) -> Callable[..., Any]:
             trace.end(operator, args, made)
         return made
 
-    # Usually composed of operators; called as a whole if the call may be replayed.
+    # For operators composed of others. If the call may be replayed, the operator is called as a
+    # whole.
     def pass_on_parts(key_set: int, *args: Any) -> Any:
         recorder = current.get()
         if not is_ours and recorder is not None:
@@ -185,7 +188,7 @@ def _below(table: Table) -> Callable[..., Any]:
 
 
 def _parts(operator: Operator, key_set: int, *args: Any) -> Any:
-    """Run the operators that it is composed of, which are recorded."""
+    """Run the operators of which `operator` is composed; each of them is recorded."""
     return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
 
 
@@ -195,7 +198,7 @@ def _refuse(recorder: Any, operator: Operator) -> None:
         recorder.trace.refuse(f"runs {operator.short_name} at once")
 
 
-# --- what records ---------------------------------------------------------------------------------
+# --- operators that are recorded ------------------------------------------------------------------
 
 
 def _recording(operator: Operator) -> Callable[..., Any]:
@@ -211,7 +214,7 @@ class _Entry:
     __slots__ = (
         "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
     )  # fmt: skip
-    # With these, kernels store no short cut and call only `fresh` and `write`.
+    # With these values, kernels store no short cut and call only `fresh` and `write`.
     is_fresh, numpy_allocates, block = False, False, 1
 
     def __init__(self, operator: Operator, real: Any) -> None:
@@ -256,7 +259,8 @@ class _Entry:
             self._now(inputs, out).write(out, inputs, params)
 
     def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:
-        """The entry to run now, found as in eager calls; on devices, addresses select it."""
+        """Return the entry that runs the operator now, found as in eager calls; on devices the
+        addresses select it."""
         real = self.real
         if real.plan.device.type == "cpu":
             return real

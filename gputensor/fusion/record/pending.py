@@ -1,4 +1,4 @@
-"""A storage whose bytes are still to be computed, by a chain that was recorded.
+"""A storage whose bytes a recorded chain has still to compute.
 
 Every access to a tensor's bytes goes through `Storage.data` if `_data` is None; so only this
 property runs pending work, and ordinary storages pay nothing.
@@ -23,7 +23,7 @@ class Pending(Storage):
     _array: Any
     _data = None
 
-    # Another thread may compute it meanwhile; then these slots are filled.
+    # Another thread may compute it meanwhile; that thread then fills these slots.
 
     @property
     def device(self) -> Any:  # type: ignore[override]
@@ -41,7 +41,7 @@ class Pending(Storage):
     @property
     def data(self) -> Any:
         self._array.run("its elements are looked at")
-        return self.data  # by now of another class
+        return self.data  # the object is an ordinary Storage now
 
     @data.setter
     def data(self, data: Any) -> None:
@@ -49,7 +49,7 @@ class Pending(Storage):
 
 
 def _has_bytes(found: Any) -> bool:
-    """True for what `_array` is in a Storage."""
+    """True if `found` is a value that `_array` has in an ordinary Storage."""
     return found is None or type(found) is ndarray
 
 
@@ -68,7 +68,8 @@ _slots = [Storage.__dict__[name].__set__ for name in ("_data", "device", "_nbyte
 
 
 def _settle(storage: Pending, data: Any, array: Any) -> None:
-    """Make it a Storage. No other thread can run between the last two steps."""
+    """Turn the object into an ordinary Storage. No other thread can run between the last two
+    steps."""
     for fill_slot, value in zip(_slots, (data, storage.device, storage._nbytes)):
         fill_slot(storage, value)
     storage.__class__ = Storage  # type: ignore[assignment]

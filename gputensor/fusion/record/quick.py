@@ -40,7 +40,7 @@ from .recording import NUMBER, PARAMS
 Kernel = Callable[..., Any]
 _BOUND = 1 << 11
 _MAKERS = {cpu.__name__, elementwise.__name__, pointwise.__name__}
-# Takes two thirds of the time of `object.__new__`.
+# This call takes two thirds of the time of `object.__new__`.
 _pending: Callable[[], Pending] = type.__call__.__get__(Pending)
 _now = current.get
 _FUSE = keys.functionality_bit("Fuse")
@@ -57,7 +57,7 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
         or (function := shortcuts.learner(table, plain, place)) is None
     ):  # fmt: skip
         return kernel
-    # A kernel of native/ may inspect a number first, as pow's does.
+    # A kernel of native/ may depend on a number's value, as the kernel of pow does.
     looks = len(inputs) == 2 and function.__module__ not in _MAKERS
     known = _Known(table, kernel, TENSOR_KEYS[place], looks)
     return known.of_two() if len(inputs) == 2 else known.of_one()
@@ -78,7 +78,7 @@ class _Known:
         self.recorders: dict[Any, list[Any]] = {}
 
     def of_two(self) -> Kernel:
-        """For two inputs, one of which may be a number."""
+        """Return the function for two inputs, one of which may be a number."""
         recorders = self.recorders
 
         def first(key_set: int, a: Any, b: Any, *rest: Any) -> Any:
@@ -166,7 +166,8 @@ class _Known:
 
 
 def _free_of_checks(kind: type, compute: dtype) -> float | None:
-    """Numbers of this type between -bound and bound need no check; None: each number does."""
+    """Return a bound: numbers of this type between -bound and bound need no check. None: each
+    number needs one."""
     if kind is bool:
         return 2
     if kind is int:
@@ -211,8 +212,8 @@ def _at_once_or(record: Kernel, at: Any, inputs: tuple[Any, ...]) -> Kernel:
     return one if len(kinds) == 1 else both if all(kinds) else first if kinds[0] else second
 
 
-# Each `record` is written out because every operator of a block runs it: function calls would be a
-# third of its time. Its operands have the geometries that it was made for.
+# Each `record` is written out because every operator in a block runs it; function calls would take
+# a third of its time. The operands of a `record` have the geometries for which it was made.
 
 
 def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Kernel:
@@ -272,8 +273,8 @@ def _of_number(
     what: Recorded, one: Any, is_first: bool, number: Any, bound: float | None, keys: int,
     slow: Kernel,
 ) -> Kernel:  # fmt: skip
-    """For a tensor and a number: this one, or any between -bound and bound. is_first: the tensor
-    is."""
+    """Return the function for a tensor and a number: for the number `number` only, or for all
+    numbers between -bound and bound. is_first: the tensor is the first operand."""
     at, device, geometry = what.at, what.device, what.geometry
 
     def record(a: Any, b: Any) -> Any:

@@ -30,7 +30,7 @@ from .pending import Pending
 from .recording import Recording, lock
 
 LONGEST = 8
-# Arithmetic operators by family, which cost less than memory traffic.
+# Arithmetic operators by family, which cost less than a store and a load.
 _CHEAP: dict[str, frozenset[str]] = {
     "unary": frozenset(
         (
@@ -100,7 +100,7 @@ def split(
 ) -> tuple[list[tuple[int, Pending]], list[tuple[int, Pending]]]:
     """Split the wanted values of a recording into values to store and values to recompute."""
     of, counts = _saved_tensors(held)
-    held_elsewhere = set()  # steps; several storages may wait for a result
+    held_elsewhere = set()  # a set of step numbers; several storages may wait for one result
     for number, storage in wanted:
         theirs = of.get(id(storage), [])
         if getrefcount(storage) != _HELD + len(theirs) or any([
@@ -116,7 +116,8 @@ def split(
 
 
 def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
-    """For each storage, the tensors that nodes hold, with the number of nodes for each."""
+    """Return, for each storage, the tensors that nodes hold, with the number of nodes for each
+    tensor."""
     nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
     of: dict[int, list[Tensor]] = {}
     for x in {id(x): x for x in nodes}.values():
@@ -146,7 +147,8 @@ def move_on(
 
 
 def _recorded_again(x: Tensor) -> Tensor | None:
-    """The tensor, recorded again as a pending result; None if it is not recomputed."""
+    """Record a tensor again, as a pending result. Returns None if the tensor must not be
+    recomputed."""
     now, storage = recorder.current.get(), x._storage
     with lock:
         if now is None or type(storage) is not Pending or x._offset:
@@ -241,7 +243,7 @@ def _input(target: Recording, x: Tensor) -> int:
     return code
 
 
-# `getrefcount` in `split` of an object that a list holds; for a storage, plus the tuple of `wanted`
-# and the recording's own reference.
+# The count that `getrefcount` gives in `split` for an object that only a list holds. A storage has
+# more: the tuple of `wanted` and the recording's own reference.
 _LISTED = [getrefcount(x) for x in [object()]][0]
 _HELD = _LISTED + 1

@@ -155,7 +155,8 @@ class Recorder:
         # An operator over rows reads its operand again after the stores.
         if any([step[0].takes_rows for step in recording.steps]):
             return None
-        # A block that has written must not be read by the next one.
+        # No operand may be other elements of the written storage: a block would read what an
+        # earlier block wrote.
         others = [(x[0], x[1], x[2]) for x in recording.inputs]
         others += [
             (x._get_storage(), x._offset, x._geometry) for x in inputs if type(x) not in NUMBERS
@@ -188,14 +189,14 @@ class Recorder:
             recording = None
         if recording is None:
             recording = self.opened(what)
-        recording.settled()  # so that codes follow the order of the steps
+        recording.settled()  # so that input codes follow the order of the steps
         found = recording.found
         codes = []
         for x in inputs:
             kind = type(x)
             if kind in NUMBERS:
                 if kind is int and not -SMALL < x < SMALL:
-                    return None  # its loop may refuse it
+                    return None  # the loop may reject so large a number
                 code = found.get((kind, x)) if x else None
                 codes.append(recording.scalar(x) if code is None else code)
                 continue
@@ -224,7 +225,8 @@ class Recorder:
         return recording, recording.add(what, tuple(codes), beside)
 
     def _goes_on_at(self, what: Recorded, recording: Recording) -> None:
-        """Let a recording also take results of another layout, or of a layout of rows' results."""
+        """Let a recording also take results of another layout, or the layout of results with one
+        element per row."""
         at = what.also
         if what.reduces is None:
             recording.has_copies = True
@@ -238,12 +240,12 @@ class Recorder:
             recording.others += (at,)
 
     def taking(self, what: Recorded) -> Recording:
-        """The open recording for results of this place, which quick.py finds as `latest`."""
+        """Return the open recording for results of this place. quick.py finds it as `latest`."""
         recording = self.latest = self.open.get(what.at) or self.opened(what)
         return recording
 
     def opened(self, what: Recorded) -> Recording:
-        """A new open recording for results of this place."""
+        """Open and return a new recording for results of this place."""
         recording = self.open[what.at] = Recording(self, what)
         if len(self.pending) > 8:
             self._forget_the_dead()
@@ -312,7 +314,7 @@ class Recorder:
 
 
 def runs_at_once(*operands: Any) -> bool:
-    """True if short cuts may run operators on these, within a block."""
+    """True if short cuts may run operators on these operands at once within a block."""
     recorder = current.get()
     if recorder is None or not recorder.runs_small:
         return False

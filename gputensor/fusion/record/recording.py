@@ -1,9 +1,8 @@
 """A recording: operators that a thread has recorded and not run yet.
 
-Note [When a recording ends]
-Results of one layout on one device go into one recording while it is open. When a value is read in
-another layout, the recording is closed, since its values may not change after that, and runs when
-needed. It is run at once when
+Note [When a recording ends] Results of one layout on one device go into one recording while it is
+open. When a value is read in another layout, the recording is closed, because its values may not
+change after that; it runs when it is needed. A recording runs at once when
 
 - its elements are read (pending.py),
 - an operand that it reads is about to be written, exported to NumPy or exposed as an address,
@@ -48,10 +47,10 @@ lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
 
-# In the place of an operand's ndarray in a step as quick.py leaves it: the operand is a number; or
-# the only operand is the first one, and these are params.
+# quick.py puts one of these in the place of an operand's ndarray. NUMBER: the operand is a number.
+# PARAMS: the step has one operand, and these are its params.
 NUMBER, PARAMS = object(), object()
-# Chains by their recorded steps, stores and types of scalars: repeated work finds its chain by one
+# Chains by their recorded steps, stores and types of scalars. Repeated work finds its chain by one
 # lookup.
 _chains: dict[Any, tuple[Chain, list[int], list[int]]] = {}
 _BOUND = 1 << 11
@@ -85,9 +84,11 @@ class Recording:
         self.steps: list[Any] = []
         self.results: list[Pending] = []
         self.is_open, self.is_run = True, False
-        # The error raised when its block was left: its operands may have changed since.
+        # The error that occurred when the block was left. The recording cannot run again, because
+        # its operands may have changed since.
         self.error: Exception | None = None
-        # Further places at which it is open, for copies to other layouts and for rows' results.
+        # Further places for which the recording is open: copies to other layouts, and results with
+        # one element per row.
         self.others: tuple[Any, ...] = ()
         # Weak references to keepers of values needed only by backward; see recompute.py.
         self.saved: tuple[Any, ...] = ()
@@ -135,7 +136,7 @@ class Recording:
         )  # fmt: skip
 
     def scalar(self, value: Any) -> int:
-        """The code of a number: one for all that are equal, where equal means the same bits."""
+        """Return the code of a number. Numbers with equal bits have one code."""
         key = (type(value), value) if type(value) in (int, float) and value else None
         code = self.found.get(key)
         if code is None:
@@ -146,12 +147,12 @@ class Recording:
         return code
 
     def add(self, what: Recorded, operands: tuple[int, ...], params: tuple[int, ...]) -> int:
-        """Append a step; its number."""
+        """Append a step and return its number."""
         self.steps.append((what, operands, params))
         return len(self.steps) - 1
 
     def input(self, storage: Storage, offset: int, shape: Any, array: Any) -> int:
-        """The code of an operand that is in memory or comes from another recording."""
+        """Return the code of an operand that is in memory or comes from another recording."""
         code = self.found[(id(storage), offset, shape)] = 3 * len(self._inputs)
         self._inputs.append((storage, offset, shape, array))
         return code
@@ -160,11 +161,11 @@ class Recording:
         return any([x[0] is storage for x in self.inputs])
 
     def reads_exposed(self) -> bool:
-        """True if it reads shared memory."""
+        """True if the recording reads shared memory."""
         return any([x[0].is_exposed for x in self.inputs])
 
     def wanted(self) -> list[tuple[int, Pending]]:
-        """The referenced storages, each with the number of its current step."""
+        """Return the referenced storages, each with the number of its current step."""
         return [
             (storage._step, storage)
             for storage, count in zip(self.results, [*map(getrefcount, self.results)])
@@ -186,8 +187,9 @@ class Recording:
     def run(
         self, reason: str, into: tuple[int, Tensor] | None = None, is_last: bool = False
     ) -> None:
-        """Compute the wanted values, if not done. into: a step and the tensor for its result.
-        is_last: its operands may change, so nothing is left to recompute."""
+        """Compute the wanted values, unless this was done. into: a step, and the tensor for its
+        result. is_last: True if operands may change afterwards, so no value may be left to
+        recompute."""
         with lock:
             if self.is_run:
                 return
@@ -216,7 +218,7 @@ class Recording:
             recompute().move_on(self, wanted, left)
 
     def let_go(self) -> None:
-        """Drop what only a recording that runs needs."""
+        """Drop everything that only running a recording needs."""
         self.steps, self._inputs, self.found, self.results = self._settled, [], {}, []
 
     def _compute(
@@ -286,8 +288,9 @@ class Recording:
         return self._distinct()[1][number] == number
 
     def _distinct(self) -> tuple[list[_Step], list[int]]:
-        """The steps, and for each the number of the first one that is equal: it is computed once.
-        Operands are those that are read, see Note [A chain of several layouts]."""
+        """Return the steps, and for each step the number of the first equal step, since equal steps
+        are computed once. Copies are replaced by their operands, see Note [A chain of several
+        layouts]."""
         steps: list[_Step] = []
         first: list[int] = []
         numbers: dict[_Step, int] = {}
@@ -358,7 +361,7 @@ def recompute() -> Any:
     return import_module(f"{__package__}.recompute")
 
 
-# `getrefcount` there for an object without other references.
+# The count that `getrefcount` gives in `wanted` for an object without other references.
 _ALONE = [*map(getrefcount, [object()])][0]
 
 

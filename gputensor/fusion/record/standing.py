@@ -30,7 +30,7 @@ class Standing:
 
 
 class _Plans:
-    """The part of a table that stores plans; short cuts are not stored here."""
+    """The part of a table that stores plans. Short cuts are not stored here."""
 
     __slots__ = ("operator", "entry", "plans")
     learners: dict[str, Any] = {}

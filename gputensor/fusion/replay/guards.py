@@ -1,4 +1,4 @@
-"""The code around a small call, generated as one Python function.
+"""Generate the Python function that wraps the array work of a small call.
 
 It checks with `is` that a call matches the traced one, passes the arrays on, and makes tensors of
 the results. With loops and dictionaries this took a third as long as eight NumPy loops.
@@ -89,8 +89,8 @@ class Call:
 
 
 def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
-    """A condition: true if the thread, the dispatcher and the function's outside values are
-    unchanged."""
+    """Return a condition in source form: true if the thread, the dispatcher and the function's
+    outside values are unchanged."""
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers", f"len(values) != {count}"]
     for n, (found, name, value) in enumerate(outside.attributes):
@@ -104,8 +104,8 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 
 def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
-    """A condition: true if the tensor is of another kind, or autograd records for it. A tensor
-    with the CPU's keys needs no test of its device: there is one CPU."""
+    """Return a condition in source form: true if the tensor is of another kind, or autograd records
+    for it. A tensor with the CPU's keys needs no test of its device, because there is one CPU."""
     names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
     place = "" if x._device is CPU else f" or x{n}._device is not p{n}"
     return (
@@ -130,7 +130,7 @@ def _tensor(n: int, trace: Trace, names: dict[str, Any], is_there: bool) -> list
 
 
 def _expression(made: Any, places: list[int], names: dict[str, Any]) -> str:
-    """An expression for the call's result. See `Trace.result`."""
+    """Return an expression in source form for the call's result. See `Trace.result`."""
     kind = type(made)
     if kind is int:
         return f"x{places[made]}" if made < len(places) else f"t{made}"

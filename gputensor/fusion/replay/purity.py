@@ -34,7 +34,7 @@ from ...dispatch import dispatcher
 from ...structured.generator import Generator
 from ...tensor.tensor import Conversions, Tensor, patched
 
-# Instructions of Python 3.11 to 3.14 that begin or end a call, move values, or jump.
+# Instructions of Python 3.11 to 3.14 that only begin or end a call, move values, or jump.
 _HARMLESS = frozenset(
     """BINARY_OP BINARY_SLICE BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_SLICE BUILD_TUPLE
     CACHE CALL CALL_KW COMPARE_OP COPY COPY_FREE_VARS END_FOR EXTENDED_ARG FOR_ITER GET_ITER
@@ -71,7 +71,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Impure(Exception):
-    """The reason why a function is not replayed: a clause with the function as its subject."""
+    """A function is not replayed; the message is a clause with the function as its subject."""
 
 
 class Outside:
@@ -138,7 +138,7 @@ class Outside:
 
     def _walk(self, function: FunctionType, code: CodeType) -> None:
         line: int | None = None
-        module: ModuleType | None = None  # left on the stack by the last instruction
+        module: ModuleType | None = None  # the module that the last instruction left on the stack
         called = ""
         cells = dict(zip(code.co_freevars, function.__closure__ or ()))
         for step in dis.get_instructions(code):
@@ -151,7 +151,8 @@ class Outside:
                 if name == "PUSH_NULL":
                     continue
                 if name in _ATTRIBUTES:
-                    getattr(module, step.argval, None)  # some are loaded only then
+                    # reading the attribute may load a lazy module
+                    getattr(module, step.argval, None)
                 if name not in _ATTRIBUTES or step.argval not in vars(module):
                     raise Impure(f"{_at(code, line)} reads {called}")
                 called = f"{called}.{step.argval}"
@@ -187,8 +188,8 @@ class Outside:
     def _take(
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
     ) -> ModuleType | None:
-        """Record the place and value of a read. Return the value if it is a module: its attribute
-        is read next."""
+        """Record the place and value of a read. Returns the value if it is a module, because the
+        next instruction reads an attribute of it."""
         if type(found) is Tensor:
             if not any([x is where and said == name for x, said in self.tensors]):
                 self.tensors.append((where, name))
@@ -214,10 +215,10 @@ class Outside:
 
 
 def attribute(found: Any, name: str) -> Any:
-    """An attribute; MISSING if there is none."""
+    """Return an attribute, or MISSING if there is none."""
     try:
         return getattr(found, name, MISSING)
-    except ValueError:  # the cell of a deleted variable
+    except ValueError:  # the cell is empty: its variable was deleted
         return MISSING
 
 

@@ -39,9 +39,9 @@ _NEVER = object()
 
 
 class Plan:
-    """A replayable call. run(values): its result, or None if the Python must run; quick: see
-    guards.py. outside: the values read by the function; generation: the dispatcher's at the
-    time."""
+    """A replayable call. run(values): returns the call's result, or None if the Python must run.
+    quick: see guards.py. outside: the values that the function reads from outside. generation: the
+    dispatcher's generation when the plan was made."""
 
     __slots__ = ("run", "quick", "_trace", "_made", "_places", "_found")
 
@@ -136,8 +136,8 @@ def _of_chain(step: Step, trace: Trace) -> Callable[..., list[Tensor]]:
 
 
 def _of_operator(step: Step) -> Callable[..., Any]:
-    """Call an operator as its public function does; None if the result differs in kind from the
-    traced one, for which the later steps were made."""
+    """Call an operator as its public function does. Returns None if the result differs in kind from
+    the traced result, for which the later steps were made."""
     operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
     include, keep = _PLAIN
     assert operator is not None
@@ -203,7 +203,7 @@ class Replays:
         self.outside, self.why, self._code, self._tries = None, None, None, 0
         self.plans: dict[Any, Plan] = {}
         self.generation = -1
-        # Of the last plan used: most calls repeat.
+        # The `quick` of the plan used last, because most calls repeat the previous one.
         self.last: list[Callable[[Any], Any]] = [_never]
 
     def fused(self) -> Callable[..., Any]:
@@ -302,7 +302,8 @@ class Replays:
         return (key, *kwargs) if kwargs else key, trace, values, outside
 
     def _look_outside(self) -> Outside | None:
-        """The function's outside values. If they are unknown, returns None and sets `why`."""
+        """Return the function's outside values. If they cannot be determined, return None and set
+        `why`."""
         self.why = None
         if self.outside is not None and self.outside.is_as_it_was():
             return self.outside
@@ -327,7 +328,7 @@ def _key(value: Any) -> Any:
     """The key of a non-tensor value: equal for equal values. Mutable values have no key."""
     kind = type(value)
     if kind is float and not value:
-        return str(value)  # distinguishes 0.0 from -0.0, which are equal
+        return str(value)  # a string distinguishes 0.0 from -0.0, which are equal
     if kind is tuple:
         return (kind, *[_key(x) for x in value])
     return (kind, value) if kind in CONSTANTS else _NEVER

@@ -30,9 +30,10 @@ Array = Any
 
 
 class Statements:
-    """lines: of a function that has the array of each given tensor as `v` and its number, and the
-    draws' streams; afterwards the wanted arrays are there too. names: the objects that the lines
-    name. tensors: the results that are tensors as well, as `t` and the number."""
+    """The source of a function over arrays. lines: they read the array of each given tensor from
+    `v` and its number, and the streams of random numbers; afterwards each wanted array is in such a
+    variable too. names: the objects that the lines name. tensors: the numbers of results that are
+    also tensors, in `t` and the number."""
 
     __slots__ = ("lines", "names", "tensors")
 
@@ -59,7 +60,7 @@ class Statements:
                 self.lines.append(f"del v{n}" + f", t{n}" * (n in self.tensors))
 
     def _view(self, n: int, root: _Root) -> None:
-        """A view that chains read, as an array over the memory of a dense one."""
+        """Write a view that chains read, as an array over the memory of a dense array."""
         shape = root.geometry
         strides = tuple([x * shape.dtype.itemsize for x in shape.strides])
         self.names.update(
@@ -94,7 +95,7 @@ class Statements:
             self.lines.append(f"run{number}([{', '.join(taken)}], [{', '.join(made)}])")
 
     def _program(self, number: int, step: Step, chain: Chain, program: Program) -> None:
-        """The call of a program; if that declines, the chain as in a block."""
+        """Write the call of a program. If the program declines, the chain runs as in a block."""
         names = self.names
         names[f"program{number}"], names[f"numbers{number}"] = program.run, step.scalars
         names[f"run{number}"] = partial(_by_tensors, chain, step.scalars)
@@ -116,7 +117,7 @@ class Statements:
         ]
 
     def _allocated(self, chain: Chain, n: int, value: int) -> str:
-        """Write the allocation of a result; its name."""
+        """Write the allocation of a result; return its name."""
         shape, what = chain.made(value), chain.instructions[value - len(chain.inputs)].what
         if shape.in_numpy or shape.is_row_major and _allocates(what):
             self.names.update({f"sizes{n}": shape.sizes, f"dtype{n}": shape.dtype.np})
@@ -129,7 +130,7 @@ class Statements:
 
 
 class _Root(NamedTuple):
-    """A view is elements of array `number` from `offset` on."""
+    """The dense array over which a view lies: array `number`, from element `offset` on."""
 
     number: int
     offset: int
@@ -158,7 +159,8 @@ def compiled(trace: Trace, wanted: list[int], given: list[Geometry]) -> Statemen
 
 
 def _views(step: Step, of: _Root | None) -> dict[int, _Root] | None:
-    """The views that an operator gives; None if they are not views of dense memory of NumPy's."""
+    """Return the views that an operator gives, or None if they are not views of dense memory that
+    NumPy owns."""
     if of is None or step.offsets is None or of.geometry.dtype.np.kind not in "biufc":
         return None
     shapes, first = step.geometries, of.number == step.takes[0]
@@ -198,7 +200,8 @@ def streams(trace: Trace) -> list[str]:
 
 
 def written(given: list[str], lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
-    """A function of these arguments and lines, over names and numbers of ours."""
+    """Return a compiled function with these arguments and lines. It can use `names` and our own
+    numbers."""
     source = "\n    ".join([f"def call({', '.join(given)}):", *lines])
     exec(source, names)
     found: Callable[..., Any] = names["call"]
@@ -215,7 +218,8 @@ class _Writer:
         self.chain, self.step, self.prefix, self.names = chain, step, prefix, names
         self.drawn = drawn
         self.values = [f"v{n}" for n in step.takes]  # the name of each value's array
-        # The last reader of each value, and the names of free arrays by their geometry.
+        # The number of the last instruction that reads each value, and the names of free arrays by
+        # geometry.
         self.last = {x: n for n, one in enumerate(chain.instructions) for x in one.operands}
         self.free: dict[Geometry, list[str]] = {}
         self.own: set[int] = set()  # values whose memory this code allocates
@@ -255,7 +259,7 @@ class _Writer:
             values[x] if x >= 0 else self._number(x, instruction) for x in instruction.operands
         ]
         given += [self._number(x, instruction) for x in instruction.params]
-        if is_ufunc and what.geometry.numel > 1:  # for a single operand, NumPy uses another loop
+        if is_ufunc and what.geometry.numel > 1:  # NumPy uses another loop for a single operand
             for x in {*instruction.operands}:
                 if x in self.own and self.last[x] == n:
                     self.free.setdefault(self.chain.geometry(x), []).append(values[x])
@@ -265,7 +269,7 @@ class _Writer:
         if _allocates(what):
             return [f"{name} = {loop}({', '.join(given if is_ufunc else [*given, 'None'])})"]
         lines = [f"{name} = {self._empty(what.geometry)}"]
-        if what.turned is not None:  # in the order of the result's dimensions
+        if what.turned is not None:  # put the dimensions in the result's order
             order = f"o{name}"
             self.names[order] = what.turned
             lines.append(f"w{name} = {name}.transpose({order})")
@@ -282,7 +286,8 @@ class _Writer:
         return f"empty({sizes}, {of})"
 
     def _number(self, x: int, instruction: Instruction) -> str:
-        """The name of a scalar; of an array made from it if a ufunc gives the same result."""
+        """Return the name of a scalar, or the name of an array made from it if a ufunc gives the
+        same result."""
         if ~x in self.drawn:
             return f"stream{self.drawn[~x]}"
         value, kind = self.step.scalars[~x], None
@@ -298,7 +303,7 @@ class _Writer:
         return name
 
 
-# NumPy rounds a number to the dtype of the other operand.
+# NumPy rounds a number to the dtype of the array operand.
 _FLOATS, _INTS = (float32, float64), (int32, int64)
 
 
@@ -309,7 +314,7 @@ def _reduce(run: Any, axes: Any, keepdim: bool, shape: Geometry, array: Any) -> 
 
 
 def _results(what: Any, count: int, *given: Any) -> Any:
-    """All results of an operator of rows.py, of `count` operands and numbers."""
+    """Return all results of an operator of rows.py. `given`: `count` operands, then numbers."""
     made = [np.empty(what.seen.sizes, what.result.np)]
     others = what.entry.plan.outputs[1:]
     made += [np.empty(x.geometry.sizes, x.geometry.dtype.np) for x in others]

@@ -21,7 +21,7 @@ from ...tensor.tensor import Tensor
 from ..chain import Chain, Stream
 from .purity import is_constant
 
-# Tags of operators whose next call may differ, or that have side effects.
+# Tags of operators that may give another result in the next call, or that have side effects.
 _TAGS = frozenset(
     """nondeterministic_seeded data_dependent_output dynamic_output_shape inplace_view
     maybe_aliasing_or_mutating""".split()
@@ -65,8 +65,8 @@ class Step:
 
 
 class Trace:
-    """Watches one call. why: the reason against a replay, or None. draws: in order, the stream, the
-    generator and the number of random numbers."""
+    """Watches one call. why: the reason why the call cannot be replayed, or None. draws: in order,
+    the stream, the generator and the number of random numbers."""
 
     __slots__ = (
         "tensors", "n_given", "steps", "why", "geometries", "versions", "draws", "_found", "_held",
@@ -83,13 +83,13 @@ class Trace:
         self._held: list[Any] = []  # keeps storages alive, so that no other object gets their ids
         self._called: list[Tensor] = []
         self._views: dict[int, Tensor] = {}  # the first result of each operator
-        self._again: list[Tensor] = []  # views equal to an earlier view
+        self._again: list[Tensor] = []  # views that equal an earlier view
         self._read: list[Any] = []  # storages of operands that may be unnumbered
-        self._within = 0  # the number of running operators that are no part of a chain
+        self._within = 0  # the number of operators outside of chains that are running now
         for number, x in enumerate(tensors):
             self._held.append(x._get_storage())
             self._found[_place(x)] = number
-        # for each tensor that a chain makes
+        # The geometry of each tensor that a chain makes.
         self.geometries: dict[int, Geometry] = {}
         self.versions: dict[int, int] = {}
         if len(self._found) < len(tensors):
@@ -98,7 +98,7 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            self._let_go()  # this reference must not cause a computation
+            self._let_go()  # drop these references, because a referenced storage would be computed
 
     def _let_go(self) -> None:
         self._found, self._held, self._called, self._read = {}, [], [], []
@@ -125,7 +125,7 @@ class Trace:
                 shape = recorded[value][0].geometry
                 place = (id(storage), 0, shape)
                 again = self._found.get(place)
-                if again is not None:  # an equal view of it was noted before it ran
+                if again is not None:  # an equal view was noted before this chain ran
                     self._forget(again)
                 makes.append(self._new(storage, place))
                 self.geometries[makes[-1]] = shape
@@ -199,7 +199,8 @@ class Trace:
             )
 
     def drawn(self, step: Step) -> dict[int, int]:
-        """Which of a chain's scalars are streams, and the number of each among the draws."""
+        """Return the numbers of the chain's scalars that are streams, each with its number among
+        the draws."""
         found = {id(stream): n for n, (stream, _, _) in enumerate(self.draws)}
         return {n: found[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
 
@@ -294,7 +295,7 @@ def _why_not(operator: Operator) -> str | None:
 
 
 def _arguments(given: Any, takes: list[Any]) -> Any:
-    """Arguments with a Taken for each tensor, which go to `takes`."""
+    """Replace each tensor in the arguments by a Taken, which is appended to `takes`."""
     if type(given) is Tensor:
         takes.append(given)
         return Taken(-1)

@@ -1,4 +1,4 @@
-"""Convolutions by the compiled loops: see loops/conv.cpp. native/conv.py composes other
+"""Convolutions by the compiled loops: see loops/conv.cpp. native/conv.py composes all other
 convolutions of matrix products.
 """
 
@@ -12,8 +12,8 @@ from . import library
 from .pool_windows import in_volumes, of_volumes
 
 Sizes = tuple[int, ...]
-# A larger stride or dilation has no further effect: there is one window, or the kernel has one
-# element.
+# A larger stride or dilation has no further effect, because there is one window, or the kernel has
+# one element.
 _MOST = 1 << 62
 
 

@@ -22,7 +22,7 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
 
 
 def contiguous(src: np.ndarray) -> np.ndarray:
-    """A new row-major array with the elements of `src`."""
+    """Return a new row-major array with the elements of `src`."""
     dst = cpu.empty(src.shape, src.dtype)
     copy(dst, src)
     return dst

@@ -1,4 +1,4 @@
-"""dst composed of pieces of other arrays: pad, roll, cat. family: pieces
+"""dst is composed of pieces of other arrays: pad, roll, cat. family: pieces
 
 `loops/copy_pieces.cpp` writes dst in one pass; if it declines, NumPy's loops run.
 """
@@ -17,12 +17,12 @@ _place = library.function("copy_pieces", "place")
 _join = library.function("copy_pieces", "join")
 # The limits of the library's functions.
 _MOST_NUMBERS, _MOST_SOURCES = 64, 31
-# Bytes below which NumPy's call costs less.
+# Below this number of bytes, NumPy's call costs less.
 _SMALL = 1 << 14
 
 
 def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -> None:
-    """Write pieces of `src`, and `value` between them, into `dst`."""
+    """Write pieces of `src` into `dst`, and `value` between the pieces."""
     numbers = _numbers(pieces)
     if len(numbers) > _MOST_NUMBERS or _place(dst, src, value, *numbers):
         numpys.place(dst, src, value, pieces)
@@ -30,7 +30,7 @@ def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -
 
 @lru_cache(maxsize=256)
 def _numbers(pieces: Pieces) -> tuple[int, ...]:
-    """The number of pieces of a dimension, followed by the fields of each."""
+    """Return the number of pieces of a dimension, followed by the fields of each piece."""
     return tuple([n for of in pieces for n in (len(of), *[x for piece in of for x in piece])])
 
 

@@ -27,12 +27,13 @@ Bound = Callable[..., int]
 
 
 class Absent(Exception):
-    """Raised if the library lacks a function, or SciPy lacks the LAPACK function that it calls."""
+    """The library lacks a function, or SciPy lacks the LAPACK function that it calls."""
 
 
 @cache
 def address(routine: str) -> int | None:
-    """The address of a BLAS or LAPACK function that takes C ints, which SciPy exports to Cython."""
+    """Return the address of a BLAS or LAPACK function that takes C ints. SciPy exports it to
+    Cython."""
     part = "cython_blas" if routine.endswith("trsm") else "cython_lapack"
     capsule = import_module(f"scipy.linalg.{part}").__pyx_capi__.get(routine)
     if capsule is None:
@@ -49,8 +50,8 @@ def address(routine: str) -> int | None:
 
 @cache
 def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
-    """The library's function, bound to the addresses of `routines`; "" for the library's own
-    loops."""
+    """Return the library's function, bound to the addresses of `routines`; "" stands for the
+    library's own loops."""
     letter, dtype = _TYPES[char]
     function = library.function(family, f"{op} {dtype}")
     addresses = [address(letter + routine) if routine else 0 for routine in routines]
@@ -60,7 +61,7 @@ def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
 
 
 def _columns(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A new batch of column-major matrices."""
+    """Make a new batch of column-major matrices."""
     *batch, m, n = shape
     return np.empty((*batch, n, m), dtype).swapaxes(-1, -2)
 
@@ -70,8 +71,8 @@ def _is_tiny(x: np.ndarray) -> bool:
 
 
 def _check(answer: int, failure: str = "") -> None:
-    """Raises: MemoryError if the library could not allocate its workspace; NumPy's error for
-    `failure`."""
+    """Check a function's return value. Raises: MemoryError if the library could not allocate its
+    workspace; NumPy's error for `failure`."""
     if answer < 0:
         raise MemoryError
     if answer and failure:

@@ -1,4 +1,4 @@
-"""Loads the compiled library, for the best capability that this CPU has.
+"""Loading of the compiled library, for the best capability that this CPU has.
 
 The capability is chosen at the first use of a loop and never changes, because plans contain bound
 loops. Without a library, or with `GPUTENSOR_CPU_CAPABILITY=default`, NumPy's loops run. Source of
@@ -22,12 +22,12 @@ DEFAULT = "default"
 CAPABILITIES = (DEFAULT, "avx2", "avx512", "neon")
 
 Loop = Callable[..., Any]
-# The code of a Python number among the codes of operands.
+# The code that stands for a Python number among the codes of operands.
 _NUMBER = -1
 
 
 class Choice(NamedTuple):
-    """capability: the one whose loops run. reason: why no better one runs; "" if this is the best.
+    """The capability whose loops run. reason: why no better one runs; "" if this is the best.
     remedy: what the user can do; "" if nothing."""
 
     capability: str
@@ -70,8 +70,8 @@ def choice() -> Choice:
 
 
 def _absent(name: str) -> Any:
-    """What a library built from older sources lacks, asked for by newer Python. PEP 562."""
-    if name.startswith("__"):  # tools look for these in every module
+    """Raise for a name that a library built from older sources lacks. PEP 562."""
+    if name.startswith("__"):  # tools look for these names in every module
         raise AttributeError(name)
     raise errors.old_library(name)
 
@@ -89,7 +89,7 @@ def get_cpu_capability() -> str:
 def bind(
     family: str, op: str, inputs: tuple[Any, ...], common: dtype, out: dtype, otherwise: Loop
 ) -> Loop | None:
-    """The compiled loop `(*inputs, *scalars, out=None)` of a pointwise operator, or None.
+    """Return the compiled loop `(*inputs, *scalars, out=None)` of a pointwise operator, or None.
 
     inputs: the dtype of each array, or the type of a Python number. otherwise: the loop for calls
     that the compiled loop declines: arrays that are unaligned or partly overlap, and numbers of
@@ -107,12 +107,14 @@ def program(
     dtypes: tuple[int, ...], stored: tuple[int, ...], steps: tuple[tuple[Any, ...], ...],
     row: int = 0,
 ) -> Loop | None:  # fmt: skip
-    """Operators as one program, or None. Values are numbered: first the inputs, whose dtypes have
-    these codes, then the result of each step. An operand below 0 is a number; -1 is the first.
+    """Build a program of several operators, or return None. Values are numbered: first the inputs,
+    whose dtypes have these codes, then the result of each step. An operand below 0 is a number; -1
+    is the first.
 
-    steps: (family, op, code of the dtype computed in, code of the result's, operands, params);
-    family "copy" is a cast. Returns: a function `(*stored, *inputs, numbers, may_share)`, which
-    returns True if done. Otherwise it has written nothing: see `bind`.
+    steps: (family, op, code of the computation's dtype, code of the result's dtype, operands,
+    params); family "copy" is a cast. Returns: a function `(*stored, *inputs, numbers, may_share)`,
+    which returns True if it has computed the values. If it returns False, it has written nothing:
+    see `bind`.
 
     row: if given, a block is a row of at most this length, and steps may be functions of rows, see
     `read_step` in engine/chain.cpp. Arrays are then (rows, elements), or one run that is cut into
@@ -134,8 +136,8 @@ def faces() -> frozenset[str]:
 def reduction(
     family: str, name: str, given: dtype, out: dtype, otherwise: Loop, number: float = 0.0
 ) -> Loop | None:
-    """A compiled reduction `(array, axes, None, out, keepdims)` by its operator and dtypes, or
-    None. given, out: dtypes of the arrays. otherwise: as in `bind`. number: a parameter of some
+    """Return the compiled reduction `(array, axes, None, out, keepdims)` of an operator and dtypes,
+    or None. given, out: dtypes of the arrays. otherwise: as in `bind`. number: a parameter of some
     operators."""
     library = choice().library
     if library is None:
@@ -148,7 +150,7 @@ def reduction(
 
 @cache
 def function(family: str, name: str) -> Any:
-    """A compiled function of a family, by its operator and dtypes ("sum f32 f32"), or None.
+    """Return the compiled function of a family by its operator and dtypes ("sum f32 f32"), or None.
 
     It takes arrays (or None), ints and floats in any order and returns 0, or 1 + the position of a
     bad value; see `abi.h`.
@@ -159,10 +161,11 @@ def function(family: str, name: str) -> Any:
 
 
 def served(family: str, name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """The compiled function of a family with the name and the arguments of NumPy's `otherwise`.
+    """Return the compiled function of a family that has the name and the arguments of NumPy's
+    `otherwise`.
 
-    It returns True. If it declines a call, it calls `otherwise` and returns the result. Without a
-    compiled function, `served` returns `otherwise` itself.
+    The compiled function returns True. If it declines a call, it calls `otherwise` and returns that
+    result. If there is no compiled function, `served` returns `otherwise` itself.
     """
     library = choice().library
     found = library.serve(family, name, otherwise) if library else None

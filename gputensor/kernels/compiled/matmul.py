@@ -1,8 +1,8 @@
 """Products by the compiled library: batches of matrices, matrices with few rows, and bf16.
 
-A batch runs one product per thread. BLAS computes the transposed product of few rows. Products of
-bf16 use the CPU's instructions for them. The functions take and return what
-`kernels/cpu/matmul.py` does, which computes all other products.
+A batch runs one product per thread. For few rows BLAS computes the transposed product. Products of
+bf16 use the CPU's instructions for them. The functions have the arguments and results of
+`kernels/cpu/matmul.py`, which computes all other products.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _SMALL = 1 << 15
 # From this number of multiplications on, NumPy calls BLAS's vector function for a matrix with one
 # row or column.
 _LONG = 1 << 12
-# Up to this number of rows, and from this number of multiplications on, the transposed product is
-# faster if the second operand is column-major, as the weights of a linear layer are: BLAS then
-# packs the smaller operand. 16 x 256 by 256 x 1024 took 112 us in place of 207, by OpenBLAS with
-# AVX-512, one thread.
+# The transposed product is faster if there are at most _FEW_ROWS rows and at least _MANY_PRODUCTS
+# multiplications, and the second operand is column-major, as the weights of a linear layer are:
+# BLAS then packs the smaller operand. 16 x 256 by 256 x 1024 took 112 us instead of 207, with
+# OpenBLAS on AVX-512 in one thread.
 _FEW_ROWS, _MANY_PRODUCTS = 64, 1 << 18
 # From this number of rows on, packing the second operand costs less than casting it to f32.
 _ROWS_OF_PAIRS = 4
@@ -77,12 +77,13 @@ def _widened(x: np.ndarray) -> np.ndarray:
 
 
 def product_of_halves(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Write the product of f16 or bf16 matrices to `out`, f32, and return it."""
+    """Write the product of f16 or bf16 matrices to `out`, which is f32, and return it."""
     return out if _pairs(a, b, out) else mm(_widened(a), _widened(b), out)
 
 
 def _pairs(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
-    """Write the product of bf16 to `out`, bf16 or f32. Returns False if the library declines."""
+    """Write the product of bf16 matrices to `out`, bf16 or f32. Returns False if the library
+    declines."""
     m, k = a.shape[-2:]
     if a.dtype.kind != "V" or m < _ROWS_OF_PAIRS or m * k * out.shape[-1] < _SMALL:
         return False

@@ -1,4 +1,4 @@
-"""Compiled variances, norms and sums of powers, called as those of kernels/cpu/moments.py; see
+"""Compiled variances, norms and sums of powers, with the arguments of kernels/cpu/moments.py; see
 loops/moments.cpp."""
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Loop = Callable[..., Any]
 
 @lru_cache(maxsize=256)
 def bind(op: str, given: dtype, out: dtype, over: float = 1.0) -> Loop | None:
-    """var, std: the sum of squares is divided by `over`. norm: `over` is the order."""
+    """Bind an operator. var, std: the sum of squares is divided by `over`. norm: `over` is the
+    order."""
     loop = numpys.bind(op, given, out, over)
     name = _norm(over) if op == "norm" else op
     if loop is None or given.category != FLOATING and name != "norm2":
@@ -43,7 +44,7 @@ def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
     mean: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """The variance and the mean, both in the dtype that they are computed in."""
+    """Write the variance and the mean, both in the dtype in which they are computed."""
     name = "var f64" if out.dtype == np.float64 else "var f32"
     found = library.function("moments", name)
     if found is None or not x.flags.aligned:

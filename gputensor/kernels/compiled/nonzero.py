@@ -8,7 +8,7 @@ from ...core.dtype import of_ours
 from ..cpu import nonzero as numpys
 from .library import function
 
-_PER_BLOCK = 4096  # as in loops/nonzero.cpp
+_PER_BLOCK = 4096  # the value in loops/nonzero.cpp
 _FEW = 512  # up to this number of elements, one NumPy call is faster
 
 
@@ -55,7 +55,7 @@ def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
 
 
 def _counts(dense: np.ndarray, short: str) -> np.ndarray:
-    """The number of marked elements before each block, and as the last entry their total."""
+    """Return the number of marked elements before each block; the last entry is the total."""
     counts = np.empty(-(-dense.size // _PER_BLOCK) + 1, np.int64)
     count = function("nonzero", f"count {short}")
     assert count is not None

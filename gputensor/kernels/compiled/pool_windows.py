@@ -11,7 +11,7 @@ import numpy as np
 from . import library
 
 Sizes = tuple[int, ...]
-_ONES = (1, 1, 0, 1)  # kernel, step, pad and gap
+_ONES = (1, 1, 0, 1)  # kernel, step, pad and gap of a window of one element
 _max_pool = library.function("pool_windows", "max_pool")
 _avg_pool = library.function("pool_windows", "avg_pool")
 _adaptive_avg_pool = library.function("pool_windows", "adaptive_avg_pool")
@@ -21,7 +21,7 @@ _line = library.function("pool_windows", "line")
 
 
 def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Sizes) -> bool:
-    """Write the maxima of windows and their places. windows: kernel, steps, pads and gaps. Returns
+    """Write the maxima of windows and their indices. windows: kernel, steps, pads and gaps. Returns
     True if done."""
     count = len(windows[0])
     arrays = [of_volumes(array, count) for array in (x, values, places)]
@@ -31,7 +31,7 @@ def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Si
 def avg_pool(
     x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
 ) -> bool:
-    """Write the means of windows. divisor: 0 for the number of counted elements."""
+    """Write the means of windows. divisor: if it is 0, the number of counted elements is used."""
     arrays = [of_volumes(array, len(windows[0])) for array in (x, out)]
     numbers = (*in_volumes(windows, _ONES), int(include_pad), divisor)
     return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
@@ -44,15 +44,15 @@ def adaptive_avg_pool(x: np.ndarray, out: np.ndarray, count: int) -> bool:
 
 
 def adaptive_max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, count: int) -> bool:
-    """Write the maxima of windows and their places: a window for each element of the last `count`
-    dimensions of `values`. Returns True if done."""
+    """Write the maxima of windows and their indices. There is one window for each element of the
+    last `count` dimensions of `values`. Returns True if done."""
     arrays = [of_volumes(array, count) for array in (x, values, places)]
     return x.flags.aligned and _adaptive_max_pool(*arrays) == 0
 
 
 def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> bool:
-    """Write planes to which each element of `grad`'s planes is added at its place. Returns True if
-    done. It returns False for a place out of range; the content of `out` is then undefined."""
+    """Add each element of `grad` to `out` at the element's index in its plane. Returns True if
+    done. It returns False for an index out of range; the content of `out` is then undefined."""
     arrays = (grad, places, out)
     if not all([x.flags.c_contiguous and x.flags.aligned for x in arrays]):
         return False
@@ -76,7 +76,7 @@ def _index(ndim: int, count: int) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=256)
 def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
-    """Extend window parameters to three dimensions by `ones`, which describe one window of one
+    """Extend window parameters to three dimensions with `ones`, which describe a window of one
     element."""
     lead = 3 - len(windows[0])
     return tuple([n for of, one in zip(windows, ones) for n in (*(one,) * lead, *of)])
@@ -85,8 +85,8 @@ def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
 def line(
     x: np.ndarray, axis: int, out: np.ndarray, at: np.ndarray, by: np.ndarray, has_gaps: bool
 ) -> bool:
-    """Write weighted sums of elements along an axis. at: for each tap and result, the index of the
-    element as int32; below 0 if there is none. by: the weights."""
+    """Write weighted sums of elements along an axis. at: for each tap and result, the int32 index
+    of the element; negative if there is none. by: the weights."""
     if not (x.flags.c_contiguous and out.flags.c_contiguous and x.flags.aligned):
         return False
     n = math.prod(x.shape[axis + 1 :])

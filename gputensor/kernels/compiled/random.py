@@ -74,7 +74,7 @@ _LAST = (1 << 63) - 1
 
 
 def _signed(number: int) -> int:
-    """The int64 with the low 64 bits of an integer."""
+    """Return the int64 that has the low 64 bits of an integer."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

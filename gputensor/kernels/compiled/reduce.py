@@ -1,6 +1,7 @@
-"""Compiled reductions, called as NumPy's loops of kernels/cpu/reduce.py; see loops/reduction.cpp.
+"""Compiled reductions, with the arguments of NumPy's loops in kernels/cpu/reduce.py; see
+loops/reduction.cpp.
 
-Order depends on sizes and layout only; see there.
+The order of additions depends only on sizes and layout; see loops/reduction.cpp.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _EXTREMES = ("amax", "amin")
 
 
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
-    """The loop `(array, axes, None, out, keepdims)`; `axes` None or a tuple, `out` an ndarray."""
+    """Return the loop `(array, axes, None, out, keepdims)`. `axes` is None or a tuple, `out` an
+    ndarray."""
     name = name_of(op, given, compute)
     if name is None:
         return numpys.bind(op, given, compute, out, numel)
@@ -38,7 +40,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
 
 
 def name_of(op: str, given: dtype, compute: dtype) -> str | None:
-    """The library's name of the reduction; None if it has none."""
+    """Return the library's name of the reduction, or None if the library has none."""
     if op in _EXTREMES and given is bool_:
         op = "any" if op == "amax" else "all"
     if op in _TRUTHS:
@@ -58,13 +60,13 @@ def name_of(op: str, given: dtype, compute: dtype) -> str | None:
         if given.category == BOOL and op in ("sum", "nansum"):
             return "count 8"
         if given.category > INTEGER and compute is uint64:
-            return None  # numbers from 2**63 on
+            return None  # for numbers from 2**63 on
         return f"{'prod' if op == 'prod' else 'sum'} i64"
     return None
 
 
 def _bits(given: dtype) -> str:
-    """The mask of bits that make an element true."""
+    """Return a mask of the bits that make an element true."""
     if given.category == COMPLEX:
         return given.short
     if given.category == FLOATING:

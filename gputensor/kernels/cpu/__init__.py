@@ -1,4 +1,4 @@
-"""NumPy loops, one module per family, over ndarrays and Python numbers, never a Tensor.
+"""Loops of NumPy, one module per family, over ndarrays and Python numbers, never a Tensor.
 
 `bind(op, inputs, common, out)` of a pointwise family returns the loop of one plan, so choices by
 dtype are made once. In `inputs` a dtype means an array and a Python type (bool, int, float,

@@ -59,7 +59,7 @@ def _silu(x: Any) -> Any:
 
 def _leaky_relu(x: Any, slope: Any) -> Any:
     less = x * slope
-    # infinity times 0 is NaN, which the maximum would return
+    # infinity times 0 is NaN, which np.maximum would return
     return np.maximum(x, less, out=less) if 0 < slope <= 1 else where(x > 0, x, less, less)
 
 
@@ -103,7 +103,7 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     above = x if scale == 1 else x * scale
     if 0 <= factor < math.inf and 0 < input_scale < math.inf:
         return negative(x, below, above, below)
-    return where(x < 0, below, above, below)  # the forms differ in the sign of zeros
+    return where(x < 0, below, above, below)  # the two forms differ in the sign of zeros
 
 
 def _mish(x: Any) -> Any:

@@ -30,7 +30,7 @@ def min(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims:
 def _select(
     x: np.ndarray, found: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool
 ) -> None:
-    """The indices of the extremes, and the elements there."""
+    """Return the indices of the extremes, and the elements there."""
     _store(out, found, axis, keepdims)
     if axis < 0:
         axis += x.ndim or 1

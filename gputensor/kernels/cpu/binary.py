@@ -33,7 +33,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """NumPy deprecates a positional `out` of these two ufuncs."""
+    """Bind an extremum of two operands. `out` is passed by name, because NumPy deprecates a
+    positional `out` of these ufuncs."""
     position = number_position(inputs)
     if out is common is float16 and all(i is float16 for i in inputs):
         return extreme_of_float16(ufunc)
@@ -48,8 +49,8 @@ def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, 
 
 
 def _scaled(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """alpha * b is rounded to the dtype of the computation (f32 for f16 and bf16), as on every
-    device."""
+    """Bind a sum with alpha. alpha * b is rounded to the dtype of the computation (f32 for f16 and
+    bf16), as on every device."""
     compute = float32 if common in (float16, bfloat16) else common
     signature = (compute.np,) * 3
     multiply = partial(np.multiply, signature=signature, casting="unsafe")
@@ -79,7 +80,7 @@ def _scaled_integers(op: str, multiply: Loop, combine: Loop, to: np.dtype) -> Lo
 
 
 def _integers_or(floating: Callable[..., Any]) -> Callable[..., Loop]:
-    """The builder for a ufunc of integers, and a function of floats."""
+    """Return the builder of a loop that uses a ufunc for integers and a function for floats."""
 
     def build(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
         if common.category == FLOATING:
@@ -118,9 +119,9 @@ def _whole_quotient(a: Any, b: Any) -> Any:
 
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """An integer division `loop` that raises an error for a zero divisor; NumPy would warn and
-    return 0. A Python number is wrapped first. The loop is marked, so that fusion does not delay
-    its error."""
+    """Return an integer division that calls `loop` and raises an error for a zero divisor; NumPy
+    would warn and return 0. A Python number is wrapped first. The result is marked, so that fusion
+    does not delay its error."""
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
@@ -158,7 +159,7 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     np.trunc(whole, whole)
     np.multiply(whole, by, whole)
     rest = np.subtract(wide, whole, whole).astype(np.float32)
-    if np.isnan(np.maximum.reduce(rest, None)):  # an infinite divisor
+    if np.isnan(np.maximum.reduce(rest, None)):  # a divisor is infinite
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
 
@@ -176,7 +177,7 @@ def _floating_floor_divide(a: Any, b: Any) -> Any:
         found = _floor_by_steps(a, b)
     else:
         found = np.floor_divide(a, b)
-    if np.isfinite(np.subtract(a, b)).all():  # one test of both bounds; NaN fails it
+    if np.isfinite(np.subtract(a, b)).all():  # one test covers both bounds; NaN fails it
         return found
     return where(np.logical_or(np.isinf(a), np.isinf(b)), np.divide(a, b), found)
 
@@ -195,7 +196,7 @@ def _floor_by_steps(a: Any, b: Any) -> Any:
 
 
 def _floating_remainder(a: Any, b: Any) -> Any:
-    """Remainder of floats as in Python: zeros too have the sign of `other`."""
+    """Remainder of floats as in Python: a zero also gets the sign of `other`."""
     rest = _floating_fmod(a, b)
     return np.copysign(where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest), b)
 
@@ -209,7 +210,7 @@ def _function(op: str, function: Any, inputs: Sequence[Input], common: dtype, ou
 
 
 def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """A ufunc whose own loops for 16-bit floats are used, without a cast to f32."""
+    """Bind a ufunc whose own loops for 16-bit floats are used, without a cast to f32."""
     return typed(ufunc, inputs, common, common, out)
 
 
@@ -239,13 +240,14 @@ def _logaddexp(
 
 
 def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[..., Any]:
-    """log(exp(a) + exp(b)), vectorised. Source: ATen/native/cpu/BinaryOpsKernel.cpp."""
+    """Return log(exp(a) + exp(b)), vectorised, computed relative to the larger operand. Source:
+    ATen/native/cpu/BinaryOpsKernel.cpp."""
 
     def of(a: Any, b: Any) -> Any:
         if np.size(a) + np.size(b) < _MANY:
             return ufunc(a, b)
         less = np.subtract(a, b)
-        if np.isnan(np.maximum.reduce(less, None)):  # two infinities
+        if np.isnan(np.maximum.reduce(less, None)):  # both operands are infinite
             return ufunc(a, b)
         np.negative(np.abs(less, less), less)
         np.log1p(exp(less, less), less)

@@ -1,4 +1,4 @@
-"""The rules by which one dtype's values become another's, for arrays and for Python numbers.
+"""The rules of casts between dtypes, for arrays and for Python numbers.
 
 Note [Numeric casts], the same on every device:
 float -> integer: truncate, saturate to int64, keep the low bits; NaN gives 0. To uint64 the values
@@ -43,12 +43,13 @@ _MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112
 
 
 def converter(src: dtype, dst: dtype) -> Converter | None:
-    """A function that converts a `src` array to `dst`; None if NumPy's unsafe cast does it."""
+    """Return a function that converts a `src` array to `dst`; None if NumPy's unsafe cast is
+    enough."""
     return _CONVERTERS[src.np, dst.np]
 
 
 def convert(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """`array` with dtype `to` by the rules above; the array itself if it has that dtype."""
+    """Return `array` with dtype `to` by the rules above; the array itself if it has that dtype."""
     found = _CONVERTERS[array.dtype, to]
     return array.astype(to, copy=False) if found is None else found(array)
 
@@ -60,7 +61,7 @@ def convert_into(dst: np.ndarray, src: np.ndarray) -> None:
 
 
 def number(value: complex, to: np.dtype) -> Any:
-    """A Python number as a NumPy scalar of dtype `to`."""
+    """Return a Python number as a NumPy scalar of dtype `to`."""
     kind = to.kind
     if kind == "b":
         return np.bool_(value)
@@ -76,14 +77,14 @@ def number(value: complex, to: np.dtype) -> Any:
 
 
 def readable(array: np.ndarray) -> np.ndarray:
-    """An array with elements that Python can read: a complex64 copy for complex32, or the array
-    itself."""
+    """Return an array whose elements Python can read: a complex64 copy for complex32, otherwise the
+    array itself."""
     is_opaque = array.dtype == complex32.np
     return _from_complex32(array, complex64.np) if is_opaque else array
 
 
 def wrap(value: complex, to: np.dtype) -> int:
-    """A Python number as an int in the range of integer dtype `to`."""
+    """Return a Python number as an int in the range of integer dtype `to`."""
     if isinstance(value, (float, complex)):
         value = _truncate(value.real, to)
     bits = 8 * to.itemsize
@@ -102,7 +103,8 @@ def _truncate(value: float, to: np.dtype) -> int:
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """An f16 array as f32, by its bits: NumPy casts one element at a time, at twice the cost."""
+    """Return an f16 array as f32, by operations on its bits. NumPy casts one element at a time, at
+    twice the cost."""
     if array.size < _MANY:
         return array.astype(_float32)
     bits = array.view(np.int16)
@@ -114,7 +116,7 @@ def widened(array: np.ndarray) -> np.ndarray:
     found: np.ndarray = wide.view(_float32)
     np.multiply(found, _BIAS, found)
     if np.left_shift(bits, 1).view(np.uint16).max() >= _INFINITE:
-        outside = (bits & 0x7C00) == 0x7C00  # infinity and NaN
+        outside = (bits & 0x7C00) == 0x7C00  # infinity or NaN
         found[outside] = array[outside].astype(_float32)
     return found
 
@@ -123,11 +125,11 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """C's cast for values in range. It is undefined out of range, so those values are set
+    """Cast floats to integers. C defines the cast only for values in range; the others are set
     explicitly."""
     if array.size == 0:
         return np.empty_like(array, to)
-    # The maximum is NaN if there is one.
+    # The maximum is NaN if an element is NaN.
     low, high = array.min(), array.max()
     if to.itemsize < 8 and -_TWO_31 <= low and high < _TWO_31:
         return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD
@@ -143,7 +145,7 @@ def _float_to_uint64(array: np.ndarray) -> np.ndarray:
     whole = _float_to_integer(array, _uint64)
     large = (array >= _TWO_63) & (array < _TWO_64)
     if large.any():
-        # exact: floats of this size are multiples of 2^11 or more
+        # This is exact: floats of this size are multiples of 2^11 or more.
         whole[large] = (array[large] - _TWO_63).astype(_uint64) + _uint64.type(2**63)
     return whole
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import cast, quiet
 
-OPS = ("copy", "pack")  # pack is in copy_pack.py
+OPS = ("copy", "pack")  # copy_pack.py has the loop of pack
 
 
 def copy(dst: np.ndarray, src: np.ndarray) -> None:
@@ -22,5 +22,5 @@ def copy(dst: np.ndarray, src: np.ndarray) -> None:
 
 
 def contiguous(src: np.ndarray) -> np.ndarray:
-    """A new row-major array with the elements of `src`."""
+    """Return a new row-major array with the elements of `src`."""
     return src.copy()

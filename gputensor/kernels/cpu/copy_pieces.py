@@ -1,4 +1,4 @@
-"""dst composed of pieces of other arrays: pad, roll, cat. family: pieces
+"""dst is composed of pieces of other arrays: pad, roll, cat. family: pieces
 
 Shapes   any strides; dst shares no memory with its sources.
 Types    the same dtype; bytes are moved.
@@ -14,20 +14,20 @@ import numpy as np
 
 
 class Piece(NamedTuple):
-    """`size` indices of a dimension of dst. They are filled from index `begin` of src on, in steps
-    of `step` (1, 0, -1); if `begin` is below 0, with a constant value."""
+    """A run of `size` indices of a dimension of dst. They are filled from index `begin` of src on,
+    in steps of `step` (1, 0, -1); if `begin` is negative, they get a constant value."""
 
     size: int
     begin: int
     step: int
 
 
-# The slice of each dimension.
+# The pieces of each dimension.
 Pieces = tuple[tuple[Piece, ...], ...]
 
 
 def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -> None:
-    """Write pieces of `src`, and `value` between them, into `dst`."""
+    """Write pieces of `src` into `dst`, and `value` between the pieces."""
     for box in itertools.product(*[_placed(of) for of in pieces]):
         to = dst[tuple([slice(start, start + piece.size) for start, piece in box])]
         if any([piece.begin < 0 for _, piece in box]):

@@ -1,4 +1,4 @@
-"""out[i] = x[the position that the index arrays give for i]. family: gather
+"""out[i] = x[position given by the index arrays for i]. family: gather
 
 Shapes `indices` are int64 arrays that broadcast together; `led` names the dimension of x that each
          one indexes. In out, the dimensions of the indices replace the indexed ones, from dimension
@@ -30,23 +30,25 @@ def gather(
 
 
 def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
-    """np.take_along_axis for indices in range; `index` has the sizes of x except along the axis."""
+    """Like np.take_along_axis, for indices in range. `index` has the sizes of x except along the
+    axis."""
     found: np.ndarray = np.take_along_axis(x, index, axis)
     return found
 
 
 def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: bool) -> int:
-    """0, or 1 + the number of the first index array with an index out of range."""
+    """Return 0, or 1 + the number of the first index array with an index out of range."""
     for number, (index, dim) in enumerate(zip(indices, led), 1):
         size = x.shape[dim]
-        if index.size and index.view(np.uint64).max() >= size:  # negative indices are large then
+        # as uint64, negative indices are large
+        if index.size and index.view(np.uint64).max() >= size:
             if index.max() >= size or index.min() < (-size if wraps else 0):
                 return number
     return 0
 
 
 def key(x: np.ndarray, indices: Indices, led: Sequence[int], begin: int | None) -> tuple[Any, ...]:
-    """The key with which NumPy indexes x."""
+    """Return the key with which NumPy indexes x."""
     made: list[Any] = [slice(None)] * x.ndim
     if begin is None:
         made = list(np.ogrid[tuple([slice(n) for n in indices[0].shape])])

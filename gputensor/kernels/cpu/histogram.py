@@ -12,7 +12,7 @@ import numpy as np
 
 
 def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray:
-    """Counts of integers in [0, bins); weights are float64."""
+    """Count integers in [0, bins). Weights are float64."""
     found: np.ndarray = np.bincount(x.astype(np.int64), weights, bins)
     return found if weights is not None else found.astype(np.int64)
 
@@ -20,5 +20,5 @@ def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray
 def points(
     x: np.ndarray, weights: np.ndarray | None, even: bool, edges: Sequence[np.ndarray]
 ) -> np.ndarray | None:
-    """The bins of points (n, edges); None if the caller must use its general code."""
+    """Return the bins of points (n, edges); None if the caller must use its general code."""
     return None

@@ -21,7 +21,8 @@ def nll_loss(
     x: np.ndarray, target: np.ndarray, weight: Any, reduction: int, ignore_index: int,
     out: np.ndarray, total: np.ndarray,
 ) -> None:  # fmt: skip
-    """Classes are dimension 1 of x, or its only one."""
+    """Write the loss and the sum of the weights. Classes are dimension 1 of x, or its only
+    dimension."""
     x = x if x.ndim > 1 else x[None]
     index, kept = _classes("nll_loss", target, x, ignore_index)
     compute = _wide(x.dtype)
@@ -62,9 +63,10 @@ def _wide(of: np.dtype) -> np.dtype:
 def _classes(
     op: str, target: np.ndarray, x: np.ndarray, ignore_index: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The targets as indices (0 for an ignored target), and a mask of the kept ones.
+    """Return the targets as indices (0 for an ignored target), and a mask that is false for ignored
+    targets.
 
-    Raises: IndexRangeError for a target that is no class.
+    Raises: IndexRangeError for a target that is not a class.
     """
     target = target.reshape(x.shape[:1] + x.shape[2:]).astype(np.int64)
     kept = target != ignore_index

@@ -42,7 +42,8 @@ def addmm(
     product: Callable[..., np.ndarray] = mm,
 ) -> np.ndarray:  # fmt: skip
     """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it. With beta 0
-    `self` is not read. f16 and bf16 are scaled and added in f32, rounded once. product: as `mm`."""
+    `self` is not read. f16 and bf16 are scaled and added in f32, rounded once. product: a function
+    with the arguments of `mm`."""
     is_half = out.dtype.itemsize == 2 and out.dtype.kind in "fV"
     if self is out or is_half:
         wide = np.dtype(np.float32) if is_half else out.dtype
@@ -62,19 +63,19 @@ def addmm(
 
 
 def added(self: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """self + a @ b as a new array, for BLAS types."""
+    """Return self + a @ b as a new array, for BLAS types."""
     made: np.ndarray = dot(a, b)
     np.add(made, self, made)
     return made
 
 
-# From this number of integer products per element of an operand on, its two casts pay off.
+# From this number of products per element of the operands on, casting both to f64 pays off.
 _MANY = 16
 
 
 def _integers(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Product of integers: by BLAS in f64, which is exact if no sum reaches 2**53, otherwise by
-    NumPy's loops."""
+    """Multiply matrices of integers: by BLAS in f64 if no sum can reach 2**53, which is exact;
+    otherwise by NumPy's loops."""
     if a.dtype.kind == "b" or a.size * b.shape[-1] <= _MANY * (a.size + b.size):
         return np.matmul(a, b, out)
     if _magnitude(a) * _magnitude(b) * a.shape[-1] >= 1 << 53:
@@ -93,10 +94,10 @@ def _magnitude(x: np.ndarray) -> int:
 _LARGE = 1 << 18
 
 
-# OpenBLAS packs all rows of the first operand, some hundred columns at a time, and keeps that
-# memory: 22 MB a thread for 33,278 rows, the gradient of a vocabulary's weights. In blocks of at
-# least _ROWS it is half of that. Each block waits for all threads, so products with fewer
-# multiplications for a row are not cut.
+# OpenBLAS packs all rows of the first operand, some hundred columns at a time, and keeps the memory
+# for it: 22 MB per thread for 33,278 rows, as in the gradient of a vocabulary's weights. Blocks of
+# at least _ROWS rows need half of that. All threads wait for each block, so products with fewer
+# multiplications per row are not cut.
 _ROWS, _WORK = 1 << 14, 1 << 14
 
 

@@ -17,7 +17,8 @@ from .reduce import Loop, sum_in_blocks
 
 
 def bind(op: str, given: dtype, out: dtype, over: float = 1.0) -> Loop | None:
-    """The loop `(array, axes, None, out, keepdims)`; `axes` a tuple. None if there is no loop.
+    """Return the loop `(array, axes, None, out, keepdims)`, whose `axes` are a tuple. Return None
+    if there is no loop.
 
     var: the sum of (x - mean)² divided by `over`; std: its square root. norm: `over` is the order.
     """
@@ -77,7 +78,7 @@ def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
     mean: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """The variance and the mean. mean: None if not requested."""
+    """Write the variance to `out`, and the mean to `mean` unless that is None."""
     x = wide(x)
     middle = sum_in_blocks(x, axes, x.dtype, None, True)
     middle = np.true_divide(middle, x.size / middle.size)

@@ -18,7 +18,8 @@ def normalized(
     x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
     rstd: np.ndarray,
 ) -> None:  # fmt: skip
-    """Normalize x (R, …) over all dimensions but the first; scale and shift (R or 1, …) or None."""
+    """Normalize x (R, …) over all dimensions but the first. scale and shift: (R or 1, …) or
+    None."""
     found, middle, _, one_by = _normal(x, tuple(range(1, x.ndim)), eps)
     out[...] = _affine(found, scale, shift)
     mean[...] = middle.reshape(mean.shape)
@@ -49,7 +50,7 @@ def channels_normalized(
     x: np.ndarray, scale: Any, shift: Any, eps: float, out: np.ndarray, mean: np.ndarray,
     variance: np.ndarray, rstd: np.ndarray,
 ) -> None:  # fmt: skip
-    """Normalize x (N, C, S) over all dimensions but C; scale, shift and the statistics (C)."""
+    """Normalize x (N, C, S) over all dimensions but C. scale, shift and the statistics: (C)."""
     found, *statistics = _normal(x, (0, 2), eps)
     out[...] = _affine(found, _along(scale), _along(shift))
     for to, of in zip((mean, variance, rstd), statistics):
@@ -69,8 +70,8 @@ def channels_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any,
     are_found: bool, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """`normalized_backward` for channels. are_found: mean and rstd were computed from x, not
-    given."""
+    """`normalized_backward` for channels. are_found: mean and rstd were computed from x; otherwise
+    they were given."""
     axes = (0, 2) if are_found else ()
     statistics = _along(mean), _along(rstd)
     _backward(grad, x, *statistics, _along(weight), axes, (0, 2), of_x, of_weight, of_bias)
@@ -81,8 +82,8 @@ def _along(x: Any) -> Any:
 
 
 def _normal(x: np.ndarray, axes: Any, eps: float) -> tuple[Any, Any, Any, Any]:
-    """x with mean 0 and variance 1; the mean, the variance and the reciprocal of the standard
-    deviation."""
+    """Return x with mean 0 and variance 1, the mean, the variance, and the reciprocal of the
+    standard deviation."""
     given = wide(x)
     mean = given.mean(axes, keepdims=True)
     found = given - mean

@@ -16,7 +16,7 @@ def sort(x: np.ndarray, descending: bool, values: np.ndarray, places: np.ndarray
 
 
 def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(values, places), each (rows, k), in their order."""
+    """Return the first k elements in their order: (values, places), each (rows, k)."""
     keys = x.astype(np.float32) if x.dtype.kind == "V" else x  # bfloat16
     order = np.argsort(keys[:, ::-1] if descending else keys, 1, kind="stable")
     places = x.shape[1] - 1 - order[:, ::-1] if descending else order
@@ -25,5 +25,5 @@ def first(x: np.ndarray, k: int, descending: bool) -> tuple[np.ndarray, np.ndarr
 
 
 def kth(x: np.ndarray, k: int) -> np.ndarray:
-    """(rows, 1): the index of the k-th element in each row; k counts from 0."""
+    """Return the index of the k-th element in each row, (rows, 1); k counts from 0."""
     return first(x, k + 1, False)[1][:, k:].copy()

@@ -1,6 +1,7 @@
-"""Loops of plans from ufuncs: the bare ufunc if possible, otherwise wrapped for numbers and casts.
+"""Loops of plans made from ufuncs: the ufunc itself if possible, otherwise a wrapper for numbers
+and casts.
 
-Shared by the pointwise families; it knows no operator. The loops it returns take the operands
+The pointwise families share this module; it knows no operator. The loops take the operands
 positionally and then `out`, positionally too or by name.
 """
 
@@ -17,7 +18,7 @@ from ...core.number_range import in_64_bits, integer_range
 from . import cast, table
 
 Loop = Callable[..., Any]
-Input = Any  # a dtype for an array, a Python number type for a number
+Input = Any  # a dtype for an array, or a Python number type for a number
 
 _HALF = (float16, bfloat16)
 
@@ -25,12 +26,12 @@ _HALF = (float16, bfloat16)
 def typed(
     ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """`ufunc` computing in `common` and giving `result`, written to `out`. It is the bare ufunc if
-    no operand needs a cast, because NumPy then selects the same inner loop."""
+    """Return a loop of `ufunc` that computes in `common` and writes `result` to `out`. It is the
+    ufunc itself if no operand needs a cast, because NumPy then selects the right inner loop."""
     if out is result and all(i is common or isinstance(i, type) for i in inputs):
         if common is not bfloat16 or not any(isinstance(i, type) for i in inputs):
             return ufunc
-    # `dtype=` works for NumPy's own types, but not if bfloat16 operands must be cast
+    # `dtype=` works for NumPy's own types, but not for casts of bfloat16 operands
     signature = (common.np,) * ufunc.nin + (result.np,)
     return partial(ufunc, signature=signature, casting="unsafe")
 
@@ -52,7 +53,7 @@ def arithmetic(
 def through_float32(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """`arithmetic` with f16 and bf16 arrays computed in f32 and rounded once."""
+    """Like `arithmetic`, but f16 and bf16 arrays are computed in f32 and rounded once."""
     if common in _HALF:
         if all(i is common or isinstance(i, type) for i in inputs):
             return rounded_from_float32(ufunc, common)
@@ -83,8 +84,8 @@ def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop
 
 
 def _has_vectors(ufunc: np.ufunc) -> bool:
-    """True if NumPy's f16 loop is faster than a look-up: 0.1 to 0.4 ns on a CPU with AVX512-FP16,
-    except for three functions."""
+    """True if NumPy's f16 loop is faster than a look-up in a table. On a CPU with AVX512-FP16 it
+    takes 0.1 to 0.4 ns per element, except for three functions."""
     if ufunc in (np.absolute, np.arccosh, np.arcsinh, np.cos):
         return ufunc is np.absolute
     name = ufunc.__name__
@@ -110,8 +111,9 @@ def _in_float32(ufunc: np.ufunc, widened: Callable[[np.ndarray], np.ndarray]) ->
 
 
 def extreme_of_float16(ufunc: np.ufunc) -> Loop:
-    """np.maximum, np.minimum, np.fmax or np.fmin of two f16 arrays, `(a, b, out=None)`: if there is
-    no NaN, it compares the bits as integers, because NumPy takes 3 to 13 ns a pair."""
+    """Return a faster np.maximum, np.minimum, np.fmax or np.fmin of two f16 arrays, `(a, b,
+    out=None)`. Without NaN it compares the bits as integers, because NumPy takes 3 to 13 ns per
+    pair."""
     larger = np.maximum if ufunc in (np.maximum, np.fmax) else np.minimum
 
     def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -143,20 +145,20 @@ def _in_order(bits: np.ndarray) -> np.ndarray:
 
 
 def float32_ufunc(ufunc: np.ufunc) -> Loop:
-    """`ufunc` with every operand cast to f32."""
+    """Return `ufunc` with every operand cast to f32."""
     return partial(ufunc, signature=(float32.np,) * ufunc.nargs, casting="unsafe")
 
 
 def rounded_from_float32(ufunc: np.ufunc, common: dtype) -> Loop:
-    """A loop of two operands that computes in f32 and rounds its result to `common`."""
+    """Make a loop of two operands that computes in f32 and rounds its result to `common`."""
     wide = float32_ufunc(ufunc)
     to = common.np
     return lambda a, b, out=None: rounded(wide(a, b), to, out)
 
 
 def rounded(wide: np.ndarray, to: np.dtype, out: np.ndarray | None) -> np.ndarray:
-    """The f32 array `wide` rounded to dtype `to`: a new array, or written to `out` with a further
-    cast."""
+    """Round the f32 array `wide` to dtype `to`; return a new array, or cast the result once more
+    into `out`."""
     narrow = wide.astype(to)
     if out is None:
         return narrow
@@ -165,7 +167,7 @@ def rounded(wide: np.ndarray, to: np.dtype, out: np.ndarray | None) -> np.ndarra
 
 
 def number_position(inputs: Sequence[Input]) -> int | None:
-    """The index of the first input that is a Python number; None if there is none."""
+    """Return the index of the first input that is a Python number; None if there is none."""
     for position, given in enumerate(inputs):
         if isinstance(given, type):
             return position
@@ -173,9 +175,9 @@ def number_position(inputs: Sequence[Input]) -> int | None:
 
 
 def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
-    """A two-operand `loop` whose number at `position` is wrapped to the range of `common`.
+    """Wrap a loop of two operands: the number at `position` is wrapped to the range of `common`.
 
-    Floating and complex types take Python numbers as they are; NumPy rejects integers out of range.
+    Floating and complex types take Python numbers unchanged. NumPy rejects integers out of range.
     """
     if common.category == INTEGER:
         low, high = integer_range(common)
@@ -201,8 +203,8 @@ def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
 def through_complex64(
     bind: Callable[..., Loop], op: str, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """The loop that `bind` returns for complex64, used for complex32. `out`, which is always given,
-    is rounded once. Numbers are rounded to complex32 first, as in PyTorch."""
+    """Make the loop for complex32 from the loop that `bind` returns for complex64. It always needs
+    `out`, which is rounded once. Numbers are rounded to complex32 first, as in PyTorch."""
     is_common = common is complex32
     wide = [_wide(complex if is_common and isinstance(x, type) else x) for x in inputs]
     loop, result = bind(op, tuple(wide), _wide(common), _wide(out)), _wide(out).np
@@ -233,7 +235,7 @@ def _wide(of: Input) -> Input:
 def computed(
     function: Callable[..., Any], inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """The loop `(*inputs, *params, out)` of a function over arrays, for families whose speed
+    """Make the loop `(*inputs, *params, out)` of a function over arrays, for families whose speed
     matters less.
 
     The function gets all inputs in the common dtype, f16 and bf16 in f32, and numbers and params as
@@ -253,8 +255,8 @@ def computed(
     is_direct = takes_out and out is common and to is compute
 
     def bare(count: int, numbers: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """The loop for `count` arrays followed by numbers, with NumPy's allocation and without the
-        final cast."""
+        """The loop for `count` arrays followed by numbers. NumPy allocates the result, and there is
+        no final cast."""
         if enters[:count] != [None] * count:
             return loop, (*numbers, None)
         while len(enters) < count + len(numbers):
@@ -285,8 +287,8 @@ def computed(
 
 
 def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
-    """A function that converts numbers to scalars; the last one is cached, since calls repeat
-    numbers."""
+    """Return a function that converts numbers to scalars. It caches the last one, because calls
+    repeat their numbers."""
     last: tuple[Any, Any] = (None, None)
 
     def enter(x: Any) -> Any:

@@ -45,7 +45,7 @@ enter = _shared.run
 try:
     enter(enter, int)
 except RuntimeError as _error:
-    _ENTERED_TWICE = _error.args  # the text names this Context, so no other error equals it
+    _ENTERED_TWICE = _error.args  # the message names this Context, so no other error equals it
 
 
 def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -55,7 +55,7 @@ def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: A
         try:
             raise error
         finally:
-            del error  # its traceback has this frame
+            del error  # the traceback refers to this frame
     try:
         context = _spares.pop()
     except IndexError:

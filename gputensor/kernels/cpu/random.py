@@ -47,14 +47,14 @@ def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: flo
 
 
 def standard(op: str, of: np.dtype) -> Callable[[np.ndarray, int, int], None]:
-    """fill(dst, seed, offset) of row-major arrays of one real dtype. op: `uniform`, of [0, 1), or
-    `normal`, of mean 0 and deviation 1."""
+    """Return fill(dst, seed, offset) for row-major arrays of one real dtype. op: `uniform` for
+    numbers in [0, 1), or `normal` for mean 0 and deviation 1."""
     loop: Callable[..., None] = uniform if op == "uniform" else normal
     return lambda dst, seed, offset: loop(dst, seed, offset, 0.0, 1.0)
 
 
 def normal(dst: np.ndarray, seed: int, offset: int, mean: float, std: float) -> None:
-    """mean and std of each part, if `dst` is complex."""
+    """Fill `dst` with normal numbers. For a complex `dst`, mean and std are those of each part."""
     _fill(dst, seed, offset, lambda words, of: _normals(words, of, mean, std))
 
 
@@ -105,7 +105,8 @@ def integers(dst: np.ndarray, seed: int, offset: int, first: int, count: int) ->
 
 
 def permutation(out: np.ndarray, seed: int, offset: int) -> None:
-    """The indices that sort the same number of random words, in a stable order."""
+    """Write a random permutation: the indices that sort `out.size` random words, in a stable
+    order."""
     out[...] = words_from(seed, offset).random_raw(out.size).argsort(kind="stable")
 
 
@@ -129,7 +130,7 @@ def words_from(seed: int, offset: int) -> Any:
 
 
 def _wide(of: np.dtype) -> Any:
-    """The dtype in which numbers for dtype `of` are computed."""
+    """Return the dtype in which numbers for dtype `of` are computed."""
     return np.float64 if of.kind in "iub" or of == np.float64 else np.float32
 
 
@@ -138,7 +139,7 @@ def _upper(words: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _inside(words: np.ndarray, of: np.dtype) -> np.ndarray:
-    """Random numbers in the open interval (0, 1)."""
+    """Return random numbers in the open interval (0, 1)."""
     if _wide(of) is np.float64:
         return (_upper(words, 53) | 1).astype(np.float64) * 2.0**-53
     made = (_upper(words, 31) | 1).astype(np.float32) * np.float32(2.0**-31)
@@ -147,7 +148,7 @@ def _inside(words: np.ndarray, of: np.dtype) -> np.ndarray:
 
 
 def _normals(words: np.ndarray, of: np.dtype, mean: float, std: float) -> np.ndarray:
-    """Pairs of normal numbers from pairs of words. Source: Box and Muller (1958)."""
+    """Return pairs of normal numbers made from pairs of words. Source: Box and Muller (1958)."""
     wide = _wide(of)
     bits = (53, 53) if wide is np.float64 else (30, 24)
     size = (_upper(words[::2], bits[0]) + 1).astype(wide) * wide(2.0 ** -bits[0])

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import cast
 
-# Elements made at a time: three f64 temporaries of this length stay in the L2 cache.
+# Elements made at a time. Three f64 temporaries of this length stay in the L2 cache.
 _BLOCK = 1 << 14
 
 

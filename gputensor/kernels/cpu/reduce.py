@@ -25,7 +25,8 @@ Loop = Callable[..., Any]
 CHAIN = 256
 # Elements in NumPy's cast buffer (np.getbufsize()). NumPy sums pairwise only within a buffer.
 _BUFFER = 8192
-# NumPy's type stubs accept the arguments after the array only by name, which costs a dict a call.
+# NumPy's type stubs accept the arguments after the array only by name; passing them by name costs a
+# dict per call.
 _add: Callable[..., Any] = np.add.reduce
 
 LOOPS: dict[str, Loop] = {
@@ -39,12 +40,13 @@ OPS = (*LOOPS, "mean", "nansum", "prod", "sum")
 
 
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
-    """The loop `(array, axes, None, out, keepdims)`; `axes` None or a tuple, `out` an ndarray.
+    """Return the loop `(array, axes, None, out, keepdims)`. `axes` is None or a tuple, `out` an
+    ndarray.
 
-    numel: the number of elements, if known; a small sum is then the bare ufunc. Without `out`, a
+    numel: the number of elements, if known; a small sum is then the ufunc itself. Without `out`, a
     full reduction returns a NumPy scalar, and other reductions return NumPy's layout.
     """
-    if given is complex32:  # any and all
+    if given is complex32:  # only any and all
         wide = bind(op, complex64, complex64, out, numel)
         return lambda array, *args: wide(cast.readable(array), *args)
     if op in LOOPS:
@@ -55,7 +57,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
         loop = bind(op, given.to_real, compute, out, numel)  # otherwise NumPy would warn
         return lambda array, *args: loop(array.real, *args)
     if given.category == FLOATING and compute.category == INTEGER:
-        whole = bind(op, compute, compute, out, numel)  # C's cast is undefined for NaN
+        whole = bind(op, compute, compute, out, numel)  # C does not define the cast of NaN
         return lambda array, *args: whole(cast.convert(array, compute.np), *args)
     if op == "mean":
         return _mean(compute.np, out.np)
@@ -75,7 +77,7 @@ def _count_nonzero(
 
 
 def _in_dtype(function: Loop, compute: np.dtype) -> Loop:
-    """The loop of a reduction that takes the dtype in which it computes."""
+    """Make the loop of a reduction that takes the dtype in which it computes."""
 
     def loop(
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
@@ -86,7 +88,7 @@ def _in_dtype(function: Loop, compute: np.dtype) -> Loop:
 
 
 def _skipping_nan(plain: Loop) -> Loop:
-    """A sum that skips NaN; it searches for NaN only if the plain sum is NaN."""
+    """Make a sum that skips NaN. It searches for NaN only if the plain sum is NaN."""
 
     def loop(array: np.ndarray, *args: Any) -> Any:
         found = plain(array, *args)
@@ -111,7 +113,7 @@ def _mean(compute: np.dtype, to: np.dtype) -> Loop:
 
 
 def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, keepdims: bool) -> Any:
-    """np.add.reduce, with long chains of single additions cut into runs first."""
+    """Call np.add.reduce, after cutting long chains of single additions into runs."""
     if compute.kind in "fc":
         while array.size > CHAIN and (axis := _chained_axis(array, axes, compute)) is not None:
             array = _sums_of_runs(array, axis, compute)
@@ -119,7 +121,7 @@ def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, kee
 
 
 def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None:
-    """The reduced axis along which NumPy adds one element at a time; None if it is short."""
+    """Return the reduced axis along which NumPy adds one element at a time; None if it is short."""
     cast = array.dtype != compute
     if not cast and array.flags.forc and (axes is None or len(axes) == array.ndim):
         return None  # one contiguous run, which NumPy sums pairwise
@@ -144,7 +146,7 @@ def _longest(
 
 
 def _sums_of_runs(array: np.ndarray, axis: int, compute: np.dtype) -> np.ndarray:
-    """`array` with each group of `CHAIN` neighbours along `axis` added up."""
+    """Add up each group of `CHAIN` neighbours along `axis`."""
     whole, rest = divmod(array.shape[axis], CHAIN)
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     lead = (slice(None),) * axis

@@ -44,7 +44,7 @@ def logcumsumexp(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def _log_add_exp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """logaddexp of complex numbers; the operand with the larger real part is subtracted first."""
+    """logaddexp of complex numbers, computed relative to the operand with the larger real part."""
     swaps = (a.real > b.real) | np.isnan(a)
     low, high = np.where(swaps, b, a), np.where(swaps, a, b)
     gone = np.isneginf(low.real) & np.isneginf(high.real)

@@ -1,8 +1,8 @@
 """x[key] = v, or x[key] combined with v, for indexed elements. family: scatter
 
-Shapes as in gather.py; value broadcasts to the shape that gather would return.
-Types those of x; if values are combined, the caller widens dtypes below 32 bits. Order the order of
-the indices, so each run gives the same bits; the last of several values stays. Returns as in
+Shapes as in gather.py; value broadcasts to the shape that gather would return. Types those of x; if
+values are combined, the caller widens dtypes below 32 bits. Order the order of the indices, so each
+run gives the same bits; of several values for one element the last one stays. Returns as in
 gather.py.
 """
 

@@ -27,13 +27,13 @@ def log_softmax(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: np.ndarray) -> None:
-    """output * (grad - sum(grad * output))."""
+    """Return output * (grad - sum(grad * output))."""
     grad, output = _rows(grad), _rows(output)
     _store(output * (grad - _sum(grad * output, axis)), out)
 
 
 def log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: np.ndarray) -> None:
-    """grad - exp(output) * sum(grad)."""
+    """Return grad - exp(output) * sum(grad)."""
     grad, output = _rows(grad), _rows(output)
     _store(grad - np.exp(output) * _sum(grad, axis), out)
 

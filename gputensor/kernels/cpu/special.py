@@ -20,7 +20,7 @@ from .select import where
 _STRIDE = 64
 # The highest degree that is computed, as in include/special.cuh.
 _HIGHEST = 2**20
-# p_(k+1) from (x, k, p_k, p_(k-1)).
+# computes p_(k+1) from (x, k, p_k, p_(k-1))
 Step = Callable[[Any, int, Any, Any], Any]
 
 
@@ -29,8 +29,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     function = LOOPS[op]
 
     def in_their_order(*given: Any) -> Any:
-        """NumPy's `where` returns row-major arrays; the loop's own allocation has the inputs'
-        layout."""
+        """Call `function` and return its result in the inputs' layout. NumPy's `where` returns
+        row-major arrays."""
         made = np.asarray(function(*given))
         if made.ndim < 2:
             return made
@@ -60,7 +60,7 @@ def _airy_ai(x: Any) -> Any:
     return where(np.isfinite(x), _airy(x)[0], np.nan)
 
 
-# Poles and infinities are rare. Separate passes handle them, and are skipped if there are none.
+# Poles and infinities are rare. Separate passes handle them; they are skipped if there are none.
 
 
 def _digamma(x: Any) -> Any:
@@ -77,8 +77,8 @@ def _lgamma(x: Any) -> Any:
 
 
 def _igammac(a: Any, x: Any) -> Any:
-    """1 - igamma if that difference is accurate: SciPy's gammaincc would sum a series, which takes
-    a microsecond."""
+    """Compute 1 - igamma if that difference is accurate. SciPy's gammaincc would sum a series,
+    which takes a microsecond."""
     from scipy import special
 
     a, x = np.broadcast_arrays(a, x)
@@ -112,7 +112,8 @@ def _polygamma(x: Any, n: Any) -> Any:
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
-    """SciPy has no values for q < 0, but they exist for integer x: terms are summed until q > 0."""
+    """Extend SciPy's zeta to q < 0: for integer x the function exists there, and terms are added
+    until q > 0."""
     x, q = np.broadcast_arrays(x, q)
     if q.min() > 0:
         return _zeta(x, q).astype(x.dtype, copy=False)
@@ -131,7 +132,8 @@ def _spherical_j0(x: Any) -> Any:
 
 
 def _erfinv(x: Any) -> Any:
-    """SciPy's function throws and catches an exception for each element outside of [-1, 1]."""
+    """erfinv. For an element outside of [-1, 1] SciPy's function would throw and catch an
+    exception, so these elements are set here."""
     from scipy.special import erfinv
 
     if np.abs(x).max() < 1:
@@ -150,7 +152,7 @@ def _entr(x: Any) -> Any:
 
 
 def _times_log(log: Any) -> Callable[..., Any]:
-    """A NaN in the second operand gives NaN even if the first operand is 0."""
+    """Return a function x * log(y) that is 0 if x is 0, except that a NaN in y gives NaN."""
 
     def of(a: Any, b: Any) -> Any:
         made, is_zero = a * log(b), a == 0
@@ -162,10 +164,11 @@ def _times_log(log: Any) -> Callable[..., Any]:
 def _polynomial(
     first: Callable[[Any], Any], step: Step, is_shifted: bool = False
 ) -> Callable[..., Any]:
-    """p_n(x), with n truncated to a whole number; 0 for negative and infinite n, NaN beyond
-    _HIGHEST.
+    """Make the function p_n(x), with n truncated to a whole number. It is 0 for negative and
+    infinite n, and NaN beyond _HIGHEST.
 
-    p_0 is 1, p_1 is `first`. Computed in f64, as on CUDA: near a zero f32 loses its digits.
+    p_0 is 1 and p_1 is `first`. It is computed in f64, as on CUDA: near a zero, f32 loses its
+    digits.
     """
 
     def of(x: Any, n: Any) -> Any:
@@ -186,7 +189,7 @@ def _polynomial(
             if np.ndim(degree):
                 made = where(degree == k, here, made)
             if k % _STRIDE == 0 and np.isnan(here).all():
-                break  # NaN is kept
+                break  # NaN stays NaN
             if k < highest:
                 before, here = here, step(x, k, here, before)
         if not np.ndim(degree):

@@ -1,7 +1,7 @@
-"""Functions of one 16-bit array by a table of all results.
+"""Functions of one 16-bit array by a table with the results for all values.
 
-NumPy and ml_dtypes cast f16 and bf16 one element at a time, at least 3 ns per result. A look-up
-takes 0.6 ns for any function. Making the table costs as much as computing 65,536 elements.
+NumPy and ml_dtypes cast f16 and bf16 one element at a time, which takes at least 3 ns per result. A
+look-up takes 0.6 ns for any function. Making the table costs as much as computing 65,536 elements.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 
 Loop = Callable[..., Any]
 
-# From this number of elements on, a table is made for a call.
+# From this number of elements on, a call makes a table.
 FROM = 1 << 18
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def looked_up(loop: Loop, place: int, given: np.dtype, result: np.dtype) -> Loop:
-    """Compute `loop(*values, out)` by a table. The only array is `values[place]`, of dtype
-    `given`.
+    """Compute `loop(*values, out)` by a table. `values[place]`, of dtype `given`, is the only
+    array.
 
-    The table for the last numeric arguments is cached.
+    The table for the last numeric arguments is kept.
     """
     lane = _UNSIGNED[result.itemsize]
     kept: dict[Any, np.ndarray] = {}

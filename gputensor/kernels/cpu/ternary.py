@@ -25,24 +25,25 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:
-    """Interpolate from the nearer end, so that both ends are reached exactly."""
+    """Interpolate from the nearer end, so that both ends are exact."""
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    share = weight - (~near).astype(weight.dtype)  # relative to the nearer end; negative
+    # the share of the length, from the nearer end on; negative if that is `end`
+    share = weight - (~near).astype(weight.dtype)
     return where(near, start, end) + share * length
 
 
 def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
-    """Apply to each part of complex numbers; the scalars are real."""
+    """Replace NaN and infinities in each part of complex numbers. The scalars are real."""
     if np.isfinite(x).all():
         return x.copy("K")
     return np.nan_to_num(x, nan=nan.real, posinf=high.real, neginf=low.real)
 
 
 def _is_one(value: Any) -> bool:
-    """True for a factor of 1. It is left out, because with complex numbers it would turn infinities
-    into NaN."""
+    """True for a factor of 1. The multiplication is then left out, because it would turn complex
+    infinities into NaN."""
     return bool(value == 1) and value.dtype.kind != "c"
 
 
@@ -55,8 +56,8 @@ def _addcdiv(self: Any, a: Any, b: Any, value: Any) -> Any:
 
 
 def _larger_backward(grad: Any, self: Any, other: Any) -> Any:
-    """The gradient where self is larger, zero where other is, half of it where they are equal; all
-    of it at NaN."""
+    """Return the gradient where self is larger, zero where other is larger, half of it where they
+    are equal, and all of it where one is NaN."""
     made = where(np.less(self, other), 0, grad)
     equal = np.equal(self, other)
     if not np.count_nonzero(equal):

@@ -12,7 +12,7 @@ from .copy import copy
 
 
 def lower(x: np.ndarray, out: np.ndarray, shift: int) -> None:
-    """Keeps the first r + shift + 1 elements of row r."""
+    """Keep the first r + shift + 1 elements of row r."""
     (rows, columns), zero = x.shape[-2:], np.zeros((), x.dtype)
     first = min(max(-shift, 0), rows)
     last = min(max(columns - shift - 1, first), rows)

@@ -37,7 +37,7 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 def _composed(
     function: Loop, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """A loop of several ufuncs, called with arrays in the dtype of the computation."""
+    """Make a loop of several ufuncs. Its function gets arrays in the dtype of the computation."""
     compute = float32 if common in (float16, bfloat16) else common
     if compute is common is inputs[0] and out is result:
         return function
@@ -49,7 +49,7 @@ def _composed(
     return loop
 
 
-# --- what NumPy lacks: (x, out=None), of arrays in the dtype that is computed in ------------------
+# --- functions that NumPy lacks: (x, out=None), of arrays in the dtype of the computation -------
 
 
 def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -60,7 +60,8 @@ def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """NumPy's complex expm1 handles infinities, NaN and zeros differently from exp."""
+    """expm1. For infinities, NaN and zeros it is exp(x) - 1, because NumPy's complex expm1 handles
+    them differently."""
     found = np.expm1(x, out)
     if x.dtype.kind == "c":
         is_special = ~np.isfinite(x) | (x == 0)
@@ -71,7 +72,8 @@ def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """For small complex numbers, NumPy's log1p loses digits by cancellation."""
+    """log1p. NumPy's log1p loses digits by cancellation for small complex numbers, so real
+    functions of the parts are used."""
     if x.dtype.kind != "c":
         return np.log1p(x, out)
     re, im = x.real, x.imag
@@ -102,12 +104,12 @@ def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     return np.divide(one, y, y)
 
 
-# NumPy takes twice as long for a Python number.
+# NumPy takes twice as long with a Python number as with these arrays.
 _ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 
 
 def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """Sign of each element; 0 for NaN too."""
+    """Return the sign of each element; 0 for NaN too."""
     found = np.subtract((x > 0).view(np.int8), (x < 0).view(np.int8))
     return stored(found.astype(x.dtype) if out is None else found, out)
 
@@ -134,7 +136,8 @@ def _erfc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The larger of each element and zero. The zero has the operand's dtype."""
+    """Make the loop of relu: the larger of each element and zero. The zero has the operand's
+    dtype."""
     result = out if inputs[0] is common else inputs[0]
     larger = typed(np.maximum, (common, common), common, common, result)
     zero = np.zeros((), common.np)
@@ -142,7 +145,7 @@ def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _around_stride_fault(negative: Loop) -> Loop:
-    """np.negative, except for strides at which it returns wrong elements.
+    """Return np.negative with a workaround for strides at which it writes wrong elements.
 
     Seen in NumPy 2.4.6 on x86: 4-byte elements 16 bytes apart, or 8-byte elements 64 bytes apart,
     with an `out` that is strided too. If NumPy allocates the result, it is dense.
@@ -161,7 +164,7 @@ _negative = _around_stride_fault(np.negative)
 
 
 def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Conjugation of real numbers."""
+    """Make the loop that copies: the conjugate of real numbers."""
     if out is None:
         return x.copy("K")
     np.copyto(out, x)
@@ -169,7 +172,8 @@ def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 
 def _always(answer: bool) -> Loop:
-    """The constant result of isnan and similar for integers; `out` may have any dtype."""
+    """Make the loop of isnan and similar for integers: the result is constant. `out` may have any
+    dtype."""
 
     def loop(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
@@ -219,7 +223,7 @@ OPS = (*LOOPS, "relu")
 _OF_INTEGERS = {
     "isfinite": True, "isinf": False, "isnan": False, "isneginf": False, "isposinf": False,
 }  # fmt: skip
-# Loops that copy operands whose category is lower.
+# Loops that copy operands of a lower category.
 _COPIES = {
     "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
     "sgn": INTEGER, "sign": INTEGER, "trunc": FLOATING,

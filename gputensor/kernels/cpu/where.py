@@ -33,7 +33,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _takes(values: Sequence[Input], common: dtype) -> bool:
-    """True if NumPy's promotion gives the common dtype: arrays of it, and one number at most."""
+    """True if NumPy's promotion gives the common dtype: all arrays have it, and at most one operand
+    is a number."""
     if values[0] is common and values[1] is common:
         return True
     if common.category < FLOATING or common.itemsize < 4 or common not in values:

@@ -22,7 +22,7 @@ _HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, pointers) over the plan of a reduction of one dimension.
+    """Bind a search to the plan of a reduction of one dimension: callable(device_index, pointers).
 
     Pointers: the indices, in the plan's output layout; for max and min the values, in the same
     order; the input.
@@ -81,8 +81,8 @@ class ArgReduce:
         if self.segments == 1:
             self._launch(device_index, out, values, x, 0, self.count, self.count, 1)
             return
-        # The memory may be freed on return: it is reused only on its own stream, after the
-        # launches.
+        # The memory may be freed when this function returns, because only work on the same stream,
+        # after the launches, reuses it.
         workspace = runtime.cuda().allocate(self.rows * self.segments * 8, device_index)
         parts, segments = workspace.ptr, self.segments
         self._launch(device_index, parts, 0, x, 0, self.count, self.per_segment, segments)
@@ -105,7 +105,7 @@ class ArgReduce:
 
 
 def walk_of(of: ArgReduce, count: int, per_segment: int, segments: int) -> bytes:
-    """`argreduce_walk` of a launch over this number of elements of each row."""
+    """Return `argreduce_walk` for a launch over this number of elements of each row."""
     return _WALK(
         of.rows, count, per_segment, of.lane_bits, of.slot_bits, of.is_adjacent, segments > 1,
         of.ndim, *divider(segments),

@@ -1,7 +1,7 @@
 """Launches of chains: many operators on one layout as one kernel.
 
-A layout is planned as an operator's (pointwise_plan.py), with any number of outputs and inputs;
-operands are only tensors, since numbers are scalars of the call.
+A layout is planned like the layout of one operator (pointwise_plan.py), with any number of outputs
+and inputs. Operands are tensors; numbers are scalars of the call.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
 
 
 def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
-    """Bind a chain to a layout: callable(device_index, pointers, scalars); None if its parameters
-    are too long. layout: as in pointwise_launch, without numbers."""
+    """Bind a chain to a layout: callable(device_index, pointers, scalars). Return None if its
+    parameters are too long. layout: as in pointwise_launch, without numbers."""
     shape, strides = layout.shape or (1,), [s or (0,) for s in layout.stride_bytes]
     if launch.product(shape) == 0:
         return launch.EmptyLaunch()

@@ -1,6 +1,6 @@
 """The source of a chain: CUDA C that calls its operators' functors one after the other.
 
-Functors are those of the family's `.cu`; operators are not implemented here. A value has the type
+The functors are those of the family's `.cu`; no operator is implemented here. A value has the type
 in which the operator alone would store it, so that f16 is rounded after each operator. Numbers are
 kernel parameters: a chain with other numbers has the same source. A number has one slot for each
 use, because each operator reads it in its own computation type.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...core.dtype import dtype
 from . import module, variants
 
-# Families whose operators are functors of elements. copy only casts, so it needs none.
+# Families whose operators are functors of elements. A copy only casts, so it needs no functor.
 FAMILIES = frozenset(
     ("unary", "binary", "comparison", "where", "ternary", "activation", "special", "criterion",
      "copy")
@@ -68,15 +68,15 @@ class Body(NamedTuple):
 
 
 def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> str:
-    """The full source of a chain with the kernels of `file`. It includes the parts of the files of
-    `families` that stand before their bodies."""
+    """Return the full source of a chain with the kernels of `file`. It includes the part before the
+    body of each file in `families`."""
     of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
     heads = ["random"] if body.drawn else []
     return module.composed([*heads, *sorted(of), *families], functor(body), file)
 
 
 def functor(body: Body, name: str = NAME) -> str:
-    """The chain as a struct in place of an operator's functor."""
+    """Return the chain as a struct that replaces an operator's functor."""
     types = [variants.storage(d) for d in body.inputs]
     count = len(types)
 
@@ -110,8 +110,8 @@ def functor(body: Body, name: str = NAME) -> str:
 
 
 def epilogue(body: Body) -> str:
-    """The struct that continues with a reduction's result, the body's first input: it loads the
-    other inputs and stores the outputs, with addresses in this order."""
+    """Return the struct that continues with a reduction's result, which is the body's first input.
+    It loads the other inputs and stores the outputs; their addresses are in this order."""
     name = f"{EPILOGUE}_functor"
     given, *inputs = [variants.storage(d) for d in body.inputs]
     outputs = [variants.storage(d) for d in body.dtypes[: len(body.stores)]]
@@ -128,7 +128,7 @@ def epilogue(body: Body) -> str:
 
 
 def _drawing(made: Drawn, j: int) -> list[str]:
-    """The expression that reads input j."""
+    """Return the expression that reads input j."""
     of, word, slot = variants.storage(made.of), variants.random_scalar(made.of), made.slot
     bits = f"random_block(n[{slot}].low, n[{slot}].high, block)"
     call = f"{made.op}::of<{word}>({bits}, lane, n[{slot + 1}])"
@@ -147,7 +147,7 @@ def _call(step: Step, value: object) -> str:
     if step.family == "copy":
         x = value(step.inputs[0])
         return f"({out}){x}" if step.op == BOUNDED else f"cast<{out}>({x})"
-    if step.family == "softmax":  # the element's index, and its row's results
+    if step.family == "softmax":  # the index of the element, and the results of its row
         of = ", ".join(map(value, step.inputs))
         return f"softmax_element<{step.op}>({of})"
     given = []

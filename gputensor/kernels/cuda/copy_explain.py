@@ -129,13 +129,13 @@ class Explanation:
         return "four bytes of dst a thread" if plan.packed else "element by element in dst's order"
 
     def launched(self) -> str:
-        """Entry, blocks and threads."""
+        """The entry, the blocks and the threads."""
         launch, again = self.launch, f", {self.launches} launches" if self.launches > 1 else ""
         blocks = f"{launch.grid[0]} block{'s' * (launch.grid[0] != 1)}"
         return f"{launch.entry}: {blocks} of {launch.block[0]} threads{again}"
 
     def moved(self) -> str:
-        """Bytes requested, and bytes of the touched sectors."""
+        """The requested bytes, and the bytes of the touched sectors."""
         traffic = self.traffic
         return (
             f"{traffic.read} B read and {traffic.written} B written, {traffic.sector_bytes} B in "

@@ -105,7 +105,7 @@ class Copy:
 
 
 class Several:
-    """Launches over the parts of a copy that is too large for one launch."""
+    """Launches over the parts of a copy that has too many elements for one launch."""
 
     __slots__ = ("parts",)
 
@@ -212,7 +212,7 @@ def _outer(walk: Walk, dims: list[int], bound: int) -> bytes:
 
 
 def _reach(sizes: list[int], strides: list[int]) -> tuple[int, int]:
-    """Offsets of the elements with the lowest and the highest address."""
+    """Return the offsets of the elements with the lowest and the highest address."""
     ends = [(n - 1) * s for n, s in zip(sizes, strides)]
     return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0)
 
@@ -304,7 +304,8 @@ def _tile(walk: Walk, plan: Tile, dtypes: tuple[dtype, ...], gpu: Limits) -> Cop
         "TILE_COLUMNS": plan.columns, "BLOCK": plan.threads, "GROUP": group, "SCALED": scaled,
         "DIMS": bound,
     }  # fmt: skip
-    shared_bytes = plan.rows * plan.columns * walk.dst_bytes  # static: not requested by the launch
+    # static shared memory, which the launch does not request
+    shared_bytes = plan.rows * plan.columns * walk.dst_bytes
     return CopyLaunch(
         walk, plan, "copy_tile", "copy_tile", defines, blocks, plan.threads, tail,
         counted_shared_bytes=plan.resident * (shared_bytes + gpu.reserved_shared_bytes),
@@ -318,7 +319,7 @@ def _skinny(walk: Walk, plan: Skinny, dtypes: tuple[dtype, ...], gpu: Limits) ->
     per_image = -(-pixels // (plan.threads * each))
     unscaled = Walk()
     unscaled.sizes, unscaled.dst, unscaled.src = walk.sizes, walk.dst, walk.src
-    unscaled.channel = None  # channels are constants in this kernel
+    unscaled.channel = None  # the channels are constants in this kernel
     tail = _SKINNY(walk.dst[c], walk.src[c], pixels, 0, *divider(per_image))
     tail += _outer(unscaled, dims, FEW)
     sides = [(walk.src_bytes, plan.from_planes), (walk.dst_bytes, plan.to_planes)]

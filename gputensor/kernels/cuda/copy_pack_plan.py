@@ -1,4 +1,5 @@
-"""PACK's tiles: the dimensions of the runs of dst and src, their cuts and their padding.
+"""The tiles of PACK: the dimensions of the runs of dst and src, the cut dimensions, and the
+padding.
 
 A run follows dst's (src's) strides from its dense dimension over whole dimensions; the last is cut
 to a chunk. The tile is the box of both. Paddings are compared by a model of the memory banks.
@@ -13,9 +14,9 @@ from ...runtime.device_limits import Limits
 from . import copy_score as score
 from .copy_walk import Traffic, Walk, access_bytes
 
-INNER_DIMS = 8  # dimensions of a run, and dimensions across it: INNER_DIMS of copy_pack.cu
-OUTER_DIMS = (6, 24)  # that the kernel is compiled for
-_WARP, _ROW_BYTES = 32, 128  # lanes, and bytes of all banks once
+INNER_DIMS = 8  # largest number of dimensions along a run; INNER_DIMS of copy_pack.cu
+OUTER_DIMS = (6, 24)  # numbers of dimensions across a run for which the kernel is compiled
+_WARP, _ROW_BYTES = 32, 128  # lanes, and the bytes of one word in each bank
 
 
 class Pack:
@@ -114,7 +115,7 @@ def _useful(walk: Walk) -> float:
 
 
 def _dense(strides: list[int], itemsize: int, sizes: list[int]) -> list[int]:
-    """The dimensions that one run of a side may contain, the fastest first."""
+    """Return the dimensions that one run of a side may contain, the fastest first."""
     run = itemsize
     dims: list[int] = []
     for s, d in sorted((s, d) for d, s in enumerate(strides) if s > 0):
@@ -136,7 +137,7 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
             parts = -(-n // most)
             most = max(have, -(-n // parts))
         if most == 1 and number:
-            return dims[:number]  # less than two steps of the next dimension fit
+            return dims[:number]  # fewer than two steps of the next dimension fit
         chunks[d] = most
         volume = volume // have * most
         run *= most
@@ -148,7 +149,8 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
 def _tile(
     walk: Walk, out: list[int], of: list[int], out_bytes: int, room: int, halved: int
 ) -> Pack | None:
-    """The tile with a run of about `out_bytes` in dst and the longest run in src that then fits."""
+    """Return the tile with a run of about `out_bytes` in dst and the longest run in src that then
+    fits."""
     found = Pack()
     found.pad_shift = found.pad = 0
     found.chunks = chunks = [1] * len(walk.sizes)
@@ -189,7 +191,7 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
         wide = access // size
         widths.append(widest if wide >= widest else word if wide >= word else 1)
     if walk.item == 1 and widths[0] == 1:
-        widths[1] = min(widths[1], word)  # sixteen gathered bytes take too many registers
+        widths[1] = min(widths[1], word)  # gathering sixteen bytes takes too many registers
     of.load, of.store = widths
     of.is_wide = min(widths) * walk.item >= (4 if walk.item < 4 else 16)
     of.each, of.threads = (score.PACK_WIDE if of.is_wide else score.PACK_NARROW)[walk.item]
@@ -203,7 +205,8 @@ def table_bytes(of: Pack, run_entries: int) -> int:
 
 
 def run_table(walk: Walk, of: Pack) -> int:
-    """Entries of the table for a run of dst; 0 if the table does not fit beside the tiles."""
+    """Return the number of entries of the table for a run of dst; 0 if the table does not fit
+    beside the tiles."""
     entries = size_of(of.chunks, of.run_out)
     fits = table_bytes(of, entries) <= 2 * of.each * of.threads * walk.dst_bytes
     return entries if fits else 0
@@ -225,10 +228,10 @@ def _fits(walk: Walk, of: Pack) -> bool:
 
 
 def outer(walk: Walk, of: Pack) -> list[int]:
-    """Dimensions with several tiles, other than the two cut ones, in the order of the walk.
+    """Return the dimensions with several tiles, without the two cut ones, in the order of the walk.
 
-    In dst's order, except that dimensions whose step leaves a page of either side come last, so
-    that concurrent tiles share pages.
+    This is dst's order, but dimensions whose step leaves a page on either side come last, so that
+    tiles that run at one time share pages.
     """
     found = [
         d for d, n in enumerate(walk.sizes) if of.chunks[d] < n and d not in (of.cut_out, of.cut_in)
@@ -255,7 +258,7 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
     of.min_run_bytes = min(out_bytes, in_bytes)
-    # Bytes that are loaded beyond a short run of src stay in the cache for the next run.
+    # Bytes that are loaded beyond a short run of src stay in the cache and serve the next run.
     of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
@@ -298,7 +301,7 @@ def _deal(walk: Walk, gpu: Limits, of: Pack) -> None:
 
 
 def positions(walk: Walk, of: Pack, count: int) -> list[int]:
-    """The positions in a tile, in elements, of the first `count` elements in dst's order."""
+    """Return the positions in a tile, in elements, of the first `count` elements in dst's order."""
     place = {}
     step = 1
     for d in (*of.run_in, *of.rows_in):
@@ -335,7 +338,7 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
         shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
         pad = max(1, more * 4 // size) if more else 0
         if more and 1 << shift > of.threads * of.load:
-            continue  # otherwise a thread's vectors would have unequal distances
+            continue  # otherwise the distances between a thread's vectors would differ
         at = [(f + (f >> shift) * pad) * size for f in lanes]
         found = (conflicts(at, size), pad / (1 << shift))
         if best is None or found < best:

@@ -17,12 +17,12 @@ from .copy_pack_plan import Pack
 from .copy_walk import Traffic, Walk, access_bytes
 
 _SQUARE = score.TILE_SQUARE_BYTES
-FEW, MANY = 4, 16  # outer dimensions that the kernels are compiled for
+FEW, MANY = 4, 16  # numbers of outer dimensions for which the kernels are compiled
 UNSCALED, BY_ROW, BY_COLUMN, BY_BATCH = "UNSCALED", "BY_ROW", "BY_COLUMN", "BY_BATCH"
 
 
 class Elem:
-    """Element by element in dst's order. packed: each thread writes four bytes of dst."""
+    """Copy element by element in dst's order. packed: each thread writes four bytes of dst."""
 
     __slots__ = ("packed",)
     kernel = "elem"
@@ -32,8 +32,8 @@ class Elem:
 
 
 class Row:
-    """step: src's step along a row: 1, -1 or 0. is_long: a block stays in one row. is_shifted: see
-    copy_row.cu. repeat: the outer dimension that is loaded once, or None."""
+    """Copy rows. step: src's step along a row: 1, -1 or 0. is_long: a block stays in one row.
+    is_shifted: see copy_row.cu. repeat: the outer dimension that is loaded once, or None."""
 
     __slots__ = ("step", "vector", "is_long", "is_shifted", "repeat")
     step: int
@@ -51,8 +51,9 @@ class Row:
 
 
 class Tile:
-    """x, y: the dimensions along dst and src. load, store: elements of an access; 0 is shifted, see
-    copy_tile.cu. rows, columns: the tile's size. resident: blocks per multiprocessor."""
+    """Copy tiles. x, y: the dimensions along dst and src. load, store: elements of an access; 0
+    means shifted, see copy_tile.cu. rows, columns: the tile's size. resident: blocks per
+    multiprocessor."""
 
     __slots__ = (
         "x", "y", "load", "store", "rows", "columns", "threads", "resident", "fill", "waves",
@@ -76,13 +77,14 @@ class Tile:
     score: float
 
     def step(self, itemsize: int) -> int:
-        """Rows between the starts of neighbouring tiles: STEP_ROWS of copy_tile.cu. itemsize: of
-        dst."""
+        """Return the number of rows between the starts of neighbouring tiles: STEP_ROWS of
+        copy_tile.cu. itemsize: the bytes of an element of dst."""
         return self.rows if self.store else self.rows - score.SECTOR_BYTES // itemsize
 
 
 class Skinny:
-    """c, pixel: the dimensions. load, store: bytes of an access."""
+    """Copy between planes and a few interleaved channels. c: the dimension of the channels. pixel:
+    the dimension of the pixels. load, store: bytes of an access."""
 
     __slots__ = ("c", "pixel", "from_planes", "to_planes", "load", "store", "threads")
     c: int
@@ -134,7 +136,7 @@ def direction(walk: Walk) -> int | None:
 
 
 def _scattered(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
-    """The plan if src has no direction: a tile still combines reads of shared sectors."""
+    """Choose the plan if src has no direction: a tile still combines reads of shared sectors."""
     moving = [k for k, s in enumerate(walk.src) if s]
     y = min(moving, key=lambda k: abs(walk.src[k]))
     if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:
@@ -197,7 +199,8 @@ def elem(walk: Walk) -> Elem:
 
 
 def row(walk: Walk, step: int) -> Row | None:
-    """ROW along dimension 0, which is dense in dst; None if it has too many outer dimensions."""
+    """Plan ROW along dimension 0, which is dense in dst; return None if there are too many outer
+    dimensions."""
     if len(walk.sizes) - 1 > MANY:
         return None
     size, n = walk.item, walk.sizes[0]
@@ -213,7 +216,8 @@ def row(walk: Walk, step: int) -> Row | None:
     nbytes = n * size
     is_shifted = (
         step == 1 and not walk.is_cast and vector * size < score.SHIFTED_BELOW
-        and score.SHIFTED_FROM_BYTES <= nbytes < (1 << 31) - 16  # the kernel's byte offsets are i32
+        # the kernel counts byte offsets in i32
+        and score.SHIFTED_FROM_BYTES <= nbytes < (1 << 31) - 16
     )  # fmt: skip
     still = [k for k in range(1, len(walk.sizes)) if walk.src[k] == 0]
     if walk.channel is not None:
@@ -223,7 +227,7 @@ def row(walk: Walk, step: int) -> Row | None:
 
 
 def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
-    """The dimension of the channels, for the kernels' SCALED."""
+    """Return the dimension of the channels, for SCALED of the kernels."""
     if walk.channel is None:
         return UNSCALED
     if walk.channel[row_dim]:
@@ -279,7 +283,7 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
 
 
 def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
-    """(LOAD, STORE) of copy_tile.cu: elements of an access."""
+    """Return (LOAD, STORE) of copy_tile.cu, in elements of an access."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     widest = 16 // size_of
     while widest > 1 and _square_rows(size_to, widest) * widest * walk.item > _SQUARE:
@@ -305,7 +309,7 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
 
 
 def _square_rows(size_to: int, columns: int) -> int:
-    """Rows of a thread's square with this number of columns: 16 bytes of dst, or 8."""
+    """Return the rows of a thread's square with this number of columns: 16 bytes of dst, or 8."""
     return 8 if size_to == 1 and columns == 16 else 16 // size_to
 
 
@@ -333,7 +337,7 @@ def skinny(walk: Walk) -> Skinny | None:
     if y is None:
         return None
     if walk.sizes[0] <= walk.sizes[y]:
-        # dst is interleaved: dimension 0 are its channels, and its pixels follow
+        # dst is interleaved: dimension 0 has its channels, and y has its pixels
         found = Skinny(0, y, True, False)
         is_dense = walk.dst[y] == walk.sizes[0] * size_to
     else:
@@ -354,7 +358,7 @@ def skinny(walk: Walk) -> Skinny | None:
 
 
 def _interleaved(walk: Walk) -> Skinny | None:
-    """A plan of SKINNY, if both sides have few interleaved channels that are scaled."""
+    """Plan SKINNY if both sides have few interleaved channels and the copy scales them."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     n, channel = walk.sizes[0], walk.channel or []
     fits = (
@@ -371,7 +375,7 @@ def _skinny_accesses(walk: Walk, found: Skinny) -> Skinny | None:
     rest = [k for k in range(len(walk.sizes)) if k not in (found.c, found.pixel)]
     if len(rest) > FEW:
         return None
-    each = 16 // walk.item  # pixels of a thread
+    each = 16 // walk.item  # pixels per thread
     sides = []
     for strides, low, size, is_planes in (
         (walk.src, walk.src_low, walk.src_bytes, found.from_planes),

@@ -21,44 +21,49 @@ L2_SPEED = 2.0  # speed of a copy within L2, relative to memory
 
 # --- which kernel ---------------------------------------------------------------------------------
 
-SMALL_BYTES = 64 << 10  # below, a launch costs more than any layout
-LONG_RUN_BYTES = 128  # ROW is used for common runs of dst and src from this length on
-TILE_RUN_BYTES = 64  # shortest run of TILE in the dense dimension of dst or src
-PACK_RUN_BYTES = 64  # shortest run of PACK, over several dimensions; otherwise ELEM
-SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256  # at most; at least
-SKINNY_RATIO = 4  # of the item sizes, at most: a thread's channels are whole words
-NEAR_STEPS = 4  # largest stride, in elements, of the dimension that src is read along
-SCATTERED_TILE = 4096  # smallest plane, dense on no side, that is worth a tile
+SMALL_BYTES = 64 << 10  # with fewer bytes, a launch costs more than any layout
+LONG_RUN_BYTES = 128  # common runs of dst and src of at least this length use ROW
+TILE_RUN_BYTES = 64  # the shortest run of TILE in the dense dimension of dst or src
+PACK_RUN_BYTES = 64  # the shortest run of PACK, over several dimensions; shorter runs use ELEM
+SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256  # the maximum of channels; the minimum of pixels
+SKINNY_RATIO = 4  # the maximum ratio of the item sizes: a thread's channels are whole words
+NEAR_STEPS = 4  # the largest stride, in elements, of the dimension along which src is read
+SCATTERED_TILE = 4096  # the smallest plane worth a tile if neither side is dense in it
 
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
-LONG_ROW_BYTES = 2048  # from here on a block stays in one row, with one division per thread
-SHIFTED_FROM_BYTES = 512  # shortest row of copies with shifted accesses
-SHIFTED_BELOW = 4  # which are used if the widest access is below this
-REPEATS_PER_BLOCK = 16  # stores for each load of a broadcast element, if there are enough
+# with rows of at least this length, a block stays in one row, with one division per thread
+LONG_ROW_BYTES = 2048
+SHIFTED_FROM_BYTES = 512  # the shortest row of copies with shifted accesses
+SHIFTED_BELOW = 4  # shifted accesses are used if the widest access is below this number of bytes
+REPEATS_PER_BLOCK = 16  # stores for each load of a broadcast element, if there are so many
 
 # --- TILE -----------------------------------------------------------------------------------------
 
-TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}  # elements, by the wider item
+# sides of a tile in elements, by the size of the wider item
+TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}
 # (rows, columns) by the wider item, for columns of dst that begin within a sector. Tiles are tall,
 # because a tile reads one sector of rows more than it stores.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
 TILE_SQUARE_BYTES = 128  # the largest square in a thread's registers
-TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}  # loads in flight
-TILE_WAVES = 2  # waves of blocks; with fewer, the smaller tile is used
+# bytes that a thread loads before it waits
+TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}
+TILE_WAVES = 2  # the larger tile needs at least this many waves of blocks
 TILE_GROUP = 8  # columns of tiles that neighbouring blocks cover
-TILE_FILLS = 0.9  # a larger tile is used if its share of busy threads is this part of the best
+# the largest tile whose share of busy threads is at least this part of the best share is used
+TILE_FILLS = 0.9
 TILE_ENOUGH = 0.8  # below this share of busy threads, PACK is scored too
-# The exponents of this share in the score. With shares of 0.61, 0.23 and 0.14, TILE reached 0.43,
-# 0.08 and 0.06 of memcpy's speed on an H100. PACK loses less, because it loads the next tile
-# meanwhile.
+# The exponents of the share of busy threads in the score. With shares of 0.61, 0.23 and 0.14, TILE
+# reached 0.43, 0.08 and 0.06 of memcpy's speed on an H100. PACK loses less, because it loads the
+# next tile meanwhile.
 TILE_WASTE, PACK_WASTE = 1.7, 0.5
 
 # --- PACK -----------------------------------------------------------------------------------------
 
-# (elements of a thread, threads) by the wider item size: if both sides move words or more (16 bytes
-# for items of four and more), otherwise. Offsets of elements are kept in registers.
+# (elements of a thread, threads) by the size of the wider item. PACK_WIDE: both sides move words or
+# more (16 bytes for items of four bytes and more). The second table: all other cases. Offsets of
+# elements are kept in registers.
 PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)}
 PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
 # Lengths of dst's run that are tried, in bytes; src's run is the longest that then fits.
@@ -70,8 +75,9 @@ PACK_LOST_STORED, PACK_LOST_LOADED = 80, 4
 # The maximum number of tiles per block: one is loaded while the other is stored. On an H100 two
 # were the fastest in every tried layout, and sixteen up to 30 % slower.
 PACK_TILES = 2
-PACK_RESIDENT = 2  # blocks per multiprocessor; if fewer fit, threads get half the elements
-PAGE_BYTES = 2 << 20  # covered by one TLB entry
+# the wanted blocks per multiprocessor; if fewer fit, threads get half the elements
+PACK_RESIDENT = 2
+PAGE_BYTES = 2 << 20  # the bytes that one TLB entry covers
 # (interval in words, padding in words): paddings of a tile tried against bank conflicts.
 PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (32, 4), (64, 4))
 
@@ -80,8 +86,9 @@ PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (3
 # Accesses of a side of TILE: 16 bytes, four bytes, four bytes from two aligned words (for dst,
 # whole sectors of eight bytes from two words of shared memory), or single elements.
 WIDE, WORD, SHIFTED, SINGLE = "WIDE", "WORD", "SHIFTED", "SINGLE"
-# Warp instructions per 512 bytes of the wider item, by its size, then by loads and stores. Counted
-# in sm_90 machine code for whole tiles (checked by tests/cuda/test_copy_compile.py).
+# Warp instructions per 512 bytes of the wider item, by its size, then by the kinds of loads and
+# stores. They were counted in sm_90 machine code for whole tiles (tests/cuda/test_copy_compile.py
+# checks them).
 TILE_INSTRUCTIONS = {
     1: {
         WIDE: {WIDE: 31, SHIFTED: 80, SINGLE: 124},
@@ -104,10 +111,10 @@ TILE_INSTRUCTIONS = {
 }
 # Warp instructions of a PACK tile with four outer dimensions: both sides wide, or not.
 PACK_INSTRUCTIONS = {1: (123, 282), 2: (66, 164), 4: (38, 81), 8: (31, 41), 16: (32, 32)}
-# The factor to memcpy's speed for each side with accesses below 16 bytes.
+# For each side with accesses below 16 bytes, the factor to memcpy's speed.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
-# Registers per thread from ptxas, rounded up to the allocation unit: for TILE with both sides wide,
-# with one not wide, and with whole sectors stored; for PACK as above.
+# Registers per thread from ptxas, rounded up to the allocation unit. For TILE: with both sides
+# wide, with one side not wide, and with whole sectors stored. For PACK: both sides wide, or not.
 TILE_REGISTERS = {1: (56, 64, 64), 2: (64, 64, 64), 4: (40, 40, 64), 8: (32, 32, 64), 16: (32, 32)}
 PACK_REGISTERS = {1: (48, 64), 2: (64, 64), 4: (64, 48), 8: (48, 64), 16: (48, 48)}
 

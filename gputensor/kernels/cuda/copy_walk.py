@@ -152,12 +152,13 @@ def access_bytes(low: int, strides: Sequence[int]) -> int:
     return bits & -bits
 
 
-# --- what memory sees -----------------------------------------------------------------------------
+# --- memory traffic -------------------------------------------------------------------------------
 
 
 class Traffic:
-    """Bytes that a copy requests, and bytes of the touched sectors: read, written, and read because
-    a sector is partially written."""
+    """The bytes that a copy requests, and the bytes of the touched sectors: sectors that are read,
+    sectors that are written, and sectors that are read because a copy writes only a part of
+    them."""
 
     __slots__ = ("read", "written", "read_sectors", "written_sectors", "filled_sectors")
     read_sectors: int
@@ -187,7 +188,8 @@ class Traffic:
 def _sectors(
     sizes: list[int], strides: list[int], itemsize: int, low: int, sector: int
 ) -> tuple[int, int]:
-    """(bytes of the sectors that a side touches, bytes of its partially covered sectors)."""
+    """Return (bytes of the sectors that a side touches, bytes of the sectors that it covers
+    partly)."""
     dims = sorted((abs(s), n) for n, s in zip(sizes, strides) if s)
     span, covered, is_dense = itemsize, itemsize, True
     rest = 0
@@ -208,7 +210,7 @@ def _sectors(
     elif grain >= WIDEST and all(s % sector == 0 for s, _ in dims[rest:]):
         each = -(-span // sector) * sector
     else:
-        each = span + sector - grain  # average over the positions of a run's begin
+        each = span + sector - grain  # the average over all positions at which a run can begin
     if not is_dense:
         return runs * each, runs * each
     if rest == len(dims):

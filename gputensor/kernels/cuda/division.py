@@ -15,5 +15,5 @@ def magic(divisor: int) -> tuple[int, int]:
 
 
 def divider(divisor: int) -> tuple[int, int, int, int]:
-    """The fields of `divider` in strided.cuh."""
+    """Return the fields of the struct `divider` in strided.cuh."""
     return (divisor, *magic(divisor), 0)

@@ -10,12 +10,13 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# Index tensors of one launch, by the bound on dimensions: the parameters must fit into 4 KiB.
+# The maximum number of index tensors in one launch, by the bound on dimensions: the parameters must
+# fit into 4 KiB.
 MOST_INDICES = {variants.FEW_DIMS: 8, variants.MANY_DIMS: 3}
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, pointers) over the Walk that `layout` is."""
+    """Bind the Walk `layout`: callable(device_index, pointers)."""
     walks: list[Sizes] = list(layout.stride_bytes)
     dims = launch.dims_for(op, layout.shape)
     given = len(layout.bounds)

@@ -22,13 +22,15 @@ THREADS = 256
 STRIDED_UNROLL = 4
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
-# The maximum elements of a launch; larger layouts are split. Below 2^31 with room for a last block.
+# The maximum elements of a launch; larger layouts are split. It is below 2^31 with room for the
+# last block.
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
 # (run, pack, tail): `run(pack(*operands, tail))` launches the kernel.
 Straight = tuple[Callable[[Any], None], Callable[..., Any], Any]
-# The source of a call's only number, as in `packers`; its packer; the bytes around it.
+# For a call with one number: the number's source, as in `packers`; its packer; the bytes before and
+# after it.
 Single = tuple[int, Callable[[Any], bytes], bytes, bytes]
 
 
@@ -91,7 +93,7 @@ class Launch:
         return self.head(*pointers) + b"".join(values) + self.tail
 
     def straight(self, device_index: int) -> Straight:
-        """The launch in parts: see `straight` below."""
+        """Return the parts of the launch; see `straight` below."""
         run = self.runs.get(device_index) or self.load(device_index)
         if not self.packers:
             return run, packed_behind(self.n_pointers, self.tail), self.tail
@@ -149,8 +151,8 @@ class EmptyLaunch:
 
 
 def straight(launch: Any, device_index: int) -> Straight:
-    """A launch for aligned tensors and numbers, as parts that a caller calls itself. This saves
-    Python frames."""
+    """Return the parts of a launch for aligned tensors and numbers. A caller runs the parts itself,
+    which saves Python frames."""
     in_parts = getattr(launch, "straight", None)
     if in_parts is not None:
         found: Straight = in_parts(device_index)
@@ -159,7 +161,7 @@ def straight(launch: Any, device_index: int) -> Straight:
 
 
 def whole(launch: Any, device_index: int) -> Straight:
-    """The launch for a call with all elements."""
+    """Return the launch for a call with all elements."""
     return partial(launch, device_index), _operands, ()
 
 
@@ -223,18 +225,18 @@ def pieces(shape: Sizes, limit: int) -> Iterator[tuple[Sizes, Sizes]]:
 
 
 def bits_for(n: int) -> int:
-    """The least b with 2^b >= n."""
+    """Return the least b with 2^b >= n."""
     return max(n - 1, 0).bit_length()
 
 
 def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
-    """Byte offset of the element at `start`; None for a number."""
+    """Return the byte offset of the element at `start`; None for a number."""
     return None if strides is None else sum(at * by for at, by in zip(start, strides))
 
 
 def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
-    """A launch over a layout: `one(sizes of a part, elements before it)`, or one launch for each
-    part."""
+    """Make the launch over a layout: `one(sizes of a part, elements before it)` for the whole, or
+    for each part if there are several."""
     parts, before = [], 0
     for start, sizes in pieces(shape, MAX_NUMEL):
         offsets = tuple([offset_of(start, s) for s in strides])
@@ -244,7 +246,7 @@ def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, i
 
 
 def pack_dims(shape: Sizes, strides: list[Sizes], dims: int) -> bytes:
-    """The `dimension` array of a layout, padded to `dims`."""
+    """Pack the array of `dimension` structs of a layout, padded to `dims`."""
     one = Struct(f"<4I{len(strides)}q")
     packed = [one.pack(*divider(n), *[s[d] for s in strides]) for d, n in enumerate(shape)]
     return b"".join(packed).ljust(dims * one.size, b"\0")

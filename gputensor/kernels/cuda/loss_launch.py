@@ -1,4 +1,4 @@
-"""Launch plans of nll_loss (for each row, or for the sum in one or two launches) and of its
+"""Launch plans of nll_loss (per row, or for the sum in one or two launches) and of its
 derivative."""
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from . import launch, module, variants
 from .division import divider
 from .launch import THREADS, Operands
 
-# Rows that a block adds up; PER_BLOCK in loss.cu.
+# The number of rows that a block adds up; PER_BLOCK in loss.cu.
 PER_BLOCK = 8 * THREADS
 _PARAMS = Struct("<6Qq5q6I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, operands, (ignore_index,)) over the Targets that `layout` names."""
+    """Bind the Targets `layout`: callable(device_index, operands, (ignore_index,))."""
     if layout.rows * max(layout.classes, 1) >= 1 << 31:
         sizes = errors.Got(f"{layout.rows} x {layout.classes}")
         raise errors.must(op, "self", "have fewer than 2**31 elements", sizes)
@@ -51,8 +51,8 @@ class NllLoss:
         if self.entry == "ELEMENTS" or self.blocks == 1:
             self._launch(device_index, self.entry, self.grid, self.pack(operands, scalars, 0))
             return
-        # Two sums of each block, at most 8 bytes wide. The memory may be freed on return: it is
-        # reused only on its own stream, after the launches.
+        # Each block has two sums of at most 8 bytes. The memory may be freed when this function
+        # returns, because only work on the same stream, after the launches, reuses it.
         workspace = runtime.cuda().allocate(self.blocks * 16, device_index)
         params = self.pack(operands, scalars, workspace.ptr)
         self._launch(device_index, "SUMS", self.grid, params)

@@ -21,11 +21,11 @@ from .division import divider
 TILE = 64
 _PARAMS = Struct("<3Q9q4I4I")
 _ADDED = Struct("<Q3q")
-_MOST_PRODUCTS = 65535  # blocks of a grid along y
+_MOST_PRODUCTS = 65535  # the largest grid along y
 
 
 class Matmul:
-    """mm of one dtype; see `mm`."""
+    """The launches of mm for one dtype; see `mm`."""
 
     __slots__ = ("itemsize", "defines")
     entry = "matmul_strided"
@@ -63,13 +63,14 @@ class Matmul:
             cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
 
     def moved(self, rest: bytes, first: int) -> bytes:
-        """The parameters after those of mm, for the products from `first` on."""
+        """Return the parameters after those of mm, for the products from `first` on."""
         return rest
 
     def plan(
         self, pointers: Sequence[int], sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
     ) -> tuple[int, bytes]:
-        """(blocks of a product, parameters); pointers and strides of out, a, b, sizes m, n, k."""
+        """Return (blocks of a product, parameters). pointers, strides: of out, a, b. sizes: m, n,
+        k."""
         m, n, k = sizes
         columns = launch.blocks_for(n, TILE)
         tiles = columns * launch.blocks_for(m, TILE)
@@ -79,12 +80,12 @@ class Matmul:
         return tiles, _PARAMS.pack(*pointers, *in_bytes, m, n, k, 0, *divider(columns))
 
     def in_bytes(self, strides: Sizes) -> list[int]:
-        """Strides in bytes of rows, columns and products."""
+        """Return the strides of rows, columns and products in bytes."""
         return [by * self.itemsize for by in (*strides, 0)[:3]]
 
 
 class Addmm(Matmul):
-    """addmm of one dtype; see `addmm`."""
+    """The launches of addmm for one dtype; see `addmm`."""
 
     __slots__ = ("number",)
     op = "addmm"
@@ -103,7 +104,7 @@ class Addmm(Matmul):
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, rest)
 
     def added(self, pointer: int, strides: Sizes, beta: Any, alpha: Any) -> bytes:
-        """The parameters after those of mm."""
+        """Return the parameters after those of mm."""
         added = _ADDED.pack(pointer if beta != 0 else 0, *self.in_bytes(strides))
         return added + self.number(beta) + self.number(alpha)
 
@@ -115,13 +116,14 @@ class Addmm(Matmul):
 
 @cache
 def mm(of: dtype) -> Matmul:
-    """mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
-    out_strides, count of products), the first three pointers."""
+    """Return mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
+    out_strides, number of products). out, a and b are pointers."""
     return Matmul(of)
 
 
 @cache
 def addmm(of: dtype) -> Addmm:
-    """addmm of one dtype: `mm` with the pointer and strides of the summand, beta and alpha before
-    the count. With beta 0 the pointer is not read."""
+    """Return addmm of one dtype. It takes the arguments of `mm`, with the pointer and strides of
+    the summand, beta and alpha before the number of products. With beta 0 the pointer is not
+    read."""
     return Addmm(of)

@@ -1,8 +1,8 @@
-"""Functions by (family, entry, defines, device): the text, its variants and loaded modules.
+"""Functions by (family, entry, defines, device): their texts, variants and loaded modules.
 
 The text of a family is its `.cu` with our `.cuh` inlined under `#line` marks, so that a compiler's
-messages point into the files. Everything before BODY is independent of -D; the emulator repeats
-only the part after it for each variant. The runtime compiles, caches and loads.
+messages point into the files. The part before BODY does not depend on -D; for each variant the
+emulator repeats only the part after BODY. The runtime compiles, caches and loads.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _of_file(family: str) -> str:
 
 
 def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> str:
-    """The text of a chain: the parts before the bodies of these families and of the file; the
-    functor; and the file's body."""
+    """Return the text of a chain: the parts before the bodies of these families and of the file,
+    then the functor, then the file's body."""
     inliner = _Inliner()
     heads = [inliner.lines(f"{family}.cu", whole=False) for family in families]
     rest = inliner.lines(file)

@@ -11,12 +11,12 @@ from . import launch, module, variants
 from .division import divider
 from .launch import THREADS, Operands
 
-# Marks of a block; PER_BLOCK in nonzero.cu.
+# The number of marks that a block reads; PER_BLOCK in nonzero.cu.
 PER_BLOCK = 8 * THREADS
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, operands) over the Marks that `layout` is."""
+    """Bind the Marks `layout`: callable(device_index, operands)."""
     if layout.numel >= 1 << 31:
         rule = "have fewer than 2**31 elements"
         raise errors.must(layout.op, "self", rule, errors.Got(str(layout.sizes)))
@@ -24,7 +24,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class NonZero:
-    """The launches over one layout: two that count, or one that writes."""
+    """The launches over one layout: two launches that count, or one that writes."""
 
     __slots__ = ("op", "defines", "blocks", "tail")
     op: str

@@ -1,6 +1,6 @@
 """Packing of Python numbers as sixteen bytes of a kernel's parameters.
 
-The casts are those of every device (`kernels/cpu/cast.py`, Note [Numeric casts]).
+The casts follow the rules for all devices (`kernels/cpu/cast.py`, Note [Numeric casts]).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...core.dtype import dtype
 from ...core.number_range import in_64_bits, integer_range
 from ..cpu import cast, quiet
 
-Packer = Callable[[Any], bytes]  # of a Python number
+Packer = Callable[[Any], bytes]  # packs a Python number
 EMPTY = bytes(16)
 
 _SIGNED, _UNSIGNED = struct.Struct("<q8x").pack, struct.Struct("<Q8x").pack
@@ -27,7 +27,7 @@ _WORD = (1 << 64) - 1
 
 
 def stored(of: dtype) -> Packer:
-    """Bytes of a number as an element of dtype `of`, padded with zeros."""
+    """Return a packer that packs a number as an element of dtype `of`, padded with zeros."""
     to = of.np
     if of.category < 2:
         return arithmetic("u64" if of.short == "u64" else "i64", of, is_rounded=True)
@@ -43,11 +43,11 @@ def stored(of: dtype) -> Packer:
 def arithmetic(
     name: str, common: dtype, *, is_rounded: bool, op: str = "number", arg: str = "value"
 ) -> Packer:
-    """Bytes of a number as the arithmetic type `name` (i64 u64 f32 f64 c64 c128).
+    """Return a packer that packs a number as the arithmetic type `name` (i64 u64 f32 f64 c64 c128).
 
     Integers are first wrapped to the range of `common`. is_rounded: a floating number is first
-    rounded to `common`; otherwise a number with f16 or bf16 operands is an f32. op, arg: for the
-    error if a number exceeds a double, or an integer 64 bits.
+    rounded to `common`; otherwise a number beside f16 or bf16 operands is an f32. op, arg: for the
+    error if a number exceeds the range of a double, or an integer 64 bits.
     """
     if common.category == 0:
         return lambda value: _SIGNED(bool(value))
@@ -67,7 +67,7 @@ def arithmetic(
 
 
 def _float32(common: dtype, op: str, arg: str) -> Packer:
-    # Inlined `_floating`: this saves `x * 2.5` a Python frame.
+    # `_floating` is inlined, which saves `x * 2.5` a Python frame.
     def packed(value: complex) -> bytes:
         try:
             return _FLOAT(value.real)
@@ -100,14 +100,14 @@ def _rounded(value: complex, to: Any) -> Any:
 
 
 def negated(pack: Packer, common: dtype) -> Packer:
-    """`pack` of the negated number; 0 becomes -0 if the type has one."""
+    """Return a packer of the negated number; 0 becomes -0 if the type has one."""
     if common.category < 2:
         return lambda value: pack(-int(value) & _WORD)
     return lambda value: pack(-(value if type(value) is complex else float(value)))
 
 
 def pair(low: int, high: int) -> bytes:
-    """Two unsigned 64-bit words, each modulo 2^64."""
+    """Pack two unsigned 64-bit words, each modulo 2^64."""
     return _UNSIGNED_PAIR(low & _WORD, high & _WORD)
 
 
@@ -126,7 +126,7 @@ def _whole(common: dtype, pack: Callable[[int], bytes], op: str, arg: str) -> Pa
 def _float(value: complex) -> bytes:
     try:
         return _FLOAT(value.real)
-    except OverflowError:  # struct rejects numbers that float32 rounds to infinity
+    except OverflowError:  # struct rejects numbers that round to infinity in float32
         return _FLOAT(math.copysign(math.inf, value.real))
 
 

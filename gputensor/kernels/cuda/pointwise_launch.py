@@ -47,7 +47,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Scaled:
-    """add and sub: the plain kernel, or add_alpha for an alpha other than 1."""
+    """add and sub: the plain kernel if alpha is 1, otherwise add_alpha."""
 
     __slots__ = ("op", "layout", "plain", "scaled")
 
@@ -103,7 +103,8 @@ class ByAddress:
         found(device_index, operands, scalars)
 
     def at(self, *lows: int) -> Any:
-        """The launch for tensors at these addresses modulo 16; aligned ones if not given."""
+        """Return the launch for tensors at these addresses modulo 16; without addresses, for
+        aligned tensors."""
         if any(lows):
             return self.make(lows)
         if self.aligned is None:
@@ -111,7 +112,7 @@ class ByAddress:
         return self.aligned
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.at(), name)  # entry, defines, grid and block of aligned operands
+        return getattr(self.at(), name)  # entry, defines, grid and block for aligned operands
 
 
 def _by_address(
@@ -140,7 +141,7 @@ def _by_address(
 def planned(
     family: str, op: str, layout: Any, walk: pointwise_plan.Walk, plan: pointwise_plan.Plan
 ) -> launch.Launch:
-    """The launch of a plan. walk: of the layout, or of a part of it."""
+    """Make the launch of a plan. walk: the walk of the layout, or of a part of it."""
     functor = "add_alpha" if op == "sub_alpha" else op
     common = layout.common_dtype
     scalar, types = _types(family, functor, common, tuple(layout.dtypes))
@@ -154,7 +155,7 @@ def of_plan(
     family: str, entry: str, defines: variants.Defines, values: list[bytes], packers: list[Any],
     walk: pointwise_plan.Walk, plan: pointwise_plan.Plan,
 ) -> launch.Launch:  # fmt: skip
-    """The launch of a plan for any text. entry: the entry's name without its layout."""
+    """Make the launch of a plan for any text. entry: the entry's name without its layout."""
     strides = [s or (0,) * len(walk.shape) for s in walk.strides]
     taken, tail = (_rows if isinstance(plan, pointwise_plan.Rows) else _turned)(walk, plan, strides)
     outer = [d for d in range(len(walk.shape)) if d not in taken]
@@ -169,7 +170,7 @@ def of_plan(
 
 
 def _rows(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
-    """The dimensions that rows.cuh walks, and its parameters before those of the outer
+    """Return the dimensions that rows.cuh walks, and its parameters before those of the outer
     dimensions."""
     elements, across = walk.shape[0], plan.across
     per_row = launch.blocks_for(elements, plan.unit)
@@ -204,8 +205,8 @@ def _turned(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple
 def _types(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    """The computation type, and the type of each operand in memory. An `out` of another dtype is
-    cast from the result, so the result's signedness matters."""
+    """Return the computation type, and the type of each operand in memory. The result is cast to an
+    `out` of another dtype, so its signedness matters."""
     if family == "where":
         values = dtypes[:1] + dtypes[2:]
         if all(d is common for d in values):
@@ -221,7 +222,7 @@ def _types(
 
 def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) -> launch.Launch:
     """The launch over one part of the layout."""
-    functor = "add_alpha" if op == "sub_alpha" else op  # self + (-alpha) * other
+    functor = "add_alpha" if op == "sub_alpha" else op  # sub_alpha computes self + (-alpha) * other
     dtypes = tuple(layout.dtypes)
     common = dtypes[0] if family == "fill" else layout.common_dtype
     if family not in _MOVING:
@@ -257,7 +258,7 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
 def _computed(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
 ) -> tuple[str, str]:
-    """The entry's layout and type for an operator that computes."""
+    """Return the layout and the type of the entry for an operator that computes."""
     result = bool_ if family == "comparison" else common
     same = dtypes[0] is result and all(d is common for d in dtypes[1:])
     if same and variants.has_contiguous(family, op, common) and _is_dense(dtypes, shape, strides):
@@ -268,7 +269,7 @@ def _computed(
 def _moved(
     family: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
 ) -> tuple[str, str]:
-    """The entry's layout and type for an operator that moves or casts elements."""
+    """Return the layout and the type of the entry for an operator that moves or casts elements."""
     values = dtypes[:1] + dtypes[2:] if family == "where" else dtypes
     if family == "where":
         assert dtypes[1].itemsize == 1 or strides[1] is None, dtypes
@@ -289,14 +290,14 @@ def _is_dense(dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]) -> bo
 
 
 def _itemsize(scalar: str) -> int:
-    """Bytes of a type by its name, whose last number is the width in bits."""
+    """Return the bytes of a type from its name, which ends in the width in bits."""
     return int(scalar.lstrip("abcfiuw")) // 8
 
 
 def packers_of(
     family: str, op: str, layout_name: str, scalar: str, common: dtype, strides: list[Any]
 ) -> list[tuple[int, int, Any]]:
-    """The value slots that a call fills, with their packers: see launch.Launch."""
+    """Return the value slots that a call fills, with their packers: see launch.Launch."""
     n_inputs, n_scalars = slots(family, op)
     if family == "fill":
         return [(0, ~0, numbers.stored(common))]
@@ -331,8 +332,8 @@ def _number(
             return numbers.stored(bool_)
         if layout_name != "CAST":
             return numbers.stored(common)
-    # With f16 and bf16 operands, arithmetic takes a number as f32; a comparison rounds it, as NumPy
-    # does.
+    # Beside f16 and bf16 operands, arithmetic takes a number as f32; a comparison rounds it, as
+    # NumPy does.
     arg = ("condition", "self", "other", "third input")[k + (family != "where")]
     is_rounded = family in ("comparison", "where")
     return numbers.arithmetic(computes_in, common, is_rounded=is_rounded, op=name, arg=arg)

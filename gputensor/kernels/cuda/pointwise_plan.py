@@ -15,16 +15,17 @@ SMALL_BYTES = 64 << 10
 # Bytes of loads in flight per thread, and the maximum number of units: 64 KiB of a multiprocessor
 # at 1024 threads, several times what any GPU's memory needs (copy_score.bytes_in_flight).
 FLIGHT_BYTES, MAX_UNROLL = 64, 8
-# The shortest row of `out`: a sector.
+# The shortest row of `out` in bytes: one sector.
 ROW_BYTES = 32
-# The minimum bytes on either side, the minimum bytes in all, and the minimum used share for a tile
-# to pay off.
+# The minimum bytes on each side, the minimum bytes in total, and the minimum used share with which
+# a tile pays off.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
 # A row is cut into pieces, one per block, if at least this share of their threads has work.
 PIECE_USED = 0.85
 MAX_OUTER_DIMS = 6
 ACCESS_BYTES = 16
-SQUARES, MAX_SHARED_BYTES = 16, 48 << 10  # shared memory that a kernel may declare on every GPU
+# squares in a tile, and the shared memory that a kernel may declare on every GPU
+SQUARES, MAX_SHARED_BYTES = 16, 48 << 10
 
 RUNS, STAYS, STEPS, TURNS, GIVEN = "RUNS", "STAYS", "STEPS", "TURNS", "GIVEN"
 
@@ -62,7 +63,7 @@ class Walk:
 
 
 class Rows:
-    """A launch of rows.cuh. across: the dimension whose rows follow each other in a thread."""
+    """A launch of rows.cuh. across: the dimension along which a thread goes from row to row."""
 
     __slots__ = ("kinds", "widths", "held", "unit", "unroll", "across", "threads", "blocks")
     layout, outer_dims = "ROWS", MAX_OUTER_DIMS
@@ -92,7 +93,7 @@ class Rows:
 
 
 class Turned:
-    """A launch of turned.cuh. y: the dimension along which the staged operands run."""
+    """A launch of turned.cuh. y: the dimension in which the staged operands are dense."""
 
     __slots__ = ("kinds", "widths", "unit", "y", "blocks")
     layout, outer_dims, held, unroll, along = "TURNED", MAX_OUTER_DIMS, 0, 1, 0
@@ -120,7 +121,7 @@ Plan = Rows | Turned
 
 
 def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
-    """The kernel of a walk; None: the strided entry."""
+    """Choose the kernel of a walk; None means the strided entry."""
     for out, size in zip(walk.strides[: walk.outputs], walk.itemsizes):
         assert out is not None, "out is a tensor"
         if out[0] != size or walk.shape[0] * size < ROW_BYTES:
@@ -131,7 +132,7 @@ def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
 
 
 def rows(walk: Walk) -> Rows:
-    """The plan of rows along dimension 0; the gain is not checked."""
+    """Plan rows along dimension 0, without a check that they pay off."""
     unit = ACCESS_BYTES // walk.widest
     while unit > 1 and walk.shape[0] < 4 * unit:
         unit //= 2
@@ -154,7 +155,7 @@ def rows(walk: Walk) -> Rows:
 
 
 def turned(walk: Walk) -> Turned | None:
-    """The plan of tiles along dimension 0 and the dimension in which most other inputs are
+    """Plan tiles along dimension 0 and the dimension in which most of the other inputs are
     dense."""
     if walk.bytes < TURNED_BYTES:
         return None
@@ -190,7 +191,8 @@ def shared_bytes(unit: int) -> int:
 
 
 def unroll_for(walk: Walk, unit: int, held: int) -> int:
-    """Units of a thread: a power of two, so that their loads are FLIGHT_BYTES or a little more."""
+    """Return the units of a thread: a power of two for which their loads have FLIGHT_BYTES or a
+    little more."""
     loaded = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
         if j >= walk.outputs and not held >> j & 1 and _kind(strides, size) in (RUNS, STEPS):
@@ -203,8 +205,8 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """The number of units per thread, at most `most`, for which the fewest units lie past the last
-    row."""
+    """Return the number of units per thread, at most `most`, for which the fewest units lie past
+    the last row."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
 
@@ -216,7 +218,7 @@ def _kind(strides: Strides | None, itemsize: int) -> str:
 
 
 def _held(walk: Walk, across: int | None) -> int:
-    """A bit for each input that is equal for all units of a thread."""
+    """Return a bit for each input that is equal for all units of a thread."""
     held = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
         if j >= walk.outputs and strides is not None:
@@ -226,7 +228,8 @@ def _held(walk: Walk, across: int | None) -> int:
 
 
 def _width(walk: Walk, j: int, unit: int, along: int = 0) -> int:
-    """Elements of one access to operand j along a dimension: as many as alignment allows."""
+    """Return the elements of one access to operand j along a dimension: as many as alignment
+    allows."""
     size, strides = walk.itemsizes[j], walk.strides[j]
     assert strides is not None
     bits = walk.lows[j]

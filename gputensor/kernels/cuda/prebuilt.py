@@ -105,7 +105,7 @@ def _copy(shape: Sizes, strides: tuple[Sizes, ...], to: dtype, of: dtype) -> cop
 
 
 def _permuted(sizes: Sizes, itemsize: int) -> tuple[Sizes, tuple[Sizes, ...]]:
-    """All dimensions of a dense array in reverse order."""
+    """Return the layout that reverses all dimensions of a dense array."""
     dst, src, step = [], [], itemsize
     for n in sizes:
         dst.append(step)

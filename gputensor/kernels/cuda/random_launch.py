@@ -1,4 +1,5 @@
-"""Launch plans of random numbers: each is a function of the element's index in dense memory."""
+"""Launch plans of random numbers. Each number is a function of the element's index in dense
+memory."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .launch import Operands
 _TAIL = Struct("<II").pack
 _FLOATS = Struct("<dd").pack
 _BY_PLACE = (1).to_bytes(4, "little")
-_COUNTED = ("bernoulli", "integers")  # operators with integer parameters
+_COUNTED = ("bernoulli", "integers")  # distributions whose parameters are integers
 
 
 def packer(op: str) -> Any:
@@ -28,7 +29,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
     strides = layout.stride_bytes[0] or (0,)
     assert len(layout.shape) < 2 and (numel == 1 or strides[0] == of.itemsize), layout
     if of.is_complex:
-        of, numel = of.to_real, 2 * numel  # element i is the real elements 2i and 2i + 1
+        # complex element i consists of the real elements 2i and 2i + 1
+        of, numel = of.to_real, 2 * numel
     if not of.is_floating_point and op not in variants.whole():
         raise errors.no_cuda_kernel(op, of)
     scalar = variants.random_scalar(of)
@@ -58,7 +60,7 @@ class Random(launch.Launch):
         seed, counter, first, second = scalars
         begin, params = numbers.pair(seed, counter), self.packers[0][2](first, second)
         before = self.values[1]
-        if type(seed) is not int:  # the place of a seed: Note [Random numbers of a graph]
+        if type(seed) is not int:  # a place instead of a seed: Note [Random numbers of a graph]
             before = before[:12] + _BY_PLACE
         packed: bytes = self.head(*operands) + begin + before + params + self.tail
         return packed

@@ -24,12 +24,12 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def walked(layout: Any) -> tuple[Sizes, Sizes]:
-    """Sizes and strides of the elements to be counted."""
+    """Return sizes and strides of the counted elements."""
     return layout.shape or (1,), layout.stride_bytes[0] or (0,)
 
 
 class Range:
-    """arange, linspace or eye; integers count in f64 where a call's scalars are floats."""
+    """arange, linspace or eye. If a call's scalars are floats, integers are computed in f64."""
 
     __slots__ = ("op", "layout", "shape", "strides", "whole", "floating")
     op: str

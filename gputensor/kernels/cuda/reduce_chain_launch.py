@@ -1,8 +1,8 @@
 """Launches of chains with a reduction: one kernel computes the operand, reduces it, and continues
 with the results.
 
-The order is that of reduce_launch.py over the chain's result, whose plan is an argument, so the
-bits do not depend on fusion.
+The order of additions is that of reduce_launch.py over the chain's result, whose plan is an
+argument. So fusion does not change the bits.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _OF_PARTIALS = {variants.storage(d): d for d in STORED}
 
 
 class Epilogue(NamedTuple):
-    """The operators after the reduction. body: its first input is the result. strides: in bytes, of
-    its other inputs and then its outputs, over the kept dimensions."""
+    """The operators after the reduction. body: its first input is the reduction's result. strides:
+    in bytes, of the other inputs and then of the outputs, over the kept dimensions."""
 
     body: Body
     strides: list[Sizes]
@@ -44,7 +44,7 @@ class Walks(NamedTuple):
 
 
 class ChainStage:
-    """One launch. stage: the stage of the reduction alone, which gives the order of additions."""
+    """One launch. stage: the stage of the reduction alone, which defines the order of additions."""
 
     __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch
@@ -166,7 +166,7 @@ class ChainReduce:
 
 
 def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
-    """Strides of partial results: segments, each with an element for each kept position."""
+    """Return the strides of partial results: segments, each with one element per kept position."""
     rows, outputs = plain.stages[0][2].segments, product(walks.kept)
     row_bytes = plain.workspace_bytes // rows
     strides, step = [], row_bytes // outputs
@@ -197,7 +197,8 @@ def bind(
     plain: Any, body: Body, packing: list[Packer], out: dtype, shape: Sizes, n_reduced: int,
     strides: list[Sizes], common: int, after: Epilogue | None = None,
 ) -> ChainReduce | None:  # fmt: skip
-    """Bind a reduction of a chain; None if this kernel cannot keep the order, or take all operands.
+    """Bind a reduction of a chain. Return None if this kernel cannot keep the order of additions,
+    or cannot take all operands.
 
     plain: the reduction of the chain's result. strides: in bytes, of out and the inputs over
     `shape`, whose first n_reduced dimensions are reduced. out: the result's dtype; common: the code

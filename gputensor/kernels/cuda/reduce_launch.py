@@ -1,5 +1,5 @@
-"""Launch plans of reductions in one or two launches. They fix the threads' parts and the order of
-additions.
+"""Launch plans of reductions in one or two launches. They define each thread's part and the order
+of additions.
 
 The order depends only on the shape, so that results do not depend on the device or the run.
 """
@@ -17,8 +17,8 @@ from . import launch, module, variants
 from .division import divider
 from .launch import PACK_BYTES, THREADS, Operands, pack_dims, pieces, product
 
-# Units per lane: with more than the first number, another lane is added; with more than the second,
-# another segment. They are one and two flights of loads.
+# Units per lane. With more units than the first number another lane is added; with more than the
+# second, another segment. A lane loads these units in one flight, or in two.
 _PER_LANE = 4
 _PER_SEGMENT = 8
 # Blocks that fill every GPU; a reduction with fewer blocks is cut into segments. It is constant, so
@@ -26,16 +26,16 @@ _PER_SEGMENT = 8
 _BLOCKS = 1024
 # Adjacent outputs in a block, for 128 contiguous bytes of f32.
 _ADJACENT = 32
-# The output of a stage; EITHER: results if it has one segment, otherwise partial results. Below:
-# operators whose partial results another operator combines.
+# _ENDS: operators whose partial results another operator combines. Below: what a stage writes;
+# EITHER means results if there is one segment, otherwise partial results.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, (out pointer, in pointer)); it reduces the first layout.n_reduced
-    dimensions."""
+    """Bind a reduction: callable(device_index, (out pointer, in pointer)). It reduces the first
+    layout.n_reduced dimensions."""
     out_strides, in_strides = [s or () for s in layout.stride_bytes]
     n = layout.n_reduced
     kept, reduced = layout.shape[n:], layout.shape[:n]
@@ -188,7 +188,7 @@ class Reduce:
         self, op: str, partial: str, kept: Sizes, out_walk: Sizes, rows: int, row_bytes: int,
         codes: tuple[int, int, int], count: int,
     ) -> None:  # fmt: skip
-        """The stage that reduces the workspace, rows x outputs, to the results."""
+        """Return the stage that reduces the workspace, rows x outputs, to the results."""
         step = row_bytes // product(kept)
         in_walk = []
         for size in kept:
@@ -207,15 +207,15 @@ class Reduce:
         if self.last is None:
             self.stages[0][2].launch(self.runs, device_index, out, x)
             return
-        # The memory may be freed on return, even if the launches are still queued: it is reused
-        # only on its own stream, after them.
+        # The memory may be freed when this function returns, even if the launches are still queued,
+        # because only later work on the same stream reuses it.
         workspace = runtime.cuda().allocate(self.workspace_bytes, device_index)
         for offset, at, stage in self.stages:
             stage.launch(self.runs, device_index, workspace.ptr + at, x + offset)
         self.last.launch(self.runs, device_index, out, workspace.ptr)
 
     def straight(self, device_index: int) -> launch.Straight:
-        """The launch in parts: see launch.straight."""
+        """Return the parts of the launch; see launch.straight."""
         if self.last is not None:
             return launch.whole(self, device_index)
         stage = self.stages[0][2]
@@ -229,7 +229,8 @@ class Reduce:
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
-    """(type, True if elements are cast to it). Elements that would only be widened are not cast."""
+    """Return (type, True if elements are cast to it). A cast that only widens elements is left
+    out."""
     natural = variants.reduce_scalar(op, given)
     if not variants.converts(op):
         if natural is None:
@@ -246,7 +247,7 @@ def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
 
 
 def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int) -> str:
-    """The kernel with vector loads, if there is one; strides are the input's."""
+    """Return the kernel with vector loads, if there is one. strides: of the input."""
     if reduced and strides[0] == itemsize:
         return "ROWS"
     if kept and kept[0] > 1 and kept_strides[0] == itemsize and product(reduced):

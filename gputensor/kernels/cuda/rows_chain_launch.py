@@ -1,6 +1,6 @@
 """Launches of chains over rows: reductions and their readers in one kernel.
 
-The order of each reduction, and its lanes, are those of reduce_launch.py's rows.
+The order of each reduction and its lanes are those of reduce_launch.py for rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Lanes = tuple[int, int]
 
 
 def stage_of(plain: Any) -> Stage | None:
-    """The launch of a reduction over rows; None if it is another reduction or has several
+    """Return the launch of a reduction over rows; None for other reductions and for several
     launches."""
     if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
         return None
@@ -34,7 +34,7 @@ def stage_of(plain: Any) -> Stage | None:
 
 
 def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
-    """The lanes of softmax_launch.py's dense rows."""
+    """Return the lanes of dense rows in softmax_launch.py."""
     held = HELD_BYTES // max(itemsize, 4)
     lane_bits = _lanes_of_dense(count, PACK_BYTES // itemsize, held)
     return lane_bits, launch.bits_for(THREADS) - lane_bits
@@ -65,7 +65,7 @@ def bind(
     program: Program, packing: list[Packer], lanes: Lanes, itemsize: int, shape: Sizes,
     strides: list[Sizes],
 ) -> ChainRows | None:  # fmt: skip
-    """Bind a program. None if a kernel cannot take all operands.
+    """Bind a program. Return None if a kernel cannot take all operands.
 
     lanes: of its reductions; itemsize: of their operands. shape: a row's elements, then the kept
     dimensions; strides: in bytes, of outputs, inputs, and outputs with one element per row.

@@ -41,7 +41,7 @@ class Program(NamedTuple):
 
 
 def text(program: Program) -> str:
-    """The full source that is compiled."""
+    """Return the full source that is compiled."""
     steps = [step for body in program.bodies for step in body.steps]
     of = {step.family for step in steps if step.family != "copy"}
     of |= {"softmax" if x.is_softmax else "reduce" for x in program.reductions} | {"reduce"}
@@ -49,12 +49,12 @@ def text(program: Program) -> str:
 
 
 def functors(program: Program) -> str:
-    """The functors of the passes, and the program."""
+    """Return the functors of the passes, and the program."""
     parts: list[str] = []
     lines: list[str] = []
 
     def called(body: Body, found: list[str]) -> str:
-        """The call of a pass's functor with the numbers and the earlier results."""
+        """Return the call of a pass's functor with the numbers and the earlier results."""
         number = len(parts)
         name = f"chain_pass{number}"
         results = "".join([f", r{n}" for n in range(len(found))])

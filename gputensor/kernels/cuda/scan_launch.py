@@ -14,7 +14,7 @@ from .division import divider
 from .launch import THREADS, Operands, bits_for
 from .softmax_launch import ADJACENT
 
-# Adjacent elements that a lane processes in one step; ITEMS in scan.cu.
+# The number of adjacent elements that a lane processes in one step; ITEMS in scan.cu.
 ITEMS = 4
 # The minimum elements of a segment of a row, and the number of blocks that fills any GPU, as in
 # reduce_launch. Constant, so that the order of a sum is the same on all GPUs.
@@ -27,7 +27,8 @@ _POINTERS = Struct("<4Q").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, (out, in) or (out, places, in) pointers) over the Rows `layout`."""
+    """Bind the Rows `layout`: callable(device_index, pointers). pointers: (out, in), or (out,
+    places, in)."""
     count, rows = layout.shape[0], layout.shape[1:]
     if count == 0 or launch.product(rows) == 0:
         return launch.EmptyLaunch()
@@ -77,8 +78,8 @@ class Scan:
         if self.segments == 1:
             self._launch(device_index, pointers, 0, False)
             return
-        # The memory may be freed on return: it is reused only on its own stream, after the
-        # launches.
+        # The memory may be freed when this function returns, because only work on the same stream,
+        # after the launches, reuses it.
         nbytes = self.rows * self.segments * _TOTAL_BYTES
         workspace = runtime.cuda().allocate(nbytes, device_index)
         self._launch(device_index, pointers, workspace.ptr, True)

@@ -1,4 +1,4 @@
-"""Launch plans of family scatter: those of gather, with the same parameters."""
+"""Launch plans of family scatter. They are those of gather, with equal parameters."""
 
 from .gather_launch import bind
 

@@ -25,7 +25,7 @@ _HEAD = Struct("<3q6I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """callable(device_index, (out, in ...) pointers) over the Rows `layout`."""
+    """Bind the Rows `layout`: callable(device_index, (out, in ...) pointers)."""
     count, rows = layout.shape[0], layout.shape[1:]
     if count == 0 or launch.product(rows) == 0:
         return launch.EmptyLaunch()
@@ -68,7 +68,7 @@ def _one(
 
 
 def _lanes_of_dense(count: int, pack: int, held: int) -> int:
-    """Log2 of the threads that share a dense row: a part of a warp, or a whole block."""
+    """Return log2 of the threads that share a dense row: a part of a warp, or a whole block."""
     if count > WARP * held:
         return launch.bits_for(THREADS)
     return launch.bits_for(min(-(-count // pack), WARP))

@@ -65,8 +65,8 @@ def has(family: str, op: str, of: dtype) -> bool:
 
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
-    """True if the result has the computation's dtype, or the operator is a comparison. complex32
-    uses the strided entries, which cast."""
+    """True if `op` has a contiguous entry: the result has the computation's dtype, or the operator
+    is a comparison. complex32 uses the strided entries, which cast."""
     said = RULES[LOOPS[family][op]]
     gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another and of is not complex32
@@ -80,7 +80,8 @@ def contiguous_scalar(family: str, op: str, of: dtype) -> str:
 
 @cache
 def signless(family: str) -> frozenset[str]:
-    """Operators whose functors are marked: signed and unsigned integers give equal bits."""
+    """Return the operators whose functors are marked as signless: signed and unsigned integers give
+    equal bits."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return frozenset(_SIGNLESS.findall(text))
 
@@ -93,8 +94,8 @@ def takes(family: str) -> dict[str, tuple[int, int]]:
 
 
 def number_dtype(scalar: str, common: dtype) -> dtype:
-    """The dtype in which a kernel of type `scalar` reads a number: the scalar type for signless
-    operators, whose kernels zero-extend elements and numbers."""
+    """The dtype in which a kernel of type `scalar` reads a number. For signless operators it is the
+    scalar type: their kernels zero-extend elements and numbers."""
     return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
 
 
@@ -116,7 +117,7 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
 
 
 def reduce_partial(op: str, scalar: str) -> str:
-    """The type of the partial result of a segment of `op` over `scalar` (`types::partial`)."""
+    """The type of a partial result of `op` over elements of type `scalar` (`types::partial`)."""
     if LOOPS["reduce"][op] == "any":
         return "u8"
     if LOOPS["reduce"][op] == "real":
@@ -226,7 +227,7 @@ def _range(family: str) -> list[Defines]:
 
 @cache
 def whole() -> frozenset[str]:
-    """Distributions of integers and bools; their functors are marked."""
+    """Return the distributions of integers and bools; their functors are marked."""
     text = resources.files(__package__).joinpath("random.cu").read_text(encoding="utf-8")
     return frozenset(re.findall(r"struct (\w+) \{  // whole", text))
 
@@ -270,7 +271,7 @@ def _loss(family: str) -> list[Defines]:
 
 
 def _indexed(family: str) -> list[Defines]:
-    """Variants with one index tensor and with several."""
+    """Return the variants with one index tensor and those with several."""
     listed = []
     for op in LOOPS[family]:
         scalars = list(WORDS.values())

@@ -37,7 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# Functions of gt, under the same names and with the same arguments.
+# Functions of gt with the same names and arguments.
 if TYPE_CHECKING:
     from ..._generated.functions import (
         conv1d as conv1d, conv2d as conv2d, conv3d as conv3d, conv_transpose1d as conv_transpose1d,
@@ -75,8 +75,8 @@ def grouped_mm(
 ) -> Tensor:  # fmt: skip
     """Products of groups of matrices, such as tokens and weights of each expert in a mixture.
 
-    offs[i] is the end of group i along the dimension that the groups divide. What lies behind the
-    last end is 0 in the result. On a device the host waits for offs.
+    offs[i] is the end of group i along the dimension that the groups divide. Behind the last end,
+    the result is 0. On a device the host waits for offs.
 
     Args:
         mat_a, mat_b: of one floating dtype; (m, k) and (groups, k, n): groups of rows;
@@ -157,19 +157,19 @@ def fold(
 
 @declares()
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Channels rearranged into the plane: (*, C r r, H, W) to (*, C, H r, W r)."""
+    """Rearrange channels into the plane: (*, C r r, H, W) to (*, C, H r, W r)."""
     return calls.pixel_shuffle(input, upscale_factor)
 
 
 @declares()
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The plane rearranged into channels: (*, C, H r, W r) to (*, C r r, H, W)."""
+    """Rearrange the plane into channels: (*, C, H r, W r) to (*, C r r, H, W)."""
     return calls.pixel_unshuffle(input, downscale_factor)
 
 
 @declares()
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels interleaved, one channel of each group in turn."""
+    """Interleave channels: one channel of each group in turn."""
     return calls.channel_shuffle(input, groups)
 
 

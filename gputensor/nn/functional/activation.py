@@ -19,7 +19,7 @@ __all__ = [
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x; alpha * (exp(x / alpha) - 1) where x is negative."""
+    """x where it is not negative, alpha * (exp(x / alpha) - 1) where it is."""
     _tensor("celu", input)
     if flag("celu", "inplace", inplace):
         return calls.celu_(input, alpha)
@@ -27,7 +27,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x; alpha * (exp(x) - 1) where x is negative."""
+    """x where it is not negative, alpha * (exp(x) - 1) where it is."""
     _tensor("elu", input)
     if flag("elu", "inplace", inplace):
         return calls.elu_(input, alpha, 1, 1)
@@ -65,7 +65,7 @@ def gumbel_softmax(
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x, but 0 for elements in [-lambd, lambd]."""
+    """0 for elements in [-lambd, lambd], x for all others."""
     _tensor("hardshrink", input)
     return calls.hardshrink(input, lambd)
 
@@ -140,7 +140,7 @@ def rrelu(
     """Each element, multiplied by a slope between lower and upper where it is negative."""
     if flag("rrelu", "inplace", inplace):
         made = calls.rrelu(calls.clone(input), lower, upper, training, None)
-        return calls.copy_(input, made, False)  # its derivative reads input's old elements
+        return calls.copy_(input, made, False)  # the derivative reads the old elements of input
     return calls.rrelu(input, lower, upper, training, None)
 
 

@@ -147,12 +147,12 @@ def _projected(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
 
 
 def _by_heads(x: Tensor, heads: int) -> Tensor:
-    """(L, N, E) as (N, heads, L, E / heads)."""
+    """View (L, N, E) as (N, heads, L, E / heads)."""
     return x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
 
 
 def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:
-    """Return a mask to add: for a bool mask, -inf where it is True."""
+    """Return a mask that is added to scores: for a bool mask, -inf where it is True."""
     if mask is None or mask.dtype is like.dtype:
         return mask
     if mask.dtype is bool_:
@@ -163,5 +163,5 @@ def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:
 
 
 def _with_more(mask: Any, more: int) -> Any:
-    """The mask extended by this number of keys that all queries may attend to."""
+    """Extend the mask by `more` keys to which all queries may attend."""
     return calls.constant_pad_nd(mask, (0, more), 0) if more else mask

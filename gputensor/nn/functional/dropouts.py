@@ -21,7 +21,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """dropout to SELU's negative limit instead of zero, which keeps mean and variance."""
+    """Like dropout, but elements become SELU's negative limit instead of zero, which keeps mean and
+    variance."""
     return _dropped("alpha_dropout", input, p, training, inplace)
 
 
@@ -64,7 +65,7 @@ def _dropped(op: str, input: Tensor, p: float, training: bool, inplace: bool) ->
 def _of_channels(
     op: str, input: Tensor, p: float, training: bool, inplace: bool, alone: int
 ) -> Tensor:
-    """alone: the number of dimensions of an input without a batch."""
+    """Drop whole channels. alone: the number of dimensions of an input without a batch."""
     if not isinstance(input, Tensor):
         raise errors.not_a_tensor(op, "input", "a Tensor", input)
     if input.ndim not in (alone, alone + 1):

@@ -1,4 +1,5 @@
-"""`linear_cross_entropy`: the loss of a layer of classes, whole or in chunks of its samples."""
+"""`linear_cross_entropy`: the loss of a linear layer of classes, at once or in chunks of
+samples."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _OP = "LinearCrossEntropyOptions"
 
 @dataclasses.dataclass(slots=True, frozen=True)
 class LinearCrossEntropyOptions:
-    """How `linear_cross_entropy` works in chunks of samples, so that the logits of all samples
-    never exist at once: neither forward nor in backward, which computes them again.
+    """Options by which `linear_cross_entropy` works in chunks of samples, so that the logits of all
+    samples never exist at one time. Backward computes them again, also in chunks.
 
     allow_retain_graph: accepted; any number of backward passes is allowed.
     batch_chunk_size: samples of a chunk, or None.
@@ -133,7 +134,7 @@ def _chunked(
     options: LinearCrossEntropyOptions, reduction: str, ignored: int, input: Tensor, rows: Tensor,
     target: Tensor, bias: Tensor | None, weight: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """The losses of one chunk of samples after another."""
+    """Compute the losses of one chunk of samples after another."""
     if input.ndim == 1:
         each = input.unsqueeze(0), rows, target.unsqueeze(0), bias, weight
         made = _chunked(options, reduction, ignored, *each)
@@ -157,7 +158,7 @@ def _chunked(
 
 
 def _weights(target: Tensor, weight: Tensor | None, ignored: int, of: Any) -> Any:
-    """The factor of each sample: that of its class, and 0 where it is ignored."""
+    """Return the factor of each sample: the weight of its class, and 0 if it is ignored."""
     kept = (target != ignored).to(of)
     if weight is None:
         return kept
@@ -165,7 +166,7 @@ def _weights(target: Tensor, weight: Tensor | None, ignored: int, of: Any) -> An
 
 
 class _Chunk(Function):
-    """The losses of a chunk of samples. No logits are kept: backward makes them again."""
+    """The losses of a chunk of samples. Logits are not saved: backward computes them again."""
 
     generate_vmap_rule = True
 
@@ -205,7 +206,7 @@ class _Chunk(Function):
 
 
 def _slope(ctx: Any) -> Any:
-    """The derivative of each sample's loss with respect to its logits."""
+    """Return the derivative of each sample's loss with respect to its logits."""
     x, rows, bias, target, weight = ctx.saved_tensors
     classes = calls.where_self(target != ctx.ignored, target, 0).unsqueeze(1)
     shares = calls.linear(x, rows, bias).softmax(1)

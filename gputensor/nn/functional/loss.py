@@ -31,7 +31,7 @@ __all__ = [
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
-# --- of classes -----------------------------------------------------------------------------------
+# --- losses of classes --------------------------------------------------------------------------
 
 
 @declares()
@@ -95,7 +95,7 @@ def ctc_loss(
     return calls.ctc_loss_IntList(log_probs, targets, steps, texts, blank, number, zero_infinity)
 
 
-# --- of differences -------------------------------------------------------------------------------
+# --- losses of differences ----------------------------------------------------------------------
 
 
 def l1_loss(
@@ -172,7 +172,7 @@ def _weighed(each: Tensor, weight: Tensor, number: int) -> Tensor:
     return calls.sum(each) / calls.sum(weight) if number == 1 else _reduced(each, number)
 
 
-# --- of probabilities -----------------------------------------------------------------------------
+# --- losses of probabilities --------------------------------------------------------------------
 
 
 def binary_cross_entropy(
@@ -236,7 +236,7 @@ def poisson_nll_loss(
     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """exp(input) - target * input, or without log_input, input - target * log(input + eps).
+    """exp(input) - target * input. If log_input is False: input - target * log(input + eps).
 
     full: add Stirling's approximation of log(target!).
     """
@@ -259,7 +259,7 @@ def gaussian_nll_loss(
     _tensors(op, input=input, target=target)
     if not isinstance(var, Tensor):
         var = calls.full_like(input, real(op, "var", var))
-    if not var._keys & BATCHED and bool(calls.any(var < 0)):  # vmap looks at no elements
+    if not var._keys & BATCHED and bool(calls.any(var < 0)):  # vmap cannot read elements
         raise errors.must(op, "var", "hold no negative number", var, kind=errors.ArgumentValueError)
     if var.shape != input.shape:
         x, v = tuple(input.shape), tuple(var.shape)
@@ -276,7 +276,7 @@ def gaussian_nll_loss(
     return _reduced(each + 0.5 * math.log(2 * math.pi) if full else each, number)
 
 
-# --- of margins -----------------------------------------------------------------------------------
+# --- losses with margins ------------------------------------------------------------------------
 
 
 def soft_margin_loss(
@@ -329,7 +329,7 @@ def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The reduction of the mean of binary_cross_entropy_with_logits over the last dimension.
+    """Mean of binary_cross_entropy_with_logits over the last dimension, then the reduction.
 
     weight: (C), a factor for each class.
     """
@@ -428,7 +428,7 @@ def _triplet(op: str, anchor: Tensor, positive: Tensor, negative: Tensor, margin
         raise errors.must(op, "margin", "be positive", margin, kind=errors.ArgumentValueError)
 
 
-# --- checks ---------------------------------------------------------------------------------------
+# --- checks -------------------------------------------------------------------------------------
 
 
 def _tensors(op: str, *weights: Any, **operands: Any) -> None:

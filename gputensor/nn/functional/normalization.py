@@ -93,7 +93,7 @@ def normalize(
     input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """input over its p-norms along dim, which are at least eps.
+    """Divide input by its p-norms along dim, or by eps where a norm is smaller.
 
     >>> gt.nn.functional.normalize(gt.tensor([3.0, 4.0]), dim=0)
     tensor([0.6000, 0.8000])

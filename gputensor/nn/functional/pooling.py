@@ -129,7 +129,7 @@ def avg_pool3d(
 
 
 def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
-    """The output sizes; None means the input's size."""
+    """Return the output sizes. None means the size of the input."""
     if not isinstance(output_size, (list, tuple)):
         output_size = (output_size,) * count
     if len(output_size) != count or input.ndim < count:
@@ -146,14 +146,14 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
 
 @declares()
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Means over output_size windows; None keeps a size."""
+    """Means over output_size windows. None in output_size keeps the input's size."""
     sizes = _sizes("adaptive_avg_pool2d", input, output_size, 2)
     return calls.adaptive_avg_pool2d(input, sizes)
 
 
 @declares()
 def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Means over output_size windows; None keeps a size."""
+    """Means over output_size windows. None in output_size keeps the input's size."""
     sizes = _sizes("adaptive_avg_pool3d", input, output_size, 3)
     return calls.adaptive_avg_pool3d(input, sizes)
 
@@ -293,7 +293,7 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, cei
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
         return found if p > 0 else -found
     mean = (avg_pool1d, avg_pool2d, avg_pool3d)[count - 1](input**p, kernel, stride, 0, ceil)
-    # changes no value, but makes the gradient of a zero sum 0
+    # this keeps all values, but the gradient of a sum of zero becomes 0
     mean = calls.sign(mean) * calls.relu(calls.abs(mean))
     made: Tensor = (mean * math.prod(kernel)) ** (1 / p)
     return made
@@ -329,7 +329,8 @@ def lp_pool3d(
 def _unpooled(
     count: int, input: Tensor, kernel_size: Ints, stride: Any, padding: Ints, output_size: Any
 ) -> tuple[list[int], list[int], list[int]]:
-    """(sizes of the result, stride, padding); given sizes must be possible inputs of the pool."""
+    """Return (sizes of the result, stride, padding). Given sizes must be possible input sizes of
+    the pool."""
     op = f"max_unpool{count}d"
     kernel = _numbers(op, "kernel_size", kernel_size, count)
     is_given = isinstance(stride, int) or stride is not None and len(stride)

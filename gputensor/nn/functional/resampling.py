@@ -17,7 +17,7 @@ __all__ = [
     "upsample_nearest",
 ]  # fmt: skip
 
-# mode -> the operator for each count of dimensions.
+# mode -> {number of dimensions: operator}.
 _BY_NEIGHBOURS: dict[str, dict[int, Any]] = {
     "nearest": {
         1: lambda *a: calls.upsample_nearest1d_vec(*a),
@@ -114,7 +114,7 @@ def _function(mode: str, count: int, antialias: bool, input: Tensor) -> Any:
 
 
 def _sizes(input: Tensor, count: int, size: Any, scale_factor: Any) -> tuple[Any, Any]:
-    """(sizes, None) or (None, factors), one for each dimension."""
+    """Return (sizes, None) or (None, factors), with one number per dimension."""
     if (size is None) is (scale_factor is None):
         rule = "be given, or scale_factor instead, and not both"
         raise errors.wrong_value(_OP, "size", rule, size)
@@ -130,7 +130,7 @@ def upsample(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None,
     mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """`interpolate` by its older name."""
+    """`interpolate` under its older name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
@@ -138,7 +138,7 @@ def upsample(
 def upsample_nearest(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None
 ) -> Tensor:
-    """`interpolate` by the nearest element."""
+    """`interpolate` in mode "nearest"."""
     return interpolate(input, size, scale_factor)
 
 
@@ -146,7 +146,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None
 ) -> Tensor:
-    """`interpolate` by bilinear interpolation with aligned corners."""
+    """`interpolate` in mode "bilinear" with aligned corners."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 

@@ -15,10 +15,11 @@ def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The rows of weight that input names, in input's sizes and the rows'.
+    """Rows of weight at the indices in input. The result has input's sizes, then the size of a row.
 
-    padding_idx: a row that gets no gradient. max_norm: rows named are scaled down to this norm, in
-    place. scale_grad_by_freq: a row's gradient is divided by how often it is named.
+    padding_idx: a row that gets no gradient. max_norm: the rows that are looked up are scaled down
+    to this norm, in place. scale_grad_by_freq: a row's gradient is divided by the number of times
+    it is looked up.
     """
     padding = _padding("embedding", padding_idx, weight)
     if max_norm is not None:
@@ -54,7 +55,8 @@ def embedding_bag(
         padding_idx,
     )  # fmt: skip
     if max_norm is not None:
-        calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)  # refuses before a write
+        # this call raises for wrong arguments before anything is written
+        calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)
         _renorm(weight, flat, max_norm, norm_type)
     return calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)[0]
 
@@ -74,9 +76,10 @@ def _renorm(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) ->
 
 @declares()
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """A 1 in a row of num_classes zeros for each index; one more than the largest by default.
+    """For each index a row of num_classes zeros with a 1 at the index. By default num_classes is
+    the largest index plus one.
 
-    num_classes=-1 waits for the device, which has the largest.
+    num_classes=-1 waits for the device, which computes the largest index.
 
     >>> gt.nn.functional.one_hot(gt.tensor([2, 0]))
     tensor([[0, 0, 1],

@@ -1,4 +1,4 @@
-"""MultiheadAttention, and the layers and stacks of transformers over it."""
+"""MultiheadAttention, and the transformer layers and stacks that use it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from .norm import LayerNorm
 class MultiheadAttention(Module):
     """Attention by several heads at once: softmax(q @ k.mT / sqrt(E / heads)) @ v of projections.
 
-    in_proj_weight (3 E, E), or {q,k,v}_proj_weight where kdim or vdim are others than E; out_proj.
+    in_proj_weight: (3 E, E); or {q,k,v}_proj_weight if kdim or vdim differ from E. There is also
+    out_proj.
     """
 
     embed_dim: int
@@ -91,7 +92,8 @@ class MultiheadAttention(Module):
         """
         swaps = self.batch_first and query.ndim == 3
         if swaps:
-            # One tensor stays one: its projections are one product.
+            # If one tensor is given several times, it stays one object, so that its projections are
+            # one product.
             turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}
             query, key, value = (turned[id(x)] for x in (query, key, value))
         made, weights = F.multi_head_attention_forward(
@@ -139,7 +141,7 @@ class _Layer(Module):
         self.activation: Callable[[Tensor], Tensor] = _activation(activation)
 
     def _step(self, n: int, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """x and a branch of it, normalised before or after."""
+        """Return x plus a branch of it, normalised before the branch or after the sum."""
         norm, drop = getattr(self, f"norm{n}"), getattr(self, f"dropout{n}")
         found: Tensor = x + drop(branch(norm(x))) if self.norm_first else norm(x + drop(branch(x)))
         return found
@@ -179,7 +181,7 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """TransformerEncoderLayer with attention to a memory in between."""
+    """TransformerEncoderLayer with attention to a memory between its two parts."""
 
     norms = 3
 

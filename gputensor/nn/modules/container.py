@@ -106,7 +106,7 @@ class ModuleList(_Numbered):
 
 
 class _Named(Module):
-    """A container by name; `_held` are the parts."""
+    """A container whose parts have names; `_held` are the parts."""
 
     @property
     def _held(self) -> dict[str, Any]:

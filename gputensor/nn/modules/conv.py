@@ -1,4 +1,4 @@
-"""Conv1d to Conv3d, and their transposes; weights as PyTorch lays them out."""
+"""Conv1d to Conv3d, and the transposed forms. Weights have PyTorch's layout."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _PADDINGS = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Conv(Module):
-    """weight (out_channels, in_channels / groups, *kernel_size), of a transpose (in_channels,
-    out_channels / groups, *kernel_size); bias (out_channels).
+    """weight: (out_channels, in_channels / groups, *kernel_size); for a transposed form
+    (in_channels, out_channels / groups, *kernel_size). bias: (out_channels).
 
     padding: ints, or "same" or "valid". padding_mode: the values around the input.
     """
@@ -95,7 +95,8 @@ class _Conv(Module):
         return made
 
     def _around(self) -> list[int]:
-        """Padding of both sides of each dimension, the last one first, for `pad`."""
+        """Return the padding on both sides of each dimension, the last dimension first, for
+        `pad`."""
         found: list[int] = []
         for n in reversed(range(self.ndim)):
             if self.padding == "same":
@@ -151,7 +152,7 @@ class _ConvTranspose(_Conv):
         self.output_padding: tuple[int, ...] = self._each(output_padding)
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
-        """output_size: chooses among the possible sizes of the result's last dimensions."""
+        """output_size: selects among the possible sizes of the result's last dimensions."""
         convolve: Any = getattr(F, f"conv_transpose{self.ndim}d")
         left_open = self._open(input, output_size)
         rest = (self.stride, self.padding, left_open, self.groups, self.dilation)

@@ -31,9 +31,10 @@ class _Signature:
 
 @dataclass_transform()
 class Fixed(Module):
-    """A module that calls a function with its attributes as options, given by position or by name.
+    """A module that calls a function. Its attributes are the function's options, which are given by
+    position or by name.
 
-    function: its name in gt.nn.functional. shown: the options in `repr`, by default all.
+    function: its name in gt.nn.functional. shown: the options in `repr`; by default all.
 
     Our classes annotate their options, like dataclasses; `options` maps names to defaults.
     Annotations of users' subclasses are ignored.
@@ -56,7 +57,8 @@ class Fixed(Module):
         cls.options = dict(cls.options)
         for name in [name for name, kind in own.items() if not kind.startswith("ClassVar")]:
             cls.options[name] = vars(cls).get(name, _REQUIRED)
-            if name in vars(cls):  # buffers are found where no attribute of the class is
+            # a buffer is found only if the class has no attribute of its name
+            if name in vars(cls):
                 delattr(cls, name)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -129,7 +131,7 @@ class LeakyReLU(Fixed, function="leaky_relu"):
 
 
 class ELU(Fixed, function="elu"):
-    """x; alpha * (exp(x) - 1) where x is negative."""
+    """x where it is not negative, alpha * (exp(x) - 1) where it is."""
 
     alpha: float = 1.0
     inplace: bool = False
@@ -195,7 +197,7 @@ class Hardswish(Fixed, function="hardswish"):
 
 
 class Hardshrink(Fixed, function="hardshrink"):
-    """x; 0 where x is in [-lambd, lambd]."""
+    """0 where x is in [-lambd, lambd], x elsewhere."""
 
     lambd: float = 0.5
 
@@ -226,7 +228,7 @@ class LogSigmoid(Fixed, function="logsigmoid"):
 
 
 class Threshold(Fixed, function="threshold"):
-    """x; `value` where x is not above the threshold."""
+    """x where it is above the threshold, `value` elsewhere."""
 
     threshold: float
     value: float
@@ -258,7 +260,8 @@ class LogSoftmax(Fixed, function="log_softmax"):
 
 
 class RReLU(Fixed, function="rrelu"):
-    """x, multiplied where negative by a slope, in training drawn between lower and upper."""
+    """x, multiplied by a slope where it is negative. In training the slope is drawn between lower
+    and upper."""
 
     lower: float = 1 / 8
     upper: float = 1 / 3

@@ -1,5 +1,5 @@
 """Hooks of modules: functions called around `forward`, the backward pass, `state_dict` and
-`load_state_dict`; and the two methods by which a class stores more than tensors.
+`load_state_dict`; and two methods by which a class stores further state.
 
 Source: torch/nn/modules/module.py, torch/utils/hooks.py.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FlaggedHooks(HookDict):
-    """Hooks of one kind. flags: id of a hook -> how it is called, if not plainly."""
+    """Hooks of one kind. flags: id of a hook -> how it is called, if not in the usual way."""
 
     __slots__ = ("flags",)
     flags: dict[int, int]
@@ -31,12 +31,12 @@ class FlaggedHooks(HookDict):
 
 
 def with_flags(hooks: dict[int, Any]) -> list[tuple[Any, int]]:
-    """Return (hook, flag) of each hook. A program may put a plain dict in the place of ours."""
+    """Return (hook, flag) of each hook. A program may have replaced our dict by a plain one."""
     flags = getattr(hooks, "flags", {})
     return [(hook, flags.get(key, 0)) for key, hook in hooks.items()]
 
 
-# Shared by all modules for each kind of hook that they do not have.
+# The empty dict that all modules share for each kind of hook that they do not have.
 _NONE = FlaggedHooks()
 _WITH_KWARGS, _ALWAYS = 1, 2
 
@@ -57,18 +57,19 @@ class Hooks:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args)` before `forward`; its result, unless None, replaces args."""
+        """Call `hook(module, args)` before `forward`. If it does not return None, its result
+        replaces args."""
         return self._hook("_forward_pre_hooks", hook, prepend, with_kwargs)
 
     def register_forward_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:  # fmt: skip
-        """Call `hook(module, args, result)` after `forward`; its result, unless None, replaces the
-        result.
+        """Call `hook(module, args, result)` after `forward`. If it does not return None, its result
+        replaces the result.
 
-        with_kwargs: `hook(module, args, kwargs, result)`. always_call: also where `forward` or
-        another hook raises, with None as the result.
+        with_kwargs: call `hook(module, args, kwargs, result)`. always_call: call the hook also if
+        `forward` or another hook raises, with None as the result.
         """
         flag = _WITH_KWARGS * bool(with_kwargs) + _ALWAYS * bool(always_call)
         return self._hook("_forward_hooks", hook, prepend, flag)
@@ -77,7 +78,7 @@ class Hooks:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs
-        are computed; its result, unless None, replaces grad_input.
+        are computed. If it does not return None, its result replaces grad_input.
 
         grad_input has an entry for each positional argument of `forward`, grad_output one for each
         of its results; None for an entry that is not a tensor or has no gradient. In-place
@@ -85,14 +86,14 @@ class Hooks:
         """
         return self._hook("_backward_hooks", hook, prepend)
 
-    # PyTorch's older hook gets gradients of the module's last operator alone.
+    # PyTorch's older hook gets gradients of the module's last operator only.
     register_backward_hook = register_full_backward_hook
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, grad_output)` before the gradients of the module are computed; its
-        result, unless None, replaces grad_output."""
+        """Call `hook(module, grad_output)` before the gradients of the module are computed. If it
+        does not return None, its result replaces grad_output."""
         return self._hook("_backward_pre_hooks", hook, prepend)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -111,8 +112,8 @@ class Hooks:
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
-        entries of old files. state_dict: a copy, which the hook may change. prefix: of this
-        module's names in it. Entries that the hook adds to the three lists are reported."""
+        entries of old files. state_dict: a copy, which the hook may change. prefix: the prefix of
+        this module's names in it. Entries that the hook adds to the three lists are reported."""
         return self._hook("_load_state_dict_pre_hooks", hook, False, True)
 
     def _register_load_state_dict_pre_hook(
@@ -122,34 +123,34 @@ class Hooks:
         return self._hook("_load_state_dict_pre_hooks", hook, False, with_module)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values; names
+        """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values. Names
         that the hook removes from the two lists are not reported with `strict`."""
         return self._hook("_load_state_dict_post_hooks", hook)
 
     def get_extra_state(self) -> Any:
-        """Return state other than tensors for `state_dict`; a class that overrides this must
-        override `set_extra_state`, too. Raises: NotImplementedError unless overridden."""
+        """Return state other than tensors, for `state_dict`. A class that overrides this method
+        must override `set_extra_state`, too. Raises: NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no get_extra_state")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take what `get_extra_state` returned, from `load_state_dict`."""
+        """Restore the state that `get_extra_state` returned. `load_state_dict` calls it."""
         raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
 
     def _hook(
         self, kind: str, hook: Any, prepend: bool = False, flag: int = False
     ) -> RemovableHandle:
-        """flag: whether the hook gets keyword arguments too, or before loading the module."""
+        """Register a hook. flag: for `with_kwargs` or `with_module`."""
         hooks = self.__dict__.get(kind)
         if hooks is None:
             hooks = self.__dict__[kind] = FlaggedHooks()
         return _added(hooks, hook, prepend, flag)
 
     def _hooks(self, kind: str) -> list[tuple[Any, int]]:
-        """The hooks of every module, and then the module's own."""
+        """Return the hooks of every module, followed by the module's own."""
         return with_flags(getattr(Hooks, kind)) + with_flags(self.__dict__.get(kind, {}))
 
     def _finished(self, args: Any, kwargs: Any, result: Any, ran: list[Any]) -> Any:
-        """The result behind the forward hooks. ran: takes the hooks that have been called."""
+        """Return the result after the forward hooks. ran: receives the hooks that were called."""
         for hook, flag in self._hooks("_forward_hooks"):
             ran.append(hook)
             given = (self, args, kwargs, result) if flag & _WITH_KWARGS else (self, args, result)
@@ -158,7 +159,7 @@ class Hooks:
         return result
 
     def _failed(self, args: Any, kwargs: Any, ran: list[Any]) -> None:
-        """Call the forward hooks that are called always, where something has raised."""
+        """Call the forward hooks with `always_call` after an error."""
         for hook, flag in self._hooks("_forward_hooks"):
             if flag & _ALWAYS and hook not in ran:
                 try:
@@ -208,12 +209,12 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 register_module_backward_hook = register_module_full_backward_hook
 
-# Kind of registration -> hooks that are called for it.
+# Kind of registration -> the hooks that are called for it.
 REGISTERED = {kind: HookDict() for kind in ("_parameters", "_buffers", "_modules")}
 
 
 def registered(module: Any, kind: str, name: str, value: Any) -> Any:
-    """The value to register, after the hooks."""
+    """Return the value to register, after the hooks have changed it."""
     for hook in list(REGISTERED[kind].values()):
         found = hook(module, name, value)
         value = value if found is None else found
@@ -221,18 +222,20 @@ def registered(module: Any, kind: str, name: str, value: Any) -> Any:
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, param)` for each parameter that a module registers; its result,
-    unless None, is registered instead."""
+    """Call `hook(module, name, param)` for each parameter that a module registers. If it does not
+    return None, its result is registered instead."""
     return _added(REGISTERED["_parameters"], hook, False, False)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, buffer)` for each buffer, as of parameters."""
+    """Call `hook(module, name, buffer)` for each buffer that a module registers. If it does not
+    return None, its result is registered instead."""
     return _added(REGISTERED["_buffers"], hook, False, False)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, submodule)` for each submodule, as of parameters."""
+    """Call `hook(module, name, submodule)` for each submodule that a module registers. If it does
+    not return None, its result is registered instead."""
     return _added(REGISTERED["_modules"], hook, False, False)
 
 
@@ -247,12 +250,12 @@ class BackwardHooks:
         self.has_inputs: bool = False
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, passed on so that the hooks get their gradients."""
+        """Return the arguments, passed through a node so that the hooks get their gradients."""
         made, self.has_inputs = self._through(args, self._computed)
         return made
 
     def outputs(self, result: Any) -> Any:
-        """The result, passed on so that the hooks get its gradients.
+        """Return the result, passed through a node so that the hooks get its gradients.
 
         Raises: ArgumentTypeError for a result that is neither a tensor nor a tuple, list or dict.
         """

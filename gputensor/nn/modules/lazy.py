@@ -19,13 +19,13 @@ class LazyModuleMixin(Module):
     """A mixin, listed before a module's base class: the first input determines the sizes of
     parameters.
 
-    A subclass sets `cls_to_become`, its class from then on, and `_size`, the attribute set from the
-    first input; `_shaped` returns the sizes of uninitialized parameters.
+    A subclass sets `cls_to_become`, its class after the first input, and `_size`, the attribute
+    that the first input sets; `_shaped` returns the sizes of uninitialized parameters.
     """
 
     cls_to_become: ClassVar[type[Module]]
     _size: ClassVar[str]
-    _channel: ClassVar[int] = 1  # the input's dimension with the size
+    _channel: ClassVar[int] = 1  # the dimension of the input that gives the size
 
     def _postpone(self, device: Any, dtype: Any, *names: str) -> None:
         """Make these parameters and buffers uninitialized; infer them before the first forward."""

@@ -89,10 +89,10 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """Rows of a table by their numbers; weight (num_embeddings, embedding_dim).
+    """Rows of a table at indices; weight (num_embeddings, embedding_dim).
 
-    padding_idx: a row that gets no gradient and begins as zeros. max_norm: rows that are looked up
-    are scaled down to it, in place.
+    padding_idx: a row that gets no gradient and begins as zeros. max_norm: the rows that are looked
+    up are scaled down to this norm, in place.
     """
 
     num_embeddings: int

@@ -198,7 +198,7 @@ class CTCLoss(_WithOptions, function="ctc_loss"):
 
 
 class NLLLoss2d(NLLLoss):
-    """NLLLoss by its older name."""
+    """NLLLoss under its older name."""
 
 
 # --- with parameters ------------------------------------------------------------------------------

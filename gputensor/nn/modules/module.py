@@ -33,7 +33,7 @@ class Module(Hooks):
     """
 
     training: bool
-    _version: int = 1  # of the class's entries in a state, for `_load_from_state_dict`
+    _version: int = 1  # the version of the class's entries in a state, for `_load_from_state_dict`
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
@@ -47,7 +47,7 @@ class Module(Hooks):
         set_("_non_persistent_buffers_set", set())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Errors of our constructors name the argument."""
+        """Make errors of our constructors name the argument."""
         super().__init_subclass__(**kwargs)
         declare_constructor(cls, _OURS)
 
@@ -152,7 +152,7 @@ class Module(Hooks):
                 self.__dict__[other].pop(name, None)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Register a Parameter, or None for an omitted one."""
+        """Register a Parameter, or None if the parameter is left out."""
         if param is not None and not isinstance(param, Parameter):
             raise errors.wrong_type("register_parameter", "param", "be a Parameter or None", param)
         if param is not None and not param.is_leaf:
@@ -172,7 +172,7 @@ class Module(Hooks):
         (apart.discard if persistent else apart.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Register a module, or None for an omitted one."""
+        """Register a module, or None if the module is left out."""
         if module is not None and not isinstance(module, Module):
             raise errors.wrong_type("add_module", "module", "be a Module or None", module)
         self._claim("add_module", name, "_modules")
@@ -185,7 +185,8 @@ class Module(Hooks):
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all submodules, each once, with their names relative to it."""
+        """Yield this module and all submodules, each once, with their names relative to this
+        module."""
         seen = set() if memo is None else memo
         if remove_duplicate and self in seen:
             return
@@ -222,7 +223,8 @@ class Module(Hooks):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters of this module and its submodules, each once, with names relative to it."""
+        """Yield the parameters of this module and of its submodules, each once, with names relative
+        to this module."""
         return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -237,7 +239,8 @@ class Module(Hooks):
         return (value for _, value in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
-        """The module at a path such as `layers.0`. Raises: AttributeError if there is none."""
+        """Return the module at a path such as `layers.0`. Raises: AttributeError if there is
+        none."""
         module: Module = self
         for name in target.split(".") if target else []:
             module = getattr(module, name)
@@ -246,12 +249,12 @@ class Module(Hooks):
         return module
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a path. Raises: AttributeError if there is none."""
+        """Return the parameter at a path. Raises: AttributeError if there is none."""
         found: Parameter = self._get(target, "_parameters")
         return found
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a path. Raises: AttributeError if there is none."""
+        """Return the buffer at a path. Raises: AttributeError if there is none."""
         found: Tensor = self._get(target, "_buffers")
         return found
 
@@ -265,7 +268,8 @@ class Module(Hooks):
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Set the module at a path such as `layers.0`; with `strict` it must exist.
 
-        Raises: AttributeError if a part of the path, or with `strict` the whole, is no module.
+        Raises: AttributeError if a part of the path is no module, or with `strict` if the path does
+        not exist.
         """
         path, _, name = target.rpartition(".")
         if not isinstance(module, Module):
@@ -306,8 +310,9 @@ class Module(Hooks):
         self, *args: Any, device: Any = None, dtype: _dtype | None = None,
         non_blocking: bool = False, memory_format: Any = None,
     ) -> Self:  # fmt: skip
-        """Move to a device, and floating tensors to a dtype: `to(device, dtype)`, `to(dtype)`,
-        `to(tensor)`, `to(memory_format=...)`, which applies to tensors of 4 or 5 dimensions."""
+        """Move to a device, and cast floating tensors: `to(device, dtype)`, `to(dtype)`,
+        `to(tensor)`. `to(memory_format=...)` changes the layout of tensors with 4 or 5
+        dimensions."""
         place, element, is_late = parse_to(args, device, dtype, non_blocking)
         if element is not None and element.category < FLOATING:
             raise errors.wrong_type("to", "dtype", "be a floating or complex dtype", element)
@@ -361,7 +366,7 @@ class Module(Hooks):
         return self._apply(lambda x: x.share_memory_())
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted for PyTorch's programs: a module is not compiled, it runs as it is."""
+        """Does nothing; PyTorch's programs may call it. Modules are not compiled."""
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode on all modules: Dropout drops, norms use the batch's statistics."""
@@ -394,9 +399,9 @@ class Module(Hooks):
         self, *, destination: dict[str, Any] | None = None, prefix: str = "",
         keep_vars: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """Parameters and persistent buffers by their names: the tensors themselves, without
-        history unless `keep_vars`. `gt.save` and safetensors take it. Its attribute `_metadata`
-        has the version of each module's class."""
+        """Return parameters and persistent buffers by name. They are the tensors themselves,
+        without history unless `keep_vars`. `gt.save` and safetensors accept the result. Its
+        attribute `_metadata` has the version of each module's class."""
         if destination is None:
             made: Any = OrderedDict()
             made._metadata = OrderedDict()
@@ -406,7 +411,7 @@ class Module(Hooks):
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
-        """Put the module's own entries, without those of its children, into a state. A class may
+        """Write the module's own entries, without those of its children, into a state. A class may
         override it."""
         save_own(self, destination, prefix, keep_vars)
 
@@ -414,8 +419,8 @@ class Module(Hooks):
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any],
         strict: bool, missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
     ) -> None:  # fmt: skip
-        """Take the module's own entries, without those of its children, from a state. A class may
-        override it, to change entries of files of former versions and then call super().
+        """Load the module's own entries, without those of its children, from a state. A class may
+        override it to change entries from files of former versions, and then call super().
 
         local_metadata["version"]: `_version` of the class when the state was saved; absent from
         states without metadata. missing_keys, unexpected_keys, error_msgs: lists to extend.
@@ -426,7 +431,7 @@ class Module(Hooks):
         )  # fmt: skip
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
-        """A module's own entries of a state."""
+        """Return a module's own entries of a state."""
         for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
             if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value
@@ -434,8 +439,8 @@ class Module(Hooks):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
-        """Copy tensors into the parameters and buffers of the same names, or with `assign` use them
-        directly.
+        """Copy tensors into the parameters and buffers of the same names. With `assign`, use the
+        tensors themselves.
 
         Names and shapes are PyTorch's, so a state of torch's modules fits, as gputensor tensors or
         ndarrays.
@@ -444,7 +449,8 @@ class Module(Hooks):
         """
         return load_state(self, state_dict, strict, assign)
 
-    # --- how it reads ---------------------------------------------------------------------------
+    # --- repr
+    # ---------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
         """The text between the brackets of `repr`."""
@@ -471,8 +477,8 @@ def _indented(text: str) -> str:
 def parse_to(
     args: tuple[Any, ...], device: Any, dtype: Any, non_blocking: bool
 ) -> tuple[_device | None, _dtype | None, bool]:
-    """Return device, dtype and non_blocking of the arguments of `to`. args: the positional ones, a
-    tensor among them stands for its device and dtype."""
+    """Return device, dtype and non_blocking for the arguments of `to`. args: the positional ones. A
+    tensor among them gives its device and dtype."""
     for given in args:
         if isinstance(given, Tensor):
             device, dtype = given.device, given.dtype

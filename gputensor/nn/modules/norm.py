@@ -1,4 +1,4 @@
-"""Normalization over the batch, over groups of channels, over the last dimensions."""
+"""Normalization over the batch, over groups of channels, and over the last dimensions."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class _Affine(Module):
 
 
 class _BatchNorm(_Affine):
-    """(x - mean) / sqrt(var + eps) * weight + bias by channel, with the batch's statistics in
-    training and running statistics in evaluation. momentum: of the running averages; None for a
-    cumulative average."""
+    """(x - mean) / sqrt(var + eps) * weight + bias by channel. Training uses the batch's
+    statistics, evaluation the running statistics. momentum: the weight of a batch in the running
+    averages; None for a cumulative average."""
 
     ndims: ClassVar[tuple[int, ...]]
-    _version = 2  # 1 had no num_batches_tracked
+    _version = 2  # version 1 had no num_batches_tracked
     num_features: int
     eps: float
     momentum: float | None
@@ -71,7 +71,7 @@ class _BatchNorm(_Affine):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
-        """Add the `num_batches_tracked` that files of version 1 lack."""
+        """Load a state; files of version 1 lack `num_batches_tracked`, which is added."""
         name = prefix + "num_batches_tracked"
         if (local_metadata.get("version") or 1) < 2 and self.track_running_stats:
             state_dict.setdefault(name, self.num_batches_tracked)

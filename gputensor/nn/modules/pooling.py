@@ -20,7 +20,7 @@ def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
 
 
 class _Windows(Fixed):
-    """A pool; the stride is by default the kernel's size."""
+    """A pool. The stride is by default the size of the kernel."""
 
     kernel_size: Ints
     stride: Ints | None = None
@@ -161,7 +161,8 @@ class MaxUnpool3d(_MaxUnpool, function="max_unpool3d"):
 
 
 class _FractionalMaxPool(Fixed, shown=()):
-    """Maxima over windows at random positions, drawn for each plane unless given."""
+    """Maxima over windows at random positions. They are drawn for each plane, unless they are
+    given."""
 
     kernel_size: Ints
     output_size: Ints | None = None

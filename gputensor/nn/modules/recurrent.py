@@ -1,7 +1,8 @@
 """RNN, LSTM and GRU, and their single steps: RNNCell, LSTMCell, GRUCell.
 
-A layer is one operator in each direction, `_rnn_layer`, over all steps; LSTMCell and GRUCell are
-layers of one step. In a packed sequence each step has one row for each sequence that has not ended.
+A layer is one operator, `_rnn_layer`, over all steps in each direction. LSTMCell and GRUCell are
+layers of one step. In a packed sequence, each step has one row for each sequence that has not
+ended.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ State = tuple[Tensor, ...]
 
 
 class _Kind(Module):
-    """The common part of layers and cells. gates: weight rows for each hidden unit. is_lower: its
-    results have autocast's dtype on the CPU, as in PyTorch."""
+    """The common part of layers and cells. gates: weight rows for each hidden unit. is_lower: True
+    if results have autocast's dtype on the CPU, as in PyTorch."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
@@ -37,15 +38,15 @@ class _Kind(Module):
     bias: bool
 
     def _mode(self) -> str:
-        """The kind of layer, as the operator names it."""
+        """Return the kind of layer, in the form that the operator takes."""
         raise NotImplementedError
 
     def _call(
         self, x: Tensor, name: str, state: Sequence[Tensor | None], reverse: bool,
         sizes: Sequence[int],
     ) -> tuple[Tensor, State]:  # fmt: skip
-        """The operator of one direction, whose weights' names end in `name`: the output, and the
-        last state. sizes: see `_rnn_layer`."""
+        """Run one direction, whose weights' names end in `name`. Return the output and the last
+        state. sizes: see `_rnn_layer`."""
         weights: list[Any] = [getattr(self, f"weight_{kind}{name}") for kind in ("ih", "hh")]
         weights += [
             getattr(self, f"bias_{kind}{name}") if self.bias else None for kind in ("ih", "hh")
@@ -83,7 +84,7 @@ class _Kind(Module):
             raise errors.wrong_shape(name, "input", rule, input)
 
     def _begin(self, hx: Any, sizes: Sequence[tuple[int, ...]]) -> Sequence[Tensor | None]:
-        """The first states as given; None for zeros."""
+        """Return the given first states; None for zeros."""
         if hx is None:
             return (None,) * self.states
         given = (hx,) if self.states == 1 else hx
@@ -101,10 +102,12 @@ class _Kind(Module):
 
 
 class RNNBase(_Kind):
-    """Layers one above the other, each over all steps, in both directions if bidirectional.
+    """Recurrent layers, each over all steps and above the previous one; in both directions if
+    bidirectional.
 
-    weight_ih_l0 (gates * hidden, input), weight_hh_l0 (gates * hidden, hidden), bias_ih_l0 and
-    bias_hh_l0; with `_reverse` for the other direction; weight_hr_l0 (proj_size, hidden).
+    Parameters: weight_ih_l0 (gates * hidden, input), weight_hh_l0 (gates * hidden, hidden),
+    bias_ih_l0 and bias_hh_l0; the other direction's end in `_reverse`; weight_hr_l0 (proj_size,
+    hidden).
     """
 
     input_size: int
@@ -177,7 +180,7 @@ class RNNBase(_Kind):
         return fn(hx) if self.states == 1 else tuple([fn(s) for s in hx])
 
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[Any, Any]:
-        """hx and the last states are in the user's order of sequences."""
+        """Run a packed sequence. hx and the last states are in the user's order of sequences."""
         self._checked(input.data, (2,))
         sizes, order, back = input.batch_sizes.tolist(), *input[2:]
         if hx is not None and order is not None:
@@ -191,7 +194,7 @@ class RNNBase(_Kind):
     def _layers(
         self, x: Tensor, hx: Any, batch: int, sizes: list[int] | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """All layers. sizes: rows of each step where x is packed, (rows, H)."""
+        """Run all layers. sizes: the number of rows of each step if x is packed, (rows, H)."""
         count, out = len(self._directions()), self.proj_size or self.hidden_size
         shapes = [(count, batch, out), (count, batch, self.hidden_size)][: self.states]
         begun, last = self._begin(hx, shapes), list[State]()
@@ -261,7 +264,7 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(_Kind):
-    """A single step, with weight_ih, weight_hh, bias_ih and bias_hh as in a layer."""
+    """A single step. It has weight_ih, weight_hh, bias_ih and bias_hh, as a layer has."""
 
     input_size: int
     hidden_size: int
@@ -285,7 +288,7 @@ class RNNCellBase(_Kind):
         self.reset_parameters()
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """The next state, of (N, H) or (H)."""
+        """Return the next state, (N, H) or (H)."""
         self._checked(input, (1, 2))
         is_alone = input.ndim == 1
         sizes = [(*tuple(input.shape)[:-1], self.hidden_size)] * self.states
@@ -318,7 +321,8 @@ class RNNCell(RNNCellBase):
         self._nonlinear()
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """The next state, of (N, H) or (H). Three operators take less time than a layer's one."""
+        """Return the next state, (N, H) or (H). Three operators take less time than one call of a
+        layer."""
         self._checked(input, (1, 2))
         (state,) = self._begin(hx, [(*tuple(input.shape)[:-1], self.hidden_size)])
         if state is None:

@@ -13,7 +13,7 @@ from .pooling import per_dimension
 
 
 class _Plain(Fixed):
-    """Shows all its options."""
+    """A module whose `repr` shows all options."""
 
     def extra_repr(self) -> str:
         return self._valued(self.options)
@@ -102,7 +102,8 @@ class Fold(_Plain, function="fold"):
 
 
 class _Pad(Fixed, function="pad"):
-    """padding: elements before and after, the last dimension first; or one number for all."""
+    """padding: numbers of elements before and after, the last dimension first; or one number for
+    all sides."""
 
     padding: Ints
     mode: ClassVar[str]

@@ -68,7 +68,7 @@ def _has_extra(module: Module) -> bool:
 
 # --- loading ------------------------------------------------------------------------------------
 
-# Key in local_metadata of the list of copies that wait until all names and shapes are checked.
+# The key in local_metadata of a list of copies. They wait until all names and shapes are checked.
 _WAITING = "gputensor: copies"
 
 
@@ -168,7 +168,8 @@ def load_own(
 
 
 def _take(module: Module, name: str, value: Any, x: Tensor, assign: bool) -> None:
-    """Copy a tensor into a parameter or buffer, or with `assign` put it in its place."""
+    """Copy a tensor into a parameter or buffer. With `assign`, replace the parameter or buffer by
+    the tensor."""
     if is_lazy(value):
         value.materialize(x.shape)
     if not assign:
@@ -190,7 +191,7 @@ def joined(path: str, name: str) -> str:
 
 
 def _tensor(name: str, value: Any) -> Tensor:
-    """A value of a state as a tensor; another library's memory is not copied."""
+    """Convert a value of a state to a tensor. Another library's memory is not copied."""
     if isinstance(value, Tensor):
         return value
     from ...exchange.construct import asarray

@@ -1,4 +1,4 @@
-"""Fold a batch norm in evaluation into the convolution or linear layer before it.
+"""Folding of a batch norm in evaluation mode into the convolution or linear layer before it.
 
 Source: torch/nn/utils/fusion.py.
 """
@@ -24,9 +24,9 @@ Pair = tuple[Parameter, Parameter]
 def _fused(
     named: tuple[str, str], weight: Tensor, bias: Tensor | None, norm: tuple[Any, ...], channel: int
 ) -> Pair:
-    """weight and bias times the norm's factor, along the weight's dimension `channel`.
+    """Multiply weight and bias by the norm's factor, along the weight's dimension `channel`.
 
-    named: of messages, the function and its argument that the weight is.
+    named: the function and its argument that the weight is, for messages.
     """
     if weight.ndim <= channel:
         raise errors.wrong_shape(*named, f"have more than {channel} dimensions", weight)
@@ -48,7 +48,7 @@ def fuse_conv_bn_weights(
     conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
     bn_w: Tensor | None, bn_b: Tensor | None, transpose: bool = False,
 ) -> Pair:  # fmt: skip
-    """Weight and bias of a convolution that has a batch norm of these values folded in."""
+    """Return weight and bias of a convolution that includes a batch norm with these values."""
     named = "fuse_conv_bn_weights", "conv_w"
     return _fused(named, conv_w, conv_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), int(transpose))
 
@@ -59,7 +59,7 @@ def fuse_linear_bn_weights(
     linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
     bn_w: Tensor | None, bn_b: Tensor | None,
 ) -> Pair:  # fmt: skip
-    """Weight and bias of a linear layer that has a batch norm of these values folded in."""
+    """Return weight and bias of a linear layer that includes a batch norm with these values."""
     named = "fuse_linear_bn_weights", "linear_w"
     return _fused(named, linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
 
@@ -79,13 +79,15 @@ def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
 
 @declares(conv="Callable", bn="Callable", transpose="bool")
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A copy of a convolution with the following batch norm folded in; both in evaluation."""
+    """Return a copy of a convolution that includes the batch norm after it; both must be in
+    evaluation mode."""
     return _fused_module("fuse_conv_bn_eval", conv, bn, int(transpose))
 
 
 @declares(linear="Callable", bn="Callable")
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """Return a copy of a linear layer with the next batch norm folded in; both in evaluation mode.
+    """Return a copy of a linear layer that includes the batch norm after it; both must be in
+    evaluation mode.
 
     Raises: ArgumentValueError unless bn has one feature or as many as the layer has outputs.
     """

@@ -33,7 +33,7 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 def get_total_norm(
     tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """The norm of all tensors as if they were one vector."""
+    """Return the norm of all tensors together, as if they were one vector."""
     listed = list(tensors)
     if not listed:
         return functions.zeros(())
@@ -51,9 +51,9 @@ def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Scale all gradients, in place, so that their norm together is at most `max_norm`.
+    """Scale all gradients, in place, so that their common norm is at most `max_norm`.
 
-    Returns: the norm before. Nothing is waited for: the factor stays on the device.
+    Returns: the norm before scaling. The host does not wait: the factor stays on the device.
     """
     of = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     total = get_total_norm(_gradients(of), norm_type, error_if_nonfinite)
@@ -82,7 +82,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 @declares(parameters="Parameters")
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements in one vector."""
+    """Return all elements in one vector."""
     return functions.cat([p.reshape(-1) for p in parameters])
 
 

@@ -48,7 +48,7 @@ class WeightNorm(_Norm):
 
 
 class SpectralNorm(_Norm):
-    """weight_orig / its largest singular value."""
+    """weight_orig divided by its largest singular value."""
 
     def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
         super().__init__(name)
@@ -58,7 +58,7 @@ class SpectralNorm(_Norm):
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = as_matrix(weight, self.dim)
         if module.training if follows is None else follows:
-            # v first here, u first in the parametrization.
+            # The vectors are in the order v, u here, and u, v in the parametrization.
             iterate_power(matrix.detach().mH, v, u, self.n_power_iterations, self.eps)
             u, v = u.clone(), v.clone()
         made: Tensor = weight / (u * (matrix @ v)).sum()
@@ -66,7 +66,7 @@ class SpectralNorm(_Norm):
 
 
 def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
-    """Raise unless it is a module with a parameter of that name that has the dimension."""
+    """Raise unless `module` is a module with a parameter of that name that has the dimension."""
     check_module(op, "module", module)
     weight = module._parameters.get(name)
     if dim is not None and weight is not None and not -weight.ndim <= dim < weight.ndim:
@@ -74,7 +74,7 @@ def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
 
 
 def _hook(module: Module, name: str, kind: type[_Norm]) -> int | None:
-    """The key of the hook of this kind for a tensor."""
+    """Return the key of the hook of this kind for a tensor."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and hook.name == name:
             return int(key)

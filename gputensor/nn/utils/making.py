@@ -1,4 +1,4 @@
-"""Modules without initial values, and convolutions' weights in another memory format.
+"""Modules with uninitialised parameters, and convolution weights in another memory format.
 
 Source: torch/nn/utils/init.py, memory_format.py.
 """

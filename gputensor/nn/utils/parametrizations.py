@@ -22,7 +22,8 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 
 def norm_except(v: Tensor, dim: int) -> Tensor:
-    """The 2-norm over all dimensions except one, with kept dimensions; over all for -1."""
+    """Return the 2-norm over all dimensions except `dim`, which are kept; over all dimensions for
+    -1."""
     if dim == -1:
         return v.norm()
     sizes = [1] * v.ndim
@@ -46,13 +47,13 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn a tensor as its magnitude for each index of `dim` and its direction; dim None: one
+    """Learn a tensor as a magnitude for each index of `dim` and a direction. dim None: one
     magnitude."""
     return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """The weight with `dim` as rows and all other dimensions as columns."""
+    """View the weight as a matrix with `dim` as rows and all other dimensions as columns."""
     moved = weight if dim == 0 else weight.movedim(dim, 0)
     return moved.flatten(1)
 
@@ -66,12 +67,12 @@ def iterate_power(matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float) 
 
 
 def output_dim(module: Module, dim: int | None) -> int:
-    """The output dimension of a weight, unless one is given."""
+    """Return `dim`, or the output dimension of the module's weight if it is None."""
     return dim if dim is not None else int(isinstance(module, _ConvTranspose))
 
 
 class _SpectralNorm(Module):
-    """weight / its largest singular value, tracked by power iterations in training."""
+    """weight divided by its largest singular value, which power iterations in training track."""
 
     def __init__(
         self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
@@ -98,7 +99,7 @@ class _SpectralNorm(Module):
         matrix = as_matrix(weight, self.dim)
         if self.training:
             iterate_power(matrix.detach(), self._u, self._v, self.n_power_iterations, self.eps)
-        # Copies, as the next forward changes the buffers that this one's gradient needs.
+        # Copies, because the next forward changes the buffers that the gradient of this one needs.
         u, v = self._u.clone(), self._v.clone()
         return weight / vdot(u, mv(matrix, v))
 
@@ -110,7 +111,7 @@ def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:  # fmt: skip
-    """Divide a tensor by its largest singular value, as a matrix with `dim` as rows."""
+    """Divide a tensor by its largest singular value. As a matrix it has `dim` as rows."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         rule = f"be a tensor of {type(module).__name__}"
@@ -133,7 +134,8 @@ def _made_orthogonal(a: Tensor) -> Tensor:
 
 
 class _Orthogonal(Module):
-    """An orthogonal (unitary) matrix as a function of any matrix, multiplied by `base` if given."""
+    """An orthogonal (unitary) matrix as a function of any matrix. It is multiplied by `base` if
+    there is one."""
 
     base: Tensor | None
 
@@ -190,7 +192,7 @@ class _Orthogonal(Module):
         return a.mT if is_wide else a
 
     def _rebased(self, q: Tensor, like: Tensor) -> Tensor:
-        """Use q as the base; minus the identity maps to it."""
+        """Use q as the base. The parametrization then maps minus the identity to q."""
         n, k = q.shape[-2:]
         if n != k:
             more = randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)

@@ -24,7 +24,7 @@ __all__ = [
     "type_before_parametrizations",
 ]  # fmt: skip
 
-_depth = 0  # of `cached` contexts
+_depth = 0  # the number of `cached` contexts that are open
 _cache: dict[tuple[int, str], Any] = {}
 
 
@@ -58,8 +58,8 @@ def _check(what: str, made: Any, like: Tensor) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, applied in their order to `original`, or to `original0`,
-    `original1` ... where the first one takes several tensors."""
+    """The parametrizations of one tensor, applied in order to `original`; to `original0`,
+    `original1` ... if the first one takes several tensors."""
 
     original: Tensor
     unsafe: bool
@@ -150,7 +150,7 @@ def _property(name: str) -> property:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Compute `module.tensor_name` by `parametrization` from now on.
+    """Let `parametrization` compute `module.tensor_name` from now on.
 
     Args: unsafe: let the parametrization change dtype and shape, and check nothing.
     Raises: ArgumentValueError for an unknown tensor, or if dtype or shape would change.
@@ -192,7 +192,8 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:
-    """Make a tensor a plain parameter or buffer again: as it is now, or else its original."""
+    """Make a tensor a plain parameter or buffer again, with its present value or with its
+    original."""
     if not is_parametrized(module, tensor_name):
         rule = f"have a parametrization in {type(module).__name__}"
         raise errors.wrong_value("remove_parametrizations", "tensor_name", rule, tensor_name)
@@ -224,7 +225,8 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Give `to_module` the parametrizations of `from_module`, and values, of one tensor or all."""
+    """Give `to_module` the parametrizations and the values of `from_module`, for one tensor or for
+    all."""
     if tensor_name is not None and not is_parametrized(from_module, tensor_name):
         rule = f"have a parametrization in {type(from_module).__name__}"
         raise errors.wrong_value(

@@ -51,7 +51,7 @@ class BasePruningMethod(ABC):
         """
 
     def apply_mask(self, module: Any) -> Tensor:
-        """The module's original parameter times its mask."""
+        """Return the module's original parameter times its mask."""
         mask, orig = (getattr(module, f"{self._tensor_name}_{part}") for part in ("mask", "orig"))
         pruned: Tensor = mask.to(dtype=orig.dtype) * orig
         return pruned
@@ -111,7 +111,7 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(scores, default_mask=mask)
 
     def remove(self, module: Any) -> None:
-        """Make the pruned parameter a plain one, which keeps its zeros; the hook stays."""
+        """Make the pruned parameter a plain one, which keeps its zeros. The hook is not removed."""
         name, pruned = self._tensor_name, self.apply_mask(module)
         orig = module._parameters[f"{name}_orig"]
         orig.data = pruned.detach()
@@ -121,7 +121,7 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """The prunings of one parameter, one after the other."""
+    """The prunings of one parameter, in order."""
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -131,7 +131,7 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: BasePruningMethod) -> None:
-        """Append a pruning of the container's parameter."""
+        """Add another pruning to the container's parameter."""
         if not isinstance(method, BasePruningMethod):
             raise errors.wrong_type("PruningContainer", "method", "be a BasePruningMethod", method)
         ours, theirs = (getattr(of, "_tensor_name", None) for of in (self, method))
@@ -149,7 +149,8 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Apply the last pruning to what `default_mask` keeps; return the combined mask."""
+        """Apply the last pruning to the elements that `default_mask` keeps; return the combined
+        mask."""
         return _combined(self._pruning_methods[-1], t, default_mask)
 
 
@@ -250,7 +251,7 @@ class _Structured(_Amount):
         return mask.mul_(default_mask.to(dtype=mask.dtype))
 
     def _kept(self, t: Tensor, size: int, count: int) -> Tensor:
-        """The index of the channels that are left."""
+        """Return the index of the channels that are kept."""
         raise NotImplementedError
 
 
@@ -311,7 +312,7 @@ def _scores(op: str, given: Tensor | None, t: Tensor) -> Tensor:
 
 
 def _hook(module: Any, name: str) -> tuple[int, Any] | None:
-    """The hook that prunes a parameter, and its key."""
+    """Return the hook that prunes a parameter, and its key."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return key, hook
@@ -319,7 +320,7 @@ def _hook(module: Any, name: str) -> tuple[int, Any] | None:
 
 
 def _combined(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Tensor:
-    """Return the mask after a further method prunes what it keeps."""
+    """Return the mask after another method prunes the elements that it keeps."""
     kind = method.PRUNING_TYPE
     if kind == "unstructured":
         place: Any = mask == 1
@@ -467,7 +468,7 @@ def remove(module: Any, name: str) -> Any:
 
 @declares(module="Callable")
 def is_pruned(module: Any) -> bool:
-    """Whether a parameter of the module, or of one within it, is pruned."""
+    """True if a parameter of the module, or of a submodule, is pruned."""
     check_module("is_pruned", "module", module)
     return any(
         isinstance(hook, BasePruningMethod)

@@ -1,4 +1,4 @@
-"""Sequences of different lengths as one tensor: padded, or packed without padding.
+"""Sequences of different lengths in one tensor: padded, or packed without padding.
 
 Source: torch/nn/utils/rnn.py.
 """
@@ -48,7 +48,7 @@ class PackedSequence(_Packed):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """Move or cast `data`; the indices follow to its device."""
+        """Move or cast `data`. The indices move to its device."""
         data = self.data.to(*args, **kwargs)
         indices = [x if x is None else x.to(device=data.device) for x in self[2:]]
         return type(self)(data, self.batch_sizes, *indices)
@@ -117,7 +117,7 @@ def pack_padded_sequence(
 
 
 def _counts(sizes: list[int]) -> list[int]:
-    """The length of each sequence, the longest first."""
+    """Return the length of each sequence, the longest first."""
     return [sum(n > row for n in sizes) for row in range(sizes[0])]
 
 
@@ -149,7 +149,8 @@ def pad_sequence(
     sequences: Tensor | Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:  # fmt: skip
-    """Stack sequences (L_i, *), padded to the longest, to (L, N, *), or (N, L, *)."""
+    """Pad sequences (L_i, *) to the longest and stack them: to (L, N, *), or to (N, L, *) with
+    batch_first."""
     if padding_side not in ("left", "right"):
         raise errors.must("pad_sequence", "padding_side", "be 'left' or 'right'", padding_side)
     listed = list(sequences)
@@ -166,7 +167,7 @@ def pad_sequence(
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
 ) -> list[Tensor]:
-    """The sequences of a padded tensor, each (L_i, *)."""
+    """Return the sequences of a padded tensor, each (L_i, *)."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [one[:n] for one, n in zip(x.unbind(0), _lengths("unpad_sequence", lengths))]
 
@@ -178,7 +179,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences of a packed one, each (L_i, *), in the user's order."""
+    """Return the sequences of a packed one, each (L_i, *), in the user's order."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
 

@@ -16,7 +16,8 @@ __all__ = ["functional_call"]
 
 
 def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
-    """The dict and the key of each parameter and buffer, by its name from `module`."""
+    """Return the dict and the key of each parameter and buffer, by its name relative to
+    `module`."""
     found = {}
     for path, below in module.named_modules(remove_duplicate=False):
         for kind in (below._parameters, below._buffers):
@@ -26,7 +27,7 @@ def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
 
 
 def _tied(given: dict[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
-    """`given`, and the same value for further names of the same tensor."""
+    """Return `given`, extended to all further names of each tensor."""
     values = {id(kind[name]): given[path] for path, (kind, name) in places.items()
               if path in given and kind[name] is not None}  # fmt: skip
     shared = {path: values[id(kind[name])] for path, (kind, name) in places.items()
@@ -38,10 +39,10 @@ def functional_call(
     module: Module, parameters_and_buffers: Mapping[str, Tensor], args: Any = None,
     kwargs: Mapping[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """Call `module` with these tensors instead of its own, which remain unchanged.
+    """Call `module` with these tensors instead of its own. The module's tensors do not change.
 
-    Args: tie_weights: a tensor of several names is replaced under all of them.
-    Raises: ArgumentValueError for unknown names, and with `strict` for missing names.
+    Args: tie_weights: a tensor with several names is replaced under all of them. Raises:
+    ArgumentValueError for unknown names, and with `strict` for missing names.
     """
     places, given = _places(module), dict(parameters_and_buffers)
     unknown = sorted(set(given) - set(places))

@@ -11,7 +11,7 @@ from ...dispatch.refusal import declare_constructor
 from ...tensor.tensor import Tensor
 from ..optimizer import Optimizer
 
-# Schedulers of this package; their constructors name the bad argument in errors.
+# The package whose schedulers name the bad argument in errors of their constructors.
 _OURS = __name__.partition(".lr_scheduler")[0]
 
 
@@ -38,7 +38,7 @@ class LRScheduler:
     """
 
     last_epoch: int
-    # True if users' functions compute the rates: their exceptions are passed on.
+    # True if users' functions compute the rates. Their exceptions are passed on.
     _calls_functions = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -78,7 +78,7 @@ class LRScheduler:
             return self.get_lr()
         except ArithmeticError as error:
             if not type(self).__module__.startswith(_OURS) or self._calls_functions:
-                raise  # a user's class
+                raise  # the scheduler is a user's class
             rule = "have numbers that lead to rates"
             raise errors.must(type(self).__name__, "step", rule, errors.Got(str(error))) from None
 
@@ -95,7 +95,7 @@ class LRScheduler:
         return [rate * factor for rate in self._rates]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all attributes but the optimizer and functions, for `gt.save`."""
+        """Return all attributes except the optimizer and functions, for `gt.save`."""
         kept = {name: value for name, value in vars(self).items() if name != "optimizer"}
         return {name: value for name, value in kept.items() if not _is_code(value)}
 

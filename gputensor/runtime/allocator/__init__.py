@@ -1,9 +1,9 @@
 """A caching allocator for one device, with the design and the names of PyTorch's.
 
 A block that a tensor drops is free for its own stream at once and without a driver call: later work
-on that stream is queued after the work that used the block. `record_stream` covers a block used on
-a second stream: when dropped, it waits for an event on each of those streams, polled by later
-allocations. segments.py splits and merges the backend's memory.
+on that stream is queued after the work that used the block. `record_stream` marks a block that a
+second stream uses. When such a block is dropped, it waits for an event on each of those streams;
+later allocations poll these events. segments.py splits and merges the backend's memory.
 
 Note [Finalisers and signals]
 A block used on no other stream moves from its Memory into its bin, and from the bin into the next

@@ -39,9 +39,9 @@ class Allocator:
         self._holders: dict[Any, int] = {}
         self._aside: dict[Any, Pools | None] = {}
         self._let_go: deque[Any] = deque()
-        self._alone: dict[Block, None] = {}  # segments outside of any pool
+        self._alone: dict[Block, None] = {}  # segments that belong to no pool
         self._give_back = self._returned.append if keeps_blocks else self._free_now
-        # The current stream at the last allocation, and its bins: see `taking`
+        # the current stream at the last allocation, and its bins: see `taking`
         self._last: tuple[Any, dict[int, list[Block]]] = (None, {})
         self._counts = Counts()
         self._held_bytes = self._peak_held_bytes = 0
@@ -65,7 +65,7 @@ class Allocator:
             except KeyError:
                 pass
         while True:
-            # No call until the counters are right: Note [Finalisers and signals]
+            # No call until the counters are right, see Note [Finalisers and signals]
             try:
                 block, blocks[LAST] = blocks[-1], ()
             except IndexError:
@@ -90,7 +90,7 @@ class Allocator:
             return memory
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
-        """Let the block, when it is dropped, wait for `stream`'s work before it is reused."""
+        """Make the block, when it is dropped, wait for `stream`'s work before it is reused."""
         block = memory.block
         if block is None:
             return
@@ -102,8 +102,9 @@ class Allocator:
         block.used_on[stream.device_index, stream.key] = self.backend.mark(stream)
 
     def borrow(self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]) -> Memory:
-        """Memory of another library; `give_back` is called after it is dropped and no queued work
-        uses it: at once if nothing is queued, otherwise in a later call of this allocator."""
+        """Return memory of another library as Memory. After it is dropped, `give_back` is called:
+        at once if no work is queued on it, otherwise in a later call of this allocator when the
+        work has ended."""
         block = Block(ptr, 0, stream, self._give_up, give_back)
         block.used_on = {(self.device_index, stream.key): self.backend.mark(stream)}
         block.state = USED
@@ -112,14 +113,14 @@ class Allocator:
     def empty_cache(self) -> None:
         """Give every segment that no tensor uses back to the system, once the device is idle."""
         if not (self._held_bytes or self._returned or self._waiting):
-            return  # an unused device is not touched
+            return  # do not touch an unused device
         if capture.capturing:
             capture.refuse_device_wait("empty_cache", self.device_index)
         self._wait()
         self._release()
 
     def set_limit(self, nbytes: int | None) -> None:
-        """At most this many bytes are held from now on; None lifts the limit."""
+        """Limit the bytes held from now on to `nbytes`; None removes the limit."""
         self.limit = nbytes
 
     @property
@@ -137,7 +138,8 @@ class Allocator:
             return self._held_bytes
 
     def stats(self) -> dict[str, int]:
-        """The counters, named as PyTorch's `memory_stats` names them where it has them."""
+        """Return the counters. They have the names of PyTorch's `memory_stats` if PyTorch has
+        them."""
         with self._lock:
             self._take_back()
             return {
@@ -159,7 +161,7 @@ class Allocator:
             self._peak_held_bytes = self._held_bytes
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Every block held, by address, and the segment that it is a piece of."""
+        """Return every block that is held, by address, and its segment."""
         with self._lock:
             self._take_back()
             firsts = [*self._alone]
@@ -179,7 +181,7 @@ class Allocator:
             self._holders[handle] = self._holders.get(handle, 0) + 1
 
     def drop_pool(self, handle: Any) -> None:
-        """The counterpart, which a finaliser may call."""
+        """End the hold of `hold_pool`. A finaliser may call this."""
         self._let_go.append(handle)
 
     def enter_pool(self, handle: Any, stream: Any) -> None:
@@ -194,7 +196,7 @@ class Allocator:
             self._last = (None, {})
 
     def leave_pool(self, stream: Any) -> None:
-        """Give a stream back the pools that it had."""
+        """Let a stream use again the pools that it used before `enter_pool`."""
         with self._lock:
             own, of_graph = self._aside.pop(stream.key), self._pools[stream.key]
             of_graph.adopt(self._alone)
@@ -210,10 +212,12 @@ class Allocator:
         graphs = [pools for each in self._of_graphs.values() for pools in each.values()]
         return [*dict.fromkeys([*self._pools.values(), *own, *graphs])]
 
-    # --- taking back ----------------------------------------------------------------------------
+    # --- bookkeeping of dropped blocks
+    # --------------------------------------------------------------
 
     def _free_now(self, block: Block) -> None:
-        """Free a block in a finaliser, if blocks are not kept: without the lock, counting later."""
+        """Free a block in a finaliser, for allocators that keep no blocks. Works without the lock
+        and updates the counters later."""
         try:
             if not block.used_on and not self.is_closed:
                 self.backend.free(block.ptr, block.handle, block.stream)
@@ -228,7 +232,7 @@ class Allocator:
                 return
             events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
             is_done = not self._aside and all(e is not None and e.query() for e in events)
-        except errors.GpuTensorError:  # a failure of the device; its next call reports it
+        except errors.GpuTensorError:  # the device failed; its next call reports it
             is_done = False
         if is_done:
             block.handle()
@@ -243,7 +247,7 @@ class Allocator:
         while True:
             try:
                 block = returned[0]
-            except IndexError:  # no test first: a finaliser may run in between
+            except IndexError:  # no test before: a finaliser may empty the queue in between
                 break
             if block.used_on:
                 if self._aside:
@@ -264,7 +268,8 @@ class Allocator:
             self._poll()
 
     def _await(self, block: Block) -> None:
-        """Let the first dropped block wait for the recorded events of other streams."""
+        """Make the first dropped block wait for recorded events of the other streams that used
+        it."""
         self._is_changing = True
         try:
             assert block.used_on is not None
@@ -298,7 +303,7 @@ class Allocator:
                         following = self._waiting.setdefault(left[0][0], deque())
                         del queue[0]
                         following.append((block, left))
-                    elif not block.size:  # borrowed
+                    elif not block.size:  # borrowed memory
                         del queue[0]
                         block.handle()
                     elif block.counts is not None:
@@ -319,8 +324,8 @@ class Allocator:
     # --- the slow path --------------------------------------------------------------------------
 
     def _find(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """The bin with a free block for the request, unless another thread takes it first; None if
-        memory has run out."""
+        """Return the bin with a free block for the request; another thread may take the block
+        first. Returns None if memory has run out."""
         with self._lock:
             if self._returned or self._waiting:
                 self._take_back()
@@ -333,7 +338,8 @@ class Allocator:
             return blocks
 
     def _miss(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """A list that ends in a free block for the request; None if memory has run out."""
+        """Return a list whose last block is free and fits the request; None if memory has run
+        out."""
         pool: Any = None
         keeps = self.keeps_blocks or stream.key in self._aside
         if self._is_changing or not keeps:
@@ -388,7 +394,8 @@ class Allocator:
     def _segment(
         self, ask: int, size: int, stream: Any, where: dict[Block, None], pool: Any = None
     ) -> Block | None:
-        """A new block of `size` bytes from the backend, noted in `where`; None if there is none."""
+        """Get a new block of `size` bytes from the backend and note it in `where`; None if there is
+        no memory."""
         if self.limit is not None and self._held_bytes + size > self.limit:
             return None
         try:
@@ -406,7 +413,8 @@ class Allocator:
         return block
 
     def _climb(self, rung: int, size: int) -> int:
-        """Try the next way to free memory, without the lock. Raises: OutOfMemoryError at last."""
+        """Free memory by the method number `rung`, without the lock. Raises: OutOfMemoryError if no
+        method is left."""
         ladder = (self._release, self._collect, self.backend.release)
         if rung == len(ladder) or self._aside:
             with self._lock:
@@ -417,7 +425,7 @@ class Allocator:
         return rung + 1
 
     def _collect(self) -> None:
-        """Tensors in cycles, and blocks that other streams still work on."""
+        """Collect tensors in reference cycles, and blocks whose work on other streams has ended."""
         gc.collect()
         self._wait()
         self._release()
@@ -453,7 +461,8 @@ class Allocator:
             self._mend()
             self._is_torn = True
             for block in () if self.keeps_blocks else [*self._alone]:
-                if block.state == BINNED:  # it was interrupted before the block had an owner
+                # the allocation was interrupted before the block had an owner
+                if block.state == BINNED:
                     block.home.clear()
                     self._note_free(self._alone, block, dropped)
             self._last = (None, {})
@@ -477,7 +486,7 @@ class Allocator:
             for block in pools.whole():
                 self._note_free(pools.segments, block, dropped)
             if not pools.segments:
-                del by_stream[key]  # and with it the last reference to the stream
+                del by_stream[key]  # this may drop the last reference to the stream
 
     def _note_free(self, where: dict[Block, None], block: Block, dropped: list[Block]) -> None:
         del where[block]

@@ -14,10 +14,11 @@ from .segments import LAST, STEP, USED
 def allocating(
     allocators: Allocators, current: Callable[[int], Any], stream_of: Callable[[int, Any], Any]
 ) -> Callable[[int, int], Memory]:
-    """A runtime's `allocate(nbytes, device_index)`: memory for work on the current stream.
+    """Make a runtime's `allocate(nbytes, device_index)`, which returns memory for work on the
+    current stream.
 
-    current(index): an object that identifies the current stream. stream_of(index, object): that
-    stream.
+    current(index) returns an object that identifies the current stream; stream_of(index, object)
+    returns that stream.
     """
 
     def allocate(nbytes: int, device_index: int) -> Memory:
@@ -25,7 +26,8 @@ def allocating(
         stream = stream_of(device_index, of)
         memory = allocator.allocate(nbytes, stream)
         pools = allocator._pools.get(stream.key)
-        if pools is not None and stream.key == stream.ptr:  # otherwise it is the per-thread stream
+        # otherwise the stream is the per-thread stream
+        if pools is not None and stream.key == stream.ptr:
             allocator._last = (of, pools.bins)
         return memory
 
@@ -35,10 +37,11 @@ def allocating(
 def taking(
     allocators: Allocators, current: Callable[[int], Any], allocate: Callable[[int, int], Memory]
 ) -> Callable[[int, int], Callable[[], Memory]]:
-    """A runtime's `taker(nbytes, device_index)`, for repeated allocations of one size.
+    """Make a runtime's `taker(nbytes, device_index)`, a function for repeated allocations of one
+    size.
 
-    It does the work of allocate(nbytes, device_index) in one frame, if a block is free and the
-    stream is that of the last call. All results of short cuts are allocated here
+    The taker does the work of allocate(nbytes, device_index) in one frame, if a block is free and
+    the stream is that of the last call. All results of short cuts are allocated here
     (bench/host_cuda.py).
     """
 
@@ -52,7 +55,7 @@ def taking(
                 memory = Memory()
                 try:
                     blocks = bins[size]
-                    # No call until the counters are right: Note [Finalisers and signals]
+                    # No call until the counters are right, see Note [Finalisers and signals]
                     block, blocks[LAST] = blocks[-1], ()
                 except (KeyError, IndexError):
                     memory.block = None
@@ -77,7 +80,7 @@ def taking(
 def _of_device(allocators: Allocators, device_index: int) -> Allocator:
     try:
         return allocators[device_index]
-    except IndexError:  # unknown device, or the first call of the process
+    except IndexError:  # an unknown device, or the first call of the process
         pass
     return allocators[allocators.checked("allocate", device_index)]
 

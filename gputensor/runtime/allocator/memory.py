@@ -25,7 +25,7 @@ class Memory:
     def __del__(self) -> None:
         try:
             block = self.block
-        except AttributeError:  # interrupted while it was made
+        except AttributeError:  # an interrupt left the object without a block
             return
         if block is None:
             return
@@ -33,7 +33,7 @@ class Memory:
         if counts is None or block.used_on is not None:
             block.give_back(block)
             return
-        # No call but the last: Note [Finalisers and signals]
+        # No call before the last step, see Note [Finalisers and signals]
         counts.in_use -= block.size
         counts.returns += 1
         block.state = BINNED
@@ -41,7 +41,8 @@ class Memory:
 
 
 class Unasked:
-    """Replaces an event of a destroyed stream: it has passed after a wait for the device."""
+    """Replaces an event of a destroyed stream, which cannot be queried. The event has passed once
+    the host has waited for the device."""
 
     __slots__ = ("passed",)
 

@@ -42,9 +42,10 @@ class Counts:
 class Block:
     """A piece of a segment; `before` and `after` are its neighbours there.
 
-    home: the bin for when it is dropped. used_on: recorded events of other streams. counts: its
-    counters; None for borrowed memory, which goes to `give_back`. state: in a Memory, waiting for
-    events, in a bin, merged into a pool, or unknown while pools are rebuilt.
+    home: the bin to which the block goes when it is dropped. used_on: recorded events of other
+    streams. counts: the counters to update; None for borrowed memory, which goes to `give_back`.
+    state: in a Memory, waiting for events, in a bin, merged into a pool, or unknown while pools are
+    rebuilt.
     """
 
     __slots__ = (
@@ -79,7 +80,8 @@ class Block:
             block = block.after
 
     def described(self, device_index: int, first: Block) -> dict[str, Any]:
-        """Its entry of a snapshot; `first` is the first block of its segment."""
+        """Describe the blocks of a segment, for a snapshot. first: the first block of the
+        segment."""
         return {
             "device": device_index, "address": self.ptr, "size": self.size,
             "stream": self.stream.ptr, "segment": first.ptr, "state": _NAMES[self.state],
@@ -109,10 +111,10 @@ class Pools:
     def __init__(self, stream: Any) -> None:
         self.stream: Any = stream
         self.bins: dict[int, list[Block]] = {}
-        self.odd: list[Block] = []  # the home of blocks without a bin
+        self.odd: list[Block] = []  # the home of blocks that have no bin
         self.small: list[tuple[int, int, Block]] = []
         self.large: list[tuple[int, int, Block]] = []
-        self.segments: dict[Block, None] = {}  # the first block of each
+        self.segments: dict[Block, None] = {}  # the first block of each segment
 
     def pool(self, size: int) -> list[tuple[int, int, Block]]:
         return self.small if size <= SMALL else self.large
@@ -125,7 +127,7 @@ class Pools:
                 for block in first.walk():
                     block.home = self.odd
             self.bins.clear()
-            self._empty(*forgotten)  # its earlier blocks had another home
+            self._empty(*forgotten)  # the blocks in these bins have another home now
 
     def _empty(self, *bins: list[Block]) -> None:
         """Merge the blocks in these bins; other threads may take blocks meanwhile."""
@@ -133,7 +135,7 @@ class Pools:
             while True:
                 try:
                     block, blocks[LAST] = blocks[-1], ()
-                except IndexError:  # no test first: it may be taken in between
+                except IndexError:  # no test before: another thread may take the block in between
                     break
                 _merge(block)
 
@@ -198,7 +200,7 @@ class Pools:
         blocks = [block for first in self.segments for block in first.walk()]
         for block in blocks:
             block.home = self.odd
-            if block.state > PENDING:  # no object is made between the test and the change
+            if block.state > PENDING:  # no object is made between the test and the change of state
                 block.state = TORN
         for old in bins:
             old.clear()
@@ -230,7 +232,7 @@ def _join(first: Block, second: Block) -> None:
     if after is not None:
         after.before = first
     first.size += second.size
-    second.state = USED  # it is in no bin or pool now
+    second.state = USED  # the block is in no bin and in no pool now
     second.before = second.after = None
 
 

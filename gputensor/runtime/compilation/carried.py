@@ -39,10 +39,12 @@ def find(text: str, options: Sequence[str]) -> bytes | None:
 
 
 def _is_trusted(folder: str) -> bool:
-    """Return whether only we can have filled a folder (Note [Trust]); warn once if not."""
+    """Return whether the folder can be trusted: only this user or root can have written its files
+    (Note [Trust]). Warns once if not."""
     reason = _wrong(folder)
     if reason and folder not in _told:
-        _told.add(folder)  # set first: if warnings are errors, only the first kernel may fail
+        # add it before the warning: if warnings are errors, only the first kernel may fail
+        _told.add(folder)
         warnings.warn(errors.no_carried_cubins(reason), RuntimeWarning, stacklevel=2)
     return not reason
 
@@ -65,7 +67,8 @@ def holds(folder: str, text: str, options: Sequence[str]) -> bool:
 
 
 def used() -> dict[str, int]:
-    """The NVRTC versions of the carried cubins, and the number of those that this process used."""
+    """Return the NVRTC versions of the cubins, and how many cubins of each version this process
+    used."""
     return dict(_used)
 
 

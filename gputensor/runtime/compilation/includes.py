@@ -1,7 +1,7 @@
 """The files that a text may include, for the cache key of a compiled kernel.
 
-It finds names by their words, without a preprocessor: a header after a false `#if` counts too,
-which can cause an unneeded build but never a stale kernel. It compiles nothing.
+Names are found by words, without a preprocessor: a header after a false `#if` counts too, which can
+cause an unneeded build but never a stale kernel. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAMED = re.compile(
 )
 _FORCED = ("-include", "--pre-include", "-pre-include")
 
-# path -> (time and size, digest, names that it includes)
+# path -> (time and size, digest, names that the file includes)
 _seen: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {}
 
 
@@ -44,9 +44,11 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
         if step in done:
             continue
         done.add(step)
-        if name[0] not in '<"':  # only the compiler knows the macro's value: any header may match
+        # only the compiler knows the macro's value, so any header may be meant
+        if name[0] not in '<"':
             found.update(entry for place in places for entry in _all_in(place, math.inf))
-            found.update(_all_in(beside, 0))  # it may be a home folder with many files
+            # not deeper, because it may be a home folder with many files
+            found.update(_all_in(beside, 0))
             continue
         for path in _paths(name, beside, places):
             content, inner = _read(path)
@@ -56,7 +58,8 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
 
 
 def _named(options: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Folders named by options, and files that options include before all others."""
+    """Return the folders that options name, and the files that options include before all
+    others."""
     asked = nvrtc_options.parse(options)
     words = iter(asked.others)
     forced = []
@@ -68,7 +71,8 @@ def _named(options: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """`<a`, `"b`, or `MACRO`, as the text includes them, with its comments or without."""
+    """Return the names that the text includes, in the forms `<a`, `"b` and `MACRO`, also those in
+    comments."""
     joined = text.replace("\\\n", "")
     if "include" not in joined and "import" not in joined:
         return ()
@@ -78,7 +82,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _paths(name: str, beside: str, folders: Sequence[str]) -> Iterator[str]:
-    """All files that the name can mean; the compiler's choice depends on the including file."""
+    """Return all files that the name can mean. Which one the compiler takes depends on the
+    including file."""
     for place in (*([beside] if name[0] == '"' else ()), *folders):
         path = os.path.join(place, name[1:])
         if os.path.isfile(path):

@@ -36,7 +36,7 @@ _SUFFIXES = (".cubin", ".so")
 _lock = threading.Lock()
 _building: dict[str, threading.Lock] = {}
 _known: dict[str, tuple[bytes, str]] = {}
-_is_alone = False  # entries are private to this process
+_is_alone = False  # True if entries are private to this process
 _writes = 0
 
 
@@ -60,7 +60,8 @@ def directory() -> str:
 
 
 def fetch(name: str, suffix: str, build: Callable[[], bytes], label: str = "") -> tuple[bytes, str]:
-    """The payload of an entry and the path of a file that begins with it; built if need be."""
+    """Return the payload of an entry, and the path of a file that begins with it. Build the entry
+    if it is missing."""
     known = _known.get(name)
     if known is not None:
         return known
@@ -87,7 +88,8 @@ def _read_or_build(
 
 
 def use(path: str) -> tuple[bytes, str] | None:
-    """(payload, label) of a file that only we can have written; it is marked as used now."""
+    """Return (payload, label) of a file that only this user or root can have written, and mark it
+    as used now."""
     try:
         descriptor = trust.opened(path)
     except OSError:
@@ -95,7 +97,8 @@ def use(path: str) -> tuple[bytes, str] | None:
     with os.fdopen(descriptor, "rb") as file:
         whole = _parsed(file.read())
         if whole is not None:
-            with contextlib.suppress(OSError):  # a file of root's, or on a read-only file system
+            # the file is root's, or its file system is read-only
+            with contextlib.suppress(OSError):
                 os.utime(descriptor)
     return whole
 
@@ -142,7 +145,8 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
                 return path
         except OSError as error:
             reason = f"{place} cannot be written ({error.strerror})"
-        _is_alone = True  # set first: if warnings are errors, only the first kernel may fail
+        # set it before the warning: if warnings are errors, only the first kernel may fail
+        _is_alone = True
         warnings.warn(errors.no_kernel_cache(reason), RuntimeWarning, stacklevel=2)
     return write_in(files.own_folder(), file_name, payload, label, is_shared=False)
 
@@ -174,12 +178,12 @@ def _make(folder: str, mode: int) -> None:
     it."""
     if not os.path.isdir(folder):
         _make(os.path.dirname(os.path.abspath(folder)), mode)
-        with contextlib.suppress(FileExistsError):  # made by another process
+        with contextlib.suppress(FileExistsError):  # another process made it
             os.mkdir(folder, mode)
 
 
 def restore(path: str, payload: bytes) -> None:
-    """Write an entry again that this process has and the cache has lost."""
+    """Write an entry again. The cache has lost it, and this process still has its payload."""
     write_in(os.path.dirname(path), os.path.basename(path), payload, "restored", is_shared=False)
 
 
@@ -210,7 +214,7 @@ def trim() -> int:
     days, mib = bounds()
     found = []
     for path in _paths(place):
-        with contextlib.suppress(FileNotFoundError):  # another process trims too
+        with contextlib.suppress(FileNotFoundError):  # another process is trimming too
             status = os.lstat(path)
             found.append((status.st_mtime, status.st_size, path))
     found.sort(reverse=True)
@@ -218,7 +222,7 @@ def trim() -> int:
     for used, nbytes, path in found:
         left -= nbytes
         if now - used > files.STALE_S and (left < 0 or now - used > days * 86400):
-            with contextlib.suppress(OSError):  # removed, or root's
+            with contextlib.suppress(OSError):  # another process removed it, or it is root's
                 os.unlink(path)
                 count += 1
     return count
@@ -231,7 +235,8 @@ def _paths(place: str) -> list[str]:
 
 
 class Entry:
-    """One file of the cache, as `gputensor cache list` shows it; its age is since its last use."""
+    """One file of the cache, as `gputensor cache list` shows it. The age counts from the last
+    use."""
 
     __slots__ = ("age_s", "label", "nbytes", "path")
 
@@ -248,7 +253,7 @@ def entries() -> Iterator[Entry]:
         whole = read_whole(path)
         try:
             status = os.stat(path)
-        except FileNotFoundError:  # another process trims or clears
+        except FileNotFoundError:  # another process trims or clears the cache
             continue
         if whole is not None:
             yield Entry(path, whole[1], status.st_size, time.time() - status.st_mtime)
@@ -259,7 +264,7 @@ def clear() -> int:
     place = directory()
     count = files.sweep(place)
     for path in _paths(place):
-        with contextlib.suppress(FileNotFoundError):  # if another process clears it
+        with contextlib.suppress(FileNotFoundError):  # another process may clear it too
             os.unlink(path)
             count += 1
     _known.clear()

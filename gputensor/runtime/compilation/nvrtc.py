@@ -14,7 +14,8 @@ from gputensor.core import errors
 
 from . import carried, kernel_cache
 
-# `__grid_constant__`, and loads that bypass L1; Pascal lacks both.
+# The oldest compute capability with `__grid_constant__` and loads that bypass L1; Pascal has
+# neither.
 OLDEST = 70
 OPTIONS = ("--std=c++17", "-fmad=false")
 
@@ -22,7 +23,8 @@ _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
 
 
 def nearest_arch(binding: Any, number: int) -> str:
-    """`sm_90` for 90, or a compatible target: an older cubin of its generation, or PTX."""
+    """Return the target for a compute capability: `sm_90` for 90, otherwise a compatible one, which
+    is an older cubin target of its generation or PTX."""
     supported = [k for k in binding.getSupportedArchs() if k >= OLDEST]
     known = [k for k in supported if k <= number]
     if not known:
@@ -33,7 +35,8 @@ def nearest_arch(binding: Any, number: int) -> str:
 
 
 def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: str) -> bytes:
-    """The cubin (PTX for a `compute_` arch) of one variant of a text, carried along or cached."""
+    """Return the cubin of one variant of a text (PTX for a `compute_` arch): a carried one, a
+    cached one, or a new one."""
     options = _options(defines, arch)
     brought = carried.find(text, options)
     if brought is not None:
@@ -68,7 +71,7 @@ def _label(title: str, options: tuple[str, ...]) -> str:
 
 
 def title_of(text: str) -> str:
-    """The file's name that a text begins with."""
+    """Return the file name with which a text begins."""
     given = _TITLE.search(text)
     return given[1] if given else "kernel.cu"
 
@@ -76,7 +79,8 @@ def title_of(text: str) -> str:
 def version(binding: Any) -> str:
     try:
         return ".".join(map(str, binding.getVersion()))
-    except Exception as error:  # pathfinder's DynamicLibNotFoundError, when CuPy loads NVRTC
+    # for example pathfinder's DynamicLibNotFoundError, when CuPy loads NVRTC
+    except Exception as error:
         why = f"NVRTC does not load: {str(error).splitlines()[0]}"
         raise errors.no_device("cuda", why) from error
 
@@ -93,6 +97,6 @@ def _build(
             raise errors.kernel_not_compiled(title, dict(defines), log) from None
         is_ptx = any(option.startswith("-arch=compute_") for option in options)
         image: bytes = binding.getPTX(program) if is_ptx else binding.getCUBIN(program)
-        return image + b"\0"  # CuPy strips the last byte
+        return image + b"\0"  # CuPy removes the last byte
     finally:
         binding.destroyProgram(program)

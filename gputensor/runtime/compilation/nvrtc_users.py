@@ -32,7 +32,8 @@ _CUDA_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MU
 class Image(bytes):
     """A cubin with the names of its kernels and variables as written in the text.
 
-    names: written -> mangled. log: the output of ptxas. ptx: the intermediate text.
+    names: from the name in the text to the mangled name. log: the output of ptxas. ptx: the
+    intermediate text.
     """
 
     names: dict[str, str]
@@ -45,7 +46,7 @@ def binding() -> Any:
     try:
         found = import_module("gputensor.runtime.cuda.driver").cupy.cuda.nvrtc
         found.getVersion()
-    except Exception as error:  # many classes of errors, if parts of CUDA are absent
+    except Exception as error:  # CuPy raises errors of many classes if parts of CUDA are absent
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise errors.no_nvrtc(reason) from error
     return found
@@ -55,9 +56,9 @@ def compile_text(
     binding: Any, text: str, defines: Mapping[str, object], arch: str, entries: Sequence[str],
     headers: Mapping[str, str], options: Sequence[str] = (),
 ) -> Image:  # fmt: skip
-    """The cubin of a text, with names, log and PTX; from the cache if it was compiled before.
+    """Return the cubin of a text with names, log and PTX; from the cache if it was compiled before.
 
-    entries: kernels and `&variable`s that have C++ names.
+    entries: the C++ names of kernels, and of variables after `&`.
     """
     standard = dict.fromkeys(STANDARD, '#include "gputensor/standard.h"\n')
     own = {**standard, "gputensor/standard.h": _standard_header(), **headers}
@@ -91,15 +92,15 @@ def _standard_header() -> str:
 
 @cache
 def _own_half_types() -> dict[str, str]:
-    """Our own half types, if CUDA's headers are not installed: the emulator's header also works on
-    GPUs."""
+    """Return our own header of half types, which also works on GPUs, for machines without CUDA's
+    headers. It is the emulator's header."""
     folder = resources.files("gputensor.runtime.emulator") / "include"
     names = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
     return {name: folder.joinpath(name).read_text() for name in names}
 
 
 def _include_folders(text: str, own: Mapping[str, str]) -> tuple[str, ...]:
-    """Folders of CUDA's headers, if the text includes a header that we do not have."""
+    """Return the folders of CUDA's headers if the text includes a header that is not among ours."""
     return cuda_headers() if set(_CUDA_INCLUDE.findall(text)) - set(own) else ()
 
 
@@ -177,7 +178,7 @@ def _build(
     head = json.dumps(facts).encode()
     return (
         len(head).to_bytes(4, "little") + head + bytes(image) + b"\0"
-    )  # CuPy strips the last byte
+    )  # CuPy removes the last byte
 
 
 def _text(given: Any) -> str:

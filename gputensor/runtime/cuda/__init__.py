@@ -37,7 +37,8 @@ is_emulated = False
 
 
 def reset_after_fork() -> None:
-    """In a forked child the parent's CUDA state can neither be used nor released."""
+    """Replace the CUDA runtime in a forked child, which can neither use nor release the parent's
+    CUDA state."""
     global allocate
     memory.allocators.close()
     # Short cuts hold these modules, and every launch reads the device first.

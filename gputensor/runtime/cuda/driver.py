@@ -1,8 +1,8 @@
 """The driver: devices, the current device, and errors of failed calls.
 
-Note [Failures of a device]
-CUDA reports a kernel's fault at any later call, as a CuPy error. Each function here converts it to
-a KernelError; after an error that destroys the context, every later error names the first one.
+Note [Failures of a device] CUDA reports a kernel's fault in some later call, as a CuPy error. The
+functions here convert it to a KernelError. After an error that destroys the context, every later
+error names that first error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _driver: Any = cupy.cuda.driver
 get_device: Callable[[], int] = _runtime.getDevice
 use_device: Callable[[int], None] = _runtime.setDevice
 
-_COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapability*
+_COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
 _LIBCUDA = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED; modes are numbered as capture.MODES lists them
 _NOT_READY = 600
@@ -39,7 +39,7 @@ _LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
 _limits: dict[int, Limits] = {}
 _lock = threading.Lock()
 _count = 0
-at_start: list[Callable[[int], object]] = []  # called with the number of devices, once
+at_start: list[Callable[[int], object]] = []  # functions called once with the number of devices
 
 
 def is_available() -> bool:
@@ -47,16 +47,16 @@ def is_available() -> bool:
 
 
 def unavailable_reason() -> str | None:
-    """The driver's error message, if it has one."""
+    """Return the driver's error message, or None if devices can be used."""
     try:
         count = _runtime.getDeviceCount()
-    except Exception as error:  # CUDARuntimeError, or a RuntimeError where libcuda is missing
+    except Exception as error:  # a CUDARuntimeError, or a RuntimeError if libcuda is missing
         return str(error)
     return None if count else "the driver sees no GPU"
 
 
 class On:
-    """`with On(index)`: the device is current inside. The hot path does it inline."""
+    """`with On(index)` makes the device current inside the block. The hot path does this inline."""
 
     __slots__ = ("_index", "_previous")
 
@@ -83,7 +83,7 @@ def first_failure() -> str | None:
 
 
 def failed(device_index: int, what: str, error: Any) -> Exception:
-    """Our error for an error of CuPy, or for a status. See Note [Failures of a device]."""
+    """Make our error for an error of CuPy or for a status. See Note [Failures of a device]."""
     if isinstance(error, int):
         error = _runtime.CUDARuntimeError(error)
     return errors.kernel_failed(f"cuda:{device_index}", told(what, error))
@@ -107,7 +107,7 @@ def reporting(device_index: int, what: str, call: Any, *arguments: Any) -> Any:
 
 
 def is_done(device_index: int, what: str, status: int) -> bool:
-    """The result of a query; CuPy's own `done` reports a failure as unfinished work."""
+    """Return the result of a query. CuPy's own `done` reports a failure as unfinished work."""
     if status in (0, _NOT_READY):
         return status == 0
     raise failed(device_index, what, status)
@@ -130,7 +130,7 @@ class Relaxed:
     def _exchange(self) -> None:
         if self._mode is None:
             return
-        # By libcuda's soname, which gives the library that CuPy has loaded.
+        # the soname of libcuda finds the library that CuPy has loaded
         exchange = ctypes.CDLL(_LIBCUDA).cuThreadExchangeStreamCaptureMode
         status = exchange(ctypes.byref(self._mode))
         if status:
@@ -142,7 +142,7 @@ def device_count() -> int:
 
 
 def _start() -> int:
-    """Count the devices, once: their number cannot change in a process."""
+    """Count the devices once. Their number cannot change in a process."""
     global _count
     with _lock:
         if not _count:
@@ -170,7 +170,8 @@ def exchange_device(index: int) -> int:
 
 
 def device_of(ptr: int) -> int:
-    """The device of an address; the current one for null, which an empty array may have."""
+    """Return the device of an address. For null, which an empty array may have, return the current
+    device."""
     index = get_device()
     if not ptr:
         return index

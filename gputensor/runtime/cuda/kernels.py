@@ -34,7 +34,7 @@ _launch_kernel = _driver.launchKernel
 _MAX_PARAMS = 4096
 _ONE = (0,)  # the offset of the only parameter of our own kernels
 _DEFAULT_SHARED = 48 * 1024
-_MOST_LAUNCHERS = 1024  # variants of a kernel that are kept
+_MOST_LAUNCHERS = 1024  # the largest number of launchers that a kernel keeps
 
 _local = threading.local()
 _modules: dict[tuple[bytes, int], Any] = {}
@@ -68,7 +68,8 @@ class Function:
         self.shared_bytes: Any = max(_DEFAULT_SHARED - own, 0)
 
     def symbol(self, name: str) -> tuple[int, int | None]:
-        """Address of a __constant__ or __device__ variable; CuPy does not tell its bytes."""
+        """Return the address of a __constant__ or __device__ variable. CuPy does not report its
+        size."""
         mangled = getattr(self.image, "names", {}).get(f"&{name}", name)
         with On(self.device_index):
             try:
@@ -108,7 +109,7 @@ def compile(
 
 
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
-    """A kernel of a cubin, on one device; the module is loaded once per device."""
+    """Load a kernel of a cubin on one device. The module is loaded once per device."""
     mangled = getattr(image, "names", {}).get(entry, entry)
     if capturing:
         capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")
@@ -119,7 +120,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
             _give_context()
             if module is None:
                 module = cupy.cuda.Module()
-                module.load(bytes(image))  # CuPy takes no subclass of bytes
+                module.load(bytes(image))  # CuPy rejects subclasses of bytes
                 _modules[key] = module
             return Function(module.get_function(mangled), entry, device_index, module, image)
         except CudaError as error:
@@ -144,7 +145,8 @@ def _prefer_shared(ptr: int, percent: int) -> None:
 
 
 def _give_context() -> None:
-    """Create the current device's context for this thread; the driver's own calls do not."""
+    """Create the current device's context for this thread. Calls of the driver API do not create
+    it."""
     _runtime.memGetInfo()
 
 
@@ -163,11 +165,11 @@ class _Launcher:
         self.address = ctypes.addressof(self.array)
         self.lists: dict[tuple[int, ...], tuple[Any, int]] = {}
         self.view = memoryview(self.block).cast("B")[skip : skip + _MAX_PARAMS]
-        # By device with a context: `view` and `address`.
+        # For each device with a context: `view` and `address`.
         self.ready: dict[int, tuple[memoryview, int]] = {}
 
     def list_of(self, offsets: tuple[int, ...]) -> int:
-        """Address of an array with the address of each parameter in the block."""
+        """Return the address of an array with the address of each parameter in the block."""
         found = self.lists.get(offsets)
         if found is None:
             array = (ctypes.c_void_p * max(len(offsets), 1))(*(self.begin + at for at in offsets))
@@ -194,7 +196,7 @@ def launch(
             _prepare(launcher, function, shared_bytes)
         address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
         (gx, gy, gz), (bx, by, bz) = grid, block
-        launcher.view[: len(params)] = params  # no call between this and the launch
+        launcher.view[: len(params)] = params  # no call between this line and the launch
         _launch_kernel(function.ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream.ptr, address, 0)
     except Exception as error:
         raise _launch_error(error, function, grid, block, shared_bytes, stream, params) from error
@@ -230,7 +232,7 @@ def launcher(
             return
         try:
             stream, n = cupy_stream(device).ptr, len(params)
-            view[:n] = params  # no call between this and the launch
+            view[:n] = params  # no call between this line and the launch
             _launch_kernel(ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream, address, 0)
         except Exception as error:
             given = function, grid, block, shared_bytes, current_stream(device), params

@@ -37,7 +37,8 @@ class _OnGpu(Library):
         self._constant_bytes: dict[int, int] = {}
 
     def constant(self, array: np.ndarray) -> Any:
-        """Raises: DeviceError within a capture, unless a call before it has copied the array."""
+        """Return a constant array on the device. Raises: DeviceError within a capture, unless an
+        earlier call outside has copied the array."""
         index = get_device()
         key = index, array.dtype.str, array.shape, array.tobytes()
         found = self._constants.get(key)
@@ -48,10 +49,12 @@ class _OnGpu(Library):
             raise errors.capture_refused(capture.operator() or "a library", why)
         if self._constant_bytes.get(index, 0) + array.nbytes > _MOST_CONSTANTS:
             return cupy.asarray(array)
-        # Not our allocator's memory, which belongs to a stream: graphs and other streams use it.
+        # Memory of CuPy's own pool, because our allocator's memory belongs to one stream, and
+        # graphs and other streams use this array.
         with cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc):
             found = cupy.asarray(array)
-        cupy.cuda.get_current_stream().synchronize()  # once, so that no stream must wait
+        # wait once here, so that no stream has to wait later
+        cupy.cuda.get_current_stream().synchronize()
         with _lock:
             self._constant_bytes[index] = self._constant_bytes.get(index, 0) + array.nbytes
             self._constants[key] = found
@@ -73,9 +76,9 @@ _library = _OnGpu()
 
 
 def nccl() -> Any:
-    """CuPy's module of NCCL. Raises: ImportError where the library is missing."""
+    """CuPy's module of NCCL. Raises: ImportError if the library is missing."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the missing library is reported below
+        warnings.simplefilter("ignore")  # the code below reports a missing library
         from cupy.cuda import nccl as found
     if not found.available:
         return import_module("cupy_backends.cuda.libs.nccl")
@@ -83,7 +86,7 @@ def nccl() -> Any:
 
 
 class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]
-    """Memory of our allocator, as CuPy takes it."""
+    """Memory of our allocator in the form that CuPy takes."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory.ptr, memory.nbytes, memory, memory.device_index)
@@ -91,7 +94,8 @@ class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]
 
 
 def _for_cupy(nbytes: int) -> Any:
-    """CuPy's allocator inside a call of a library: ours, on the current device and stream."""
+    """The allocator that CuPy uses inside a library call: our memory, for the current device and
+    stream."""
     return cupy.cuda.MemoryPointer(_Temporary(memory.allocate(nbytes, get_device())), 0)
 
 
@@ -110,9 +114,11 @@ def call_library(
     """Queue `function(CuPy, *operands)` on the current stream of the device; return the memory of
     each result, without a copy if the function's own result has the wanted layout.
 
-    results: None returns the function's result. Only the function itself waits, if it reads values.
+    results: None returns the function's own result. The call waits only if the function reads
+    values.
     """
-    # CuPy loads a kernel, and makes a plan, when it first needs one: also within a capture.
+    # CuPy loads a kernel or makes a plan when it needs one for the first time, possibly within a
+    # capture.
     with On(checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy), Relaxed():
         own = capture.of(current_stream(device_index)) if capturing else None
         if own is not None:
@@ -144,7 +150,8 @@ def _array_over(of: Array, ptr: int, device_index: int, owner: Any = None) -> An
 
 
 def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) -> Memory:
-    """The memory of a result: the array's own, unless it is shared or has another layout."""
+    """Return the memory of a result: the memory of the array, or a copy if that memory is shared or
+    has another layout."""
     array = cupy.asarray(array)
     held = array.data.mem
     if (

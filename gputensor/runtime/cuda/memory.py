@@ -27,8 +27,8 @@ _peers: set[tuple[int, int]] = set()
 class _Backend:
     """The driver's memory (Note [Allocator backend]).
 
-    A handle frees its memory when dropped, after all work of the device. CuPy's pool is not used,
-    because it collects garbage twice before it reports exhausted memory.
+    A handle frees its memory when it is dropped, after all work of the device. CuPy's pool is not
+    used, because it collects garbage twice before it reports exhausted memory.
     """
 
     def __init__(self, device_index: int) -> None:
@@ -38,7 +38,7 @@ class _Backend:
         with On(self._device_index), Relaxed():
             try:
                 handle = cupy.cuda.Memory(size)
-            except OverflowError as error:  # more bytes than there are addresses
+            except OverflowError as error:  # the request exceeds the address space
                 raise MemoryError from error
             except CudaError as error:
                 if error.status == _OUT_OF_MEMORY:
@@ -47,18 +47,18 @@ class _Backend:
         return handle.ptr, handle
 
     def free(self, ptr: int, handle: Any, stream: Stream) -> None:
-        """The caller drops the handle."""
+        """Does nothing: the memory is freed when the caller drops the handle."""
 
     def mark(self, stream: Stream) -> Stream | Event:
-        """The stream, or for a borrowed stream, which may be destroyed later, an event for its
-        current work."""
+        """Return the stream; for a borrowed stream, which may be destroyed later, return an event
+        after its current work."""
         return stream.record_event() if stream.is_borrowed else stream
 
     def record(self, entry: Stream | Event) -> Event | None:
         if isinstance(entry, Event):
             return entry
         if entry.ptr == PER_THREAD and entry is not per_thread_stream(entry.device_index):
-            return None  # here its handle means the stream of this thread
+            return None  # in this thread the handle would mean another stream
         event = Event()
         try:
             event.record_or_fail(entry)
@@ -99,7 +99,7 @@ record_stream = allocators.record_stream
 def borrow(ptr: int, nbytes: int, device_index: int, give_back: Callable[[], None]) -> Memory:
     """Memory of another library, for work on the current stream.
 
-    give_back: called after the memory is dropped and the work queued on our streams by then is
+    give_back: called when the memory is dropped and the work queued on our streams until then is
     done.
     """
     allocator = allocators[driver.checked("borrow", device_index)]
@@ -147,7 +147,7 @@ def _reach(one: int, other: int) -> None:
                 if _runtime.deviceCanAccessPeer(device, peer):
                     _runtime.deviceEnablePeerAccess(peer)
             except CudaError as error:
-                if error.status != _HAS_PEER:  # another library was first
+                if error.status != _HAS_PEER:  # another library has enabled it before
                     raise failed(device, f"peer access to cuda:{peer}", error) from error
         _peers.add((device, peer))
 

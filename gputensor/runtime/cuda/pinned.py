@@ -20,8 +20,9 @@ class Staging:
         self._lock = threading.RLock()
         self._is_busy = False
         self._begins: list[int] = []
-        self._owners: dict[int, tuple[Any, int]] = {}  # begin -> (owner, number of bytes)
-        self.gone: deque[int] = deque()  # begins; a finaliser only appends
+        self._owners: dict[int, tuple[Any, int]] = {}  # first address -> (owner, number of bytes)
+        # first addresses of dropped memory; a finaliser only appends to it
+        self.gone: deque[int] = deque()
         self.in_flight: dict[Any, deque[tuple[Any, Any]]] = {}
 
     def __len__(self) -> int:
@@ -61,7 +62,7 @@ class Staging:
                 if ptr < begin + nbytes:
                     event, key = stream.record_event(), (stream.device_index, stream.key)
                     queue = self.in_flight.setdefault(key, deque())
-                    if not was_busy:  # an interrupted call may be about to drop the first
+                    if not was_busy:  # an interrupted call may be about to drop the first entry
                         _drop_passed(queue)
                     queue.append((event, owner))
             finally:

@@ -24,8 +24,8 @@ class Plans:
     """The order of the transforms of each thread.
 
     cache: returns CuPy's plan cache of this thread and the current device. event: makes an event.
-    memory_of: the memory of a work area; None where our allocator has not made it. keep: records
-    memory on a stream.
+    memory_of: returns the memory of a work area, or None if our allocator did not make it. keep:
+    records memory on a stream.
     """
 
     def __init__(

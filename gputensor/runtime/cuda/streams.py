@@ -1,4 +1,4 @@
-"""Streams and events: CuPy's, each together with its device."""
+"""Streams and events of CuPy, each together with its device."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _runtime: Any = cupy.cuda.runtime
 cupy_stream = cupy.cuda.get_current_stream
 
 PER_THREAD = 2  # the handle of the per-thread default stream
-_STREAMS_IN_POOL = 32  # for each device and priority, as PyTorch has them
+_STREAMS_IN_POOL = 32  # per device and priority, as in PyTorch
 
 _lock = threading.Lock()
 _local = threading.local()
-# By device: the CuPy stream seen last, and ours for it.
+# By device: the CuPy stream that was current last, and our Stream for it.
 _streams: dict[int, tuple[Any, Stream]] = {}
-_stream_pools: dict[tuple[int, int], deque[Any]] = {}  # by device and priority, CuPy's
+_stream_pools: dict[tuple[int, int], deque[Any]] = {}  # CuPy's streams by device and priority
 _thread_keys = itertools.count(-1, -1)
 
 
 class Stream:
-    """A CuPy stream together with its device; does not synchronise with the default stream.
+    """A CuPy stream together with its device. It does not synchronise with the default stream.
 
-    A new Stream is one of 32 per device and priority, in turn, as in PyTorch, so that cached memory
-    is reused. key: identifies the stream on its device. is_borrowed: another library owns the
-    handle and may destroy it.
+    A new Stream takes one of 32 CuPy streams per device and priority in turn, as in PyTorch, so
+    that cached memory is reused. key: identifies the stream on its device. is_borrowed: another
+    library owns the handle and may destroy it.
     """
 
     __slots__ = ("__weakref__", "cupy", "device_index", "is_borrowed", "key", "priority", "ptr")
@@ -58,7 +58,7 @@ class Stream:
             reporting(self.device_index, "waiting for a stream", self.cupy.synchronize)
 
     def query(self) -> bool:
-        """True if all its work is done. Raises the error of failed work."""
+        """True if all work of the stream is done. Raises the error of failed work."""
         if capturing:
             capture.refuse_wait("query", self)
         with On(self.device_index), Relaxed():
@@ -68,7 +68,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Let work added from now on run after the other stream's current work."""
+        """Make work that is added from now on run after the current work of another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self) -> Event:
@@ -81,7 +81,8 @@ class Stream:
 
 
 def _pooled(device_index: int, priority: int) -> Any:
-    priority = max(-5, min(priority, 0))  # the driver's range is within this one
+    # limit it to this range, which contains the driver's range
+    priority = max(-5, min(priority, 0))
     with _lock:
         streams = _stream_pools.setdefault((device_index, priority), deque())
         if len(streams) == _STREAMS_IN_POOL:
@@ -97,7 +98,8 @@ def _pooled(device_index: int, priority: int) -> Any:
 
 
 class Event:
-    """A point in a stream's work; CuPy's event is made when first recorded, on that device."""
+    """A point in a stream's work. CuPy's event is made at the first recording, on the stream's
+    device."""
 
     __slots__ = ("_by", "_capture", "_device_index", "cupy", "enable_timing")
 
@@ -117,7 +119,7 @@ class Event:
             raise failed(stream.device_index, "recording an event", error) from error
 
     def record_or_fail(self, stream: Stream) -> None:
-        """The same, with CuPy's errors."""
+        """Record the event; failures are raised as CuPy's errors."""
         with On(stream.device_index):
             if self._device_index != stream.device_index:
                 self.cupy = cupy.cuda.Event(disable_timing=not self.enable_timing)
@@ -126,7 +128,7 @@ class Event:
         self._capture, self._by = capture.of(stream) if capturing else None, stream
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Work added to the stream from now on runs after this point."""
+        """Make work that is added to the stream from now on run after this point."""
         if self.cupy is not None:
             settling.settle("a stream waits for an event")
             stream = stream or current_stream(get_device())
@@ -137,7 +139,7 @@ class Event:
                 reporting(index, "waiting for an event", wait, self.cupy)
 
     def query(self) -> bool:
-        """True if the work before it is done. Raises the error of failed work."""
+        """True if the work before this point is done. Raises the error of failed work."""
         if self.cupy is None:
             return True
         if capturing or self._capture is not None:
@@ -161,7 +163,7 @@ class Event:
                 reporting(self._device_index, "waiting for an event", self.cupy.synchronize)
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds between two points."""
+        """Return the milliseconds between this event and `end`."""
         for event in (self, end):
             if not event.enable_timing or not event.cupy or not event.query():
                 got = "no timing" if not event.enable_timing else "not passed yet"
@@ -190,7 +192,8 @@ def _of_cupy(index: int, of: Any) -> Stream:
 
 
 def per_thread_stream(index: int) -> Stream:
-    """This thread's default stream. All threads have one handle for it, so the key is our own."""
+    """Return this thread's default stream. All threads have one handle for it, so the key is our
+    own."""
     try:
         streams: dict[int, Stream] = _local.streams
     except AttributeError:
@@ -202,7 +205,7 @@ def per_thread_stream(index: int) -> Stream:
 
 
 def stream_of(index: int, of: Any) -> Stream:
-    """The Stream of a CuPy stream that is current."""
+    """Return the Stream for a CuPy stream that is current."""
     seen = _streams.get(index)
     return seen[1] if seen is not None and seen[0] is of else _of_cupy(index, of)
 
@@ -220,7 +223,8 @@ def set_stream(stream: Stream) -> Stream:
 
 
 class _External:
-    """Another library's stream, as CuPy takes one (`ExternalStream` is deprecated in CuPy 14)."""
+    """A stream of another library in the form that CuPy takes (`ExternalStream` is deprecated in
+    CuPy 14)."""
 
     __slots__ = ("owner", "ptr")
 
@@ -232,9 +236,11 @@ class _External:
 
 
 def external_stream(index: int, ptr: int, owner: Any = None) -> Stream:
-    """The stream of another library; 0 and 1 are the legacy default stream, 2 is this thread's.
+    """Return a Stream for a handle of another library. 0 and 1 are the legacy default stream, 2 is
+    this thread's default stream.
 
-    owner: an object that keeps the handle alive; kept while memory is used on the stream.
+    owner: an object that keeps the handle alive. It is kept as long as memory is used on the
+    stream.
     """
     if ptr in (0, 1):
         return default_stream(index)

@@ -73,7 +73,7 @@ def start() -> None:
 
 
 def _stop_at_exit() -> None:
-    """End the process although a daemon thread's kernel, which holds the locks, still runs."""
+    """End the process even if a kernel of a daemon thread still runs and holds the locks."""
     if not devices.machine.stop(wait_s=2.0):
         _let_go()
 

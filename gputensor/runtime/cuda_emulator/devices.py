@@ -15,8 +15,8 @@ from ..emulator.queues import Scheduler
 machine: Machine
 scheduler: Scheduler
 pinned: PinnedAllocator
-total_bytes = 0  # of each device
-peers: list[int] = []  # per device: a bit for each device that its kernels may reach
+total_bytes = 0  # bytes of each device
+peers: list[int] = []  # per device, a bit for each device whose memory its kernels may use
 _local = threading.local()
 
 
@@ -51,7 +51,7 @@ def device_name(index: int) -> str:
 
 
 def capability(index: int) -> tuple[int, int]:
-    """The compute capability whose rules the emulator follows."""
+    """Return the compute capability whose rules the emulator follows."""
     checked("capability", index)
     return (7, 0)
 

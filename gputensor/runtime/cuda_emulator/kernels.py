@@ -43,7 +43,7 @@ class Function:
         self.arguments: findings.Arguments = ()
 
     def symbol(self, name: str) -> tuple[int, int]:
-        """Address and bytes of a __constant__ or __device__ variable."""
+        """Return the address and the number of bytes of a __constant__ or __device__ variable."""
         symbols = self.loaded.symbols()
         if name not in symbols:
             known = ", ".join(symbols) or "none"
@@ -77,7 +77,7 @@ def compile(
 
 
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
-    """A kernel of an image that `compile` returned, here or in another process."""
+    """Load a kernel of an image that `compile` returned in this process or in another one."""
     checked("load", device_index)
     if capturing:
         capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")
@@ -85,13 +85,13 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
     if path is None:
         key = kernel_cache.key("loaded", image)
         path = _paths[image] = kernel_cache.fetch(key, ".so", lambda: image, "loaded image")[1]
-    elif not os.path.exists(path):  # another process removes old files from the cache
+    elif not os.path.exists(path):  # another process has removed the file from the cache
         kernel_cache.restore(path, image)
     return Function(devices.machine.load(path, entry, variant, device_index), device_index)
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Accepted as on a GPU, without effect."""
+    """Accept the request as on a GPU; here it has no effect on a launch."""
     percent = min(100, -(-100 * nbytes // limits(function.device_index).shared_bytes))
     function.carveout = max(function.carveout, percent)
 

@@ -19,7 +19,8 @@ __tracebackhide__ = errors.is_of_a_kernel
 
 default_streams: list[Stream] = []
 _local = threading.local()
-_stream_numbers = itertools.count(16)  # to others 1 and 2 mean the default streams, as in CUDA
+# from 16 on, because other libraries take 1 and 2 as the default streams, as CUDA does
+_stream_numbers = itertools.count(16)
 _by_number: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 
 
@@ -41,14 +42,14 @@ class Stream:
             _by_number[self.ptr] = self
 
     def synchronize(self) -> None:
-        """Wait for all its work. Raises the error of failed work."""
+        """Wait for all work of the stream. Raises the error of failed work."""
         if capturing:
             capture.refuse_wait("synchronize", self)
         devices.scheduler.drain(self.queue)
         devices.scheduler.raise_failure()
 
     def query(self) -> bool:
-        """True if all its work is done. Raises the error of failed work."""
+        """True if all work of the stream is done. Raises the error of failed work."""
         if capturing:
             capture.refuse_wait("query", self)
         devices.scheduler.poll(self.queue)
@@ -59,7 +60,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Let work added from now on run after the other stream's current work."""
+        """Make work that is added from now on run after the current work of another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self) -> Event:
@@ -79,7 +80,8 @@ class Event:
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing: bool = enable_timing
         self._mark: Mark | None = None
-        self._by: Callable[[], Stream | None] = lambda: None  # it keeps no stream alive
+        # a weak reference: the event keeps no stream alive
+        self._by: Callable[[], Stream | None] = lambda: None
         self._capture: capture.Capture | None = None
 
     def record(self, stream: Stream | None = None) -> None:
@@ -89,7 +91,7 @@ class Event:
         self._mark = devices.scheduler.record(stream.queue)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Work added to the stream from now on runs after this point."""
+        """Make work that is added to the stream from now on run after this point."""
         if self._mark is not None:
             settling.settle("a stream waits for an event")
             stream = stream or current_stream(current_device())
@@ -98,7 +100,7 @@ class Event:
             devices.scheduler.wait(stream.queue, self._mark)
 
     def query(self) -> bool:
-        """True if the work before it is done. Raises the error of failed work."""
+        """True if the work before this point is done. Raises the error of failed work."""
         if capturing or self._capture is not None:
             capture.refuse_wait("query", self._by(), self._capture)
         if self._mark is not None and not self._mark.done:
@@ -119,7 +121,8 @@ class Event:
         devices.scheduler.raise_failure()
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds of emulated work between two events; no measure of a GPU's time."""
+        """Return the milliseconds of emulated work between two events. They say nothing about a
+        GPU's time."""
         times = []
         for event in (self, end):
             if not event.enable_timing or event._mark is None or not event._mark.done:

@@ -18,7 +18,7 @@ HEADERS = (
     "include/gputensor/standard.h",
 )  # fmt: skip
 
-# group -> (constructs, note). Every word in the second place is compiled by the tests.
+# Group -> (constructs, note). The tests compile every word among the constructs.
 COVERED: dict[str, tuple[str, str]] = {
     "built-ins": ("threadIdx blockIdx blockDim gridDim warpSize", ""),
     "functions": (
@@ -84,7 +84,7 @@ COVERED: dict[str, tuple[str, str]] = {
     "others": ("printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", ""),
 }  # fmt: skip
 
-# Name in messages -> identifiers that indicate it.
+# Name in messages -> identifiers that show its use.
 NOT_COVERED: dict[str, str] = {
     "inline PTX": "asm __asm __asm__",
     "textures and surfaces": (
@@ -124,7 +124,8 @@ _PREFIX = "gputensor_not_covered_"
 
 
 def named(word: str) -> tuple[str, str] | None:
-    """The construct that is not covered which a word of an error message means, and its group."""
+    """Find the uncovered construct that a word of g++'s error message means; return it and its
+    group."""
     word = word.removeprefix(_PREFIX)
     operator = _OPERATOR.search(word)
     bare = operator[1] if operator else word.split("(")[0].strip()
@@ -140,7 +141,8 @@ def named(word: str) -> tuple[str, str] | None:
 
 
 def explain(log: str, unit: str) -> str:
-    """g++'s log under one sentence about the first construct that the emulator does not cover."""
+    """Return g++'s log under one sentence about the first construct that the emulator does not
+    cover."""
     unlinked = _unlinked(log)
     if unlinked is not None:
         return f"{unlinked}\n{log}"
@@ -162,7 +164,7 @@ _UNDEFINED = re.compile(r"([^\s:]+):(\d+): undefined reference to `([^']+)'")
 
 
 def _unlinked(log: str) -> str | None:
-    """A sentence about a function or variable that is declared and that no line defines."""
+    """Return a sentence about a function or variable that is declared but not defined."""
     match = _UNDEFINED.search(log)
     if match is None:
         return None
@@ -172,8 +174,8 @@ def _unlinked(log: str) -> str | None:
 
 
 def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
-    """The user's line of the error, or the user's line that led to an error in one of our
-    headers."""
+    """Return the user's line of an error. If the error is in one of our headers, it is the user's
+    line that led there."""
     places = [error, *reversed(list(_USED_BY.finditer(log, 0, error.start())))]
     own = (m for m in places if os.path.basename(m[1]) not in SHIM_FILES)
     place = next(own, error)
@@ -181,7 +183,8 @@ def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
 
 
 def _line_of(unit: str, file: str, line: int) -> str:
-    """The line of the translation unit for a line of a file, by its `#line` marks."""
+    """Return the line of the translation unit for a line of a file, according to its `#line`
+    marks."""
     at_file, at_line = "", 0
     for text in unit.splitlines():
         mark = _LINE_MARK.match(text)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from .machine import Machine
 
-# (name, offset in the parameter bytes, bytes of an element, may be written) of each pointer.
+# For each pointer: (name, offset in the parameter bytes, bytes of an element, True if the kernel
+# may write there).
 Arguments = tuple[tuple[str, int, int, bool], ...]
 
 # Our own headers: a finding in a user's source never points into them.
@@ -28,8 +29,8 @@ SHIM_FILES = (
 ).split()
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
-_SOME_BYTES = 2**64 - 1  # of an access reported by a signal
-_CLEAR = 1 << 14  # bytes within which an overrun is attributed to this argument and not to another
+_SOME_BYTES = 2**64 - 1  # the size of an access that a signal reported, which is unknown
+_CLEAR = 1 << 14  # an overrun of at most this many bytes is attributed to an argument
 _NO_THREAD = 2**32 - 1
 
 
@@ -47,7 +48,7 @@ class Found(ctypes.Structure):
         ("begin", ctypes.c_void_p), ("nbytes", ctypes.c_size_t), ("device", ctypes.c_int),
         ("state", ctypes.c_int),
     )  # fmt: skip
-    begin: int  # None for 0, as ctypes reads a pointer
+    begin: int  # None instead of 0, as ctypes reads a null pointer
     nbytes: int
     device: int
     state: int
@@ -58,7 +59,7 @@ class Found(ctypes.Structure):
 
 
 class Finding(ctypes.Structure):
-    """The engine's `finding`."""
+    """The struct `finding` of the engine."""
 
     _fields_ = (
         ("what", ctypes.c_char * 600), ("file", ctypes.c_char * 200), ("line", ctypes.c_uint),
@@ -72,7 +73,8 @@ class Finding(ctypes.Structure):
 def sentence(
     machine: Machine, kernel: str, found: Finding, params: bytes, arguments: Arguments
 ) -> str:
-    """The whole sentence; without a place it begins with the kernel's name."""
+    """Return the whole sentence. If the place is unknown, the sentence begins with the kernel's
+    name."""
     what = found.what.decode(errors="replace")
     where = [f"block {found.block}"]
     if found.thread.x != _NO_THREAD:
@@ -85,7 +87,7 @@ def sentence(
     return f"{place or kernel}: {what} ({', '.join(where)}){hint}"
 
 
-# --- accesses of memory -------------------------------------------------------------------------
+# --- memory accesses ----------------------------------------------------------------------------
 
 
 def _access(
@@ -146,9 +148,9 @@ def _access(
 
 
 class _Meant(NamedTuple):
-    """An argument to which an address outside of its memory may belong."""
+    """An argument to which an address outside of the argument's memory may belong."""
 
-    distance: int  # bytes from its memory
+    distance: int  # bytes between the address and the argument's memory
     name: str
     side: str
     element: int
@@ -158,7 +160,7 @@ class _Meant(NamedTuple):
 def _meant(
     machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[_Meant]:
-    """The arguments to which an address may belong, the nearest first.
+    """Return the arguments to which an address may belong, the nearest one first.
 
     If possible, a write belongs to a pointer that may be written to, and an element begins at a
     multiple of its size.
@@ -211,8 +213,8 @@ def _argument(
 def _wrapped(
     machine: Machine, address: int, params: bytes, arguments: Arguments
 ) -> list[str] | None:
-    """The argument and the index to which an address belongs if a 32-bit index overflowed; None if
-    it is not unique."""
+    """Return the argument and the index to which an address belongs if a 32-bit index overflowed;
+    None if several arguments are possible."""
     meant = []
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
@@ -234,7 +236,8 @@ _OVERRUN = re.compile(
 
 
 def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
-    """A sentence about an allocation's guards, with the name of the argument that points to it."""
+    """Add to a sentence about an allocation's guards the name of the argument that points to the
+    allocation."""
     match = _OVERRUN.search(text)
     if match is None:
         return text
@@ -256,22 +259,24 @@ _OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
 
 
 def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
-    """`blur.cu:41`, from the compiler's output or an instruction's address."""
+    """Return the place as `blur.cu:41`, from the compiler's output or from an instruction's
+    address."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
-    in_object = _OBJECT.search(file)  # libasan's text for an unknown symbol
+    in_object = _OBJECT.search(file)  # libasan's text for a symbol that it does not know
     if in_object is not None:
         return _line_of(in_object[1], int(in_object[2], 16))
     if file:
         return ":".join(os.path.basename(file).split(":")[:2])
     at = machine.place_of(pc)
-    if at is None or os.path.basename(at[0]).startswith("lib"):  # in a library
+    if at is None or os.path.basename(at[0]).startswith("lib"):  # the place is in a library
         return None
     return _line_of(at[0], at[1] - 1)
 
 
 def _line_of(path: str, offset: int) -> str | None:
-    """The innermost place in the user's text of an instruction, past the emulator's headers."""
+    """Return the innermost place in the user's text for an instruction; places in the emulator's
+    headers are skipped."""
     command = ["addr2line", "-s", "-i", "-e", path, hex(offset)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout

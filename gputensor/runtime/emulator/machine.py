@@ -70,9 +70,9 @@ class _Image:
 
 
 class Loaded:
-    """One entry of one variant in a loaded shared object.
+    """One variant of a kernel in a loaded shared object.
 
-    places: offset and size of each parameter in the bytes of a launch; offsets: the former.
+    places: offset and size of each parameter in the bytes of a launch. offsets: the offsets alone.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class Loaded:
     )  # fmt: skip
 
     def __init__(self, image: _Image, entry: _Entry) -> None:
-        self.image: _Image = image  # keeps the code mapped
+        self.image: _Image = image  # this reference keeps the code mapped
         self.address: int = ctypes.addressof(entry)
         self.name: Any = entry.name.decode()
         self.has_collectives: bool = bool(entry.has_collectives)
@@ -92,7 +92,8 @@ class Loaded:
         self.offsets: tuple[Any, ...] = tuple(offset for offset, _ in self.places)
 
     def symbols(self) -> dict[str, tuple[int, int]]:
-        """Address and bytes of each __constant__ and __device__ variable of the text."""
+        """Return the address and the bytes of each __constant__ and __device__ variable of the
+        text."""
         found, at = {}, self.image.module.contents.first_symbol
         while at:
             found[at.contents.name.decode()] = at.contents.address, at.contents.nbytes
@@ -101,12 +102,13 @@ class Loaded:
 
 
 def _pass_on(number: int, sentence: str) -> None:
-    """Give a signal that ended a launch to Python's own handler, which the main thread runs."""
+    """Give the signal that ended a launch to Python's handler, which the main thread runs."""
     is_main = threading.current_thread() is threading.main_thread()
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if number == signal.SIGINT and is_main and is_usual:
         raise KeyboardInterrupt(sentence)
-    if number in (signal.SIGINT, signal.SIGALRM):  # not SIGURG: the main thread has had its own
+    # not SIGURG: the main thread has received that itself
+    if number in (signal.SIGINT, signal.SIGALRM):
         signal.raise_signal(number)
 
 
@@ -119,7 +121,8 @@ class Machine:
     def __init__(self) -> None:
         self.checks: bool = os.environ.get("GPUTENSOR_EMULATOR_CHECK", "1") != "0"
         self.lock = threading.RLock()
-        self.is_closed = False  # finalisers do not use it, because its lock may be held for ever
+        # True if finalisers must not use the engine, because its lock may be held for ever
+        self.is_closed = False
         self._engine = ctypes.CDLL(toolchain.compile_engine())
         self._images: dict[tuple[str, int], _Image] = {}
         self._finding = Finding()
@@ -127,7 +130,8 @@ class Machine:
         self._declare()
         self._engine.engine_configure(int(self.checks))
         self._table = self._engine.engine_table()
-        # bytes between allocations, and before and after all of them, to catch wrong indices
+        # bytes between allocations, and bytes before the first and after the last one, which catch
+        # wrong indices
         self.gap, self.reach = int(self._engine.engine_gap()), int(self._engine.engine_reach())
 
     def _declare(self) -> None:
@@ -176,40 +180,41 @@ class Machine:
             self._engine.engine_drop(address)
 
     def free(self, address: int) -> str | None:
-        """Free memory after its queued work has run. Return a fault found in its guards, or
+        """Free memory after its queued work has run. Returns a fault found in the guards, or
         None."""
         with self.lock:
             return self._text(self._engine.engine_free(address, self._error, 2048))
 
     def find(self, address: int) -> Found | None:
-        """The allocation that contains an address."""
+        """Return the allocation that contains an address."""
         found = Found()
         with self.lock:
             return found if self._engine.engine_find(address, found) else None
 
     def nearest(self, address: int) -> Found | None:
-        """The allocation that contains an address or is nearest to it."""
+        """Return the allocation that contains an address, or the nearest one."""
         found = Found()
         with self.lock:
             return found if self._engine.engine_nearest(address, found) else None
 
     def scan(self, params: bytes, device_index: int, reachable: int) -> tuple[int, Found] | None:
-        """The first word of a parameter struct that points to memory that the device may not
-        access."""
+        """Return the first word of a parameter struct that points to memory which the device may
+        not use."""
         found = Found()
         with self.lock:
             at = self._engine.engine_scan(params, len(params), device_index, reachable, found)
         return (at - 1, found) if at else None
 
     def check(self, params: bytes = b"") -> str | None:
-        """A fault in the guards of allocated memory; a launch's arguments are checked first."""
+        """Return a fault in the guards of allocated memory. The launch's arguments are checked
+        first."""
         if not self.checks:
             return None
         with self.lock:
             return self._text(self._engine.engine_check(params, len(params), self._error, 2048))
 
     def check_freed(self) -> str | None:
-        """A write to freed memory, if that memory is still kept."""
+        """Return a write to freed memory, if that memory is still kept."""
         if not self.checks:
             return None
         with self.lock:
@@ -218,7 +223,7 @@ class Machine:
     # --- kernels --------------------------------------------------------------------------------
 
     def load(self, path: str, entry: str, variant: int, device_index: int = 0) -> Loaded:
-        """An entry of the shared object in `path`."""
+        """Load a kernel of the shared object in `path`."""
         with self.lock:
             image = self._image(path, device_index)
         names, at = [], image.module.contents.first
@@ -233,7 +238,7 @@ class Machine:
         raise errors.cannot_launch(entry, "entry", f"be a kernel of variant {variant}", got)
 
     def _image(self, path: str, device_index: int) -> _Image:
-        """The shared object; one with device variables is loaded separately for each device."""
+        """Load the shared object. If it has device variables, it is loaded once for each device."""
         known = self._images.get((path, 0))
         if known is not None and not (device_index and known.module.contents.first_symbol):
             return known
@@ -258,7 +263,8 @@ class Machine:
         shared_bytes: int, params: bytes, options: settings.Options,
         arguments: findings.Arguments = (),
     ) -> str | None:  # fmt: skip
-        """Run all blocks now. Return one sentence about a fault, with block and thread, or None."""
+        """Run all blocks now. Returns one sentence about a fault, with block and thread, or
+        None."""
         with self.lock:
             finding, image = self._finding, kernel.image
             wrong = self._engine.engine_launch(
@@ -266,7 +272,7 @@ class Machine:
                 shared_bytes, options, image.begin, image.end, finding,
             )  # fmt: skip
             late = more = self.check(params)
-            while more:  # so that the same launch is not accused twice
+            while more:  # report all faults now, so that they are not attributed to a later launch
                 more = self.check(params)
             if wrong:
                 sentence = findings.sentence(self, kernel.name, finding, params, arguments)
@@ -279,7 +285,7 @@ class Machine:
             return late and f"{kernel.name}: {findings.with_argument(late, params, arguments)}"
 
     def stop(self, wait_s: float) -> bool:
-        """End the kernel that another thread runs. Returns whether it has ended."""
+        """End the kernel that another thread runs. Returns whether the kernel has ended."""
         self._engine.engine_stop()
         has_ended = self.lock.acquire(timeout=wait_s)
         if has_ended:
@@ -287,7 +293,7 @@ class Machine:
         return has_ended
 
     def place_of(self, pc: int | None) -> tuple[str, int] | None:
-        """The shared object of an instruction, and its offset in it."""
+        """Return the shared object of an instruction, and the instruction's offset in it."""
         room = ctypes.create_string_buffer(1024)
         offset = self._engine.engine_offset(pc, room, 1024) if pc else 0
         return (room.value.decode(errors="replace"), offset) if offset else None

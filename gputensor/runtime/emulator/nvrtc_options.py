@@ -27,7 +27,7 @@ _WITH_A_NUMBER = ("-maxrregcount=", "--maxrregcount=", "--maxrregcount ", "-maxr
 
 
 class Options(NamedTuple):
-    """Parsed options: header folders, macros (None: undefined), the language standard, the
+    """Parsed options: header folders, macros (None if undefined), the language standard, and the
     others."""
 
     folders: tuple[str, ...]
@@ -72,7 +72,7 @@ def _split(item: str, following: Iterator[str]) -> tuple[str | None, str]:
 
 
 def check(options: Options, title: str) -> None:
-    """Raises: KernelError at the first option that cannot be honoured here."""
+    """Raises: KernelError at the first option that the emulator cannot follow."""
     for other in options.others:
         if other.strip() not in _WITHOUT_EFFECT and not other.strip().startswith(_WITH_A_NUMBER):
             rule = "be among -I, -D, -U and -std where CUDA is emulated"
@@ -83,6 +83,6 @@ def check(options: Options, title: str) -> None:
 
 
 def with_macros(defines: dict[str, object], options: Options) -> dict[str, object]:
-    """The macros of the options and of `defines=`, which take precedence."""
+    """Merge the macros of the options and those of `defines=`, which take precedence."""
     own = {name: value for name, value in options.macros.items() if value is not None}
     return {**own, **defines}

@@ -11,7 +11,7 @@ from .machine import Machine
 
 
 class _Owner:
-    """Frees the memory once no array, no PinnedMemory and no queued copy refers to it."""
+    """Frees the memory when no array, no PinnedMemory and no queued copy refers to it."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_machine", "ptr")
 

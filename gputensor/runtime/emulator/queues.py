@@ -23,13 +23,14 @@ __tracebackhide__ = errors.is_of_a_kernel
 
 
 class Mark:
-    """One recording of an event: done when the queue has come to it."""
+    """One recording of an event. It is done when the queue has reached it."""
 
     __slots__ = ("after", "done", "queue", "time_s")
 
     def __init__(self, queue: Queue) -> None:
         self.queue: Queue = queue
-        self.after: tuple[int, ...] = ()  # its index in a recording
+        # the indices of the calls that it waits for, in a recording
+        self.after: tuple[int, ...] = ()
         self.done = False
         self.time_s = 0.0
 
@@ -42,9 +43,9 @@ class Mark:
 
 
 class Queue:
-    """The pending work of one stream: calls to make, and marks to wait for.
+    """The pending work of one stream: calls, and marks to wait for.
 
-    recording: where calls go instead, while the stream is captured.
+    recording: receives the calls while the stream is captured.
     """
 
     __slots__ = ("device_index", "pending", "recording", "running")
@@ -57,7 +58,7 @@ class Queue:
 
 
 class Recording:
-    """Recorded calls, and for each one the calls for which it has to wait."""
+    """Recorded calls, and for each call the calls that it waits for."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
@@ -73,7 +74,7 @@ class Recording:
         self.last[queue] = (*dict.fromkeys(self.last.get(queue, ()) + after),)
 
     def is_joined(self, queue: Queue) -> bool:
-        """True if this queue's next entry would run after everything recorded."""
+        """True if the next entry of this queue would run after everything recorded."""
         seen, open_ = set(self.last.get(queue, ())), [*self.last.get(queue, ())]
         while open_:
             new = {n for n in self.after[open_.pop()] if n not in seen}
@@ -82,7 +83,7 @@ class Recording:
         return len(seen) == len(self.calls)
 
     def debug_dot_str(self, flags: int = 0) -> str:
-        """Nodes and edges in the DOT language, as CuPy's graphs provide. flags: ignored."""
+        """Return nodes and edges in the DOT language, as CuPy's graphs do. flags: ignored."""
         lines = ["digraph recorded {"]
         for n, (call, after) in enumerate(zip(self.calls, self.after)):
             what = getattr(call, "what", call.__qualname__.partition(".")[0])
@@ -91,7 +92,8 @@ class Recording:
         return "\n".join([*lines, "}", ""])
 
     def order(self, chance: random.Random | None) -> Iterator[Callable[[], None]]:
-        """The calls as they were recorded, or by chance in any order that the waits allow."""
+        """Return the calls in the recorded order; with `chance`, in a random order that respects
+        the waits."""
         if chance is None:
             yield from self.calls
             return
@@ -115,13 +117,15 @@ class Scheduler:
         self.order = order
         self.lock = threading.RLock()
         self.failures: list[Exception] = []
-        self._busy: dict[Queue, None] = {}  # queues with pending work, in the order they got it
+        # queues with pending work, in the order in which they got it
+        self._busy: dict[Queue, None] = {}
         self._chance = random.Random(os.environ.get("GPUTENSOR_EMULATOR_SEED", "0"))
 
-    # --- adding ---------------------------------------------------------------------------------
+    # --- adding work
+    # --------------------------------------------------------------------------------
 
     def add(self, queue: Queue, call: Callable[[], None]) -> None:
-        """Put a call at the end of a queue; a failure is raised here if it ran here."""
+        """Append a call to a queue. If the call runs at once, its failure is raised here."""
         if queue.recording is not None:
             queue.recording.add(queue, call)
             return
@@ -133,8 +137,8 @@ class Scheduler:
     def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
         """`add` for a finaliser: a failure is raised by the next call instead.
 
-        It never waits, because the thread that runs work may itself be waiting for this thread
-        during a garbage collection. The entry then stays in the queue until that thread continues.
+        It never waits: the thread that runs work may itself wait for this thread during a garbage
+        collection. The entry then stays in the queue until that thread continues.
         """
         if not self.lock.acquire(blocking=False):
             queue.pending.append(call)
@@ -158,7 +162,7 @@ class Scheduler:
         return mark
 
     def replay(self, queue: Queue, recording: Recording) -> None:
-        """Make the calls of a recording, as one entry of the queue."""
+        """Append the calls of a recording to a queue, as one entry."""
         chance = self._chance if self.order == "random" else None
 
         def run() -> None:
@@ -168,7 +172,7 @@ class Scheduler:
         self.add(queue, run)
 
     def wait(self, queue: Queue, mark: Mark) -> None:
-        """Let later entries of the queue run after the mark."""
+        """Make later entries of the queue run after the mark."""
         if queue.recording is not None:
             queue.recording.wait(queue, mark.after)
             return
@@ -187,10 +191,11 @@ class Scheduler:
                 self._step_of_some_queue()
         self.raise_failure()
 
-    # --- running --------------------------------------------------------------------------------
+    # --- running work
+    # -------------------------------------------------------------------------------
 
     def drain(self, queue: Queue) -> None:
-        """Run a queue to its end, and the entries of other queues that it waits for."""
+        """Run a queue to its end, and the entries of other queues for which it waits."""
         with self.lock:
             while queue.pending and not queue.running:
                 if self.order == "random" and self._chance.random() < 0.5:
@@ -205,7 +210,7 @@ class Scheduler:
                 self._step(mark.queue)
 
     def drain_all(self, device_index: int | None = None) -> None:
-        """Run every queue of a device (of all, for None) to its end."""
+        """Run every queue of a device to its end; of all devices if None."""
         with self.lock:
             queues = list(self._busy)
             if self.order == "random":
@@ -232,7 +237,7 @@ class Scheduler:
             self._guarded(queue, head)
         if not queue.pending:
             self._busy.pop(queue, None)
-            if queue.pending:  # added without the lock in between
+            if queue.pending:  # another thread may have added work without the lock
                 self._busy[queue] = None
 
     def _step_of_some_queue(self) -> None:
@@ -254,11 +259,11 @@ class Scheduler:
             queue.running = False
 
     def raise_failure(self) -> None:
-        """Raise the first failure of the work that has run; later ones follow from it."""
+        """Raise the first failure of the work that has run; later failures follow from it."""
         if self.failures:
             first = self.failures[0]
             self.failures.clear()
             try:
                 raise first
             finally:
-                del first  # its traceback has this frame
+                del first  # the traceback refers to this frame

@@ -1,4 +1,4 @@
-"""The sanitized run: libasan in the process from its first moment.
+"""The sanitized run: libasan is in the process from its start.
 
 A shared object built with AddressSanitizer aborts a process that was started without it, so
 `GPUTENSOR_EMULATOR_SANITIZE=1` replaces the process by itself with libasan preloaded, once, when
@@ -14,7 +14,8 @@ import sys
 
 from gputensor.core import errors
 
-# Python keeps memory until exit on purpose; findings are errors of the launch, not of the process.
+# Python keeps memory until exit on purpose, so leaks are not detected. Findings are errors of the
+# launch and do not end the process.
 OPTIONS = "detect_leaks=0:halt_on_error=0:detect_stack_use_after_return=0:suppress_equal_pcs=0:"
 
 
@@ -59,5 +60,5 @@ def ensure_preloaded() -> None:
 
 
 def _is_deleted(descriptor: int) -> bool:
-    """True if a file is unlinked, as are the files that pytest captures into."""
+    """True if the file was deleted, as are the files into which pytest captures output."""
     return os.fstat(descriptor).st_nlink == 0

@@ -19,12 +19,13 @@ from contextlib import contextmanager
 
 from gputensor.core import errors
 
-CHECKS = ("memory", "init", "race", "overflow")  # `all`; with `memory`, `writes` adds nothing
+CHECKS = ("memory", "init", "race", "overflow")  # the checks of `all`; `memory` contains `writes`
 WRITES = "writes"
-_BY_THE_ENGINE = (WRITES, *CHECKS[:3])  # the compiler adds `overflow`
+# the checks that the engine makes; the compiler adds `overflow`
+_BY_THE_ENGINE = (WRITES, *CHECKS[:3])
 _EACH_ACCESS = CHECKS[:3]
 SCHEDULES = ("forward", "reversed", "random")
-_LONGEST = 10**6  # seconds
+_LONGEST = 10**6  # the maximum in seconds
 
 
 class Options(ctypes.Structure):
@@ -48,14 +49,14 @@ class Settings:
         self, checks: frozenset[str], schedule: str, seed: int, limit_s: float | None
     ) -> None:
         self.checks, self.schedule, self.seed, self.limit_s = checks, schedule, seed, limit_s
-        # how kernels are built: with a call at each access, with a test of each sum and product,
+        # how kernels are built: with a call at each access, with a test of each sum and product, or
         # with a call at each write
         each = not checks.isdisjoint(_EACH_ACCESS)
         self.build = each, "overflow" in checks, WRITES in checks and not each
         self._options: dict[tuple[int, int], Options] = {}
 
     def options(self, device_index: int, reachable: int) -> Options:
-        """These settings for the engine, which only reads them."""
+        """Return these settings in the form of the engine, which only reads them."""
         known = self._options.get((device_index, reachable))
         if known is None:
             known = self._options[device_index, reachable] = Options(
@@ -104,7 +105,7 @@ def parse_seed(text: str) -> int:
 
 
 def parse_checks(text: str) -> frozenset[str]:
-    """`memory,race` as a set; libasan's `1` is none of these checks."""
+    """Parse `memory,race` into a set. The value `1`, which means libasan, gives an empty set."""
     names = [name for name in str(text).replace(" ", "").split(",") if name not in ("", "0", "1")]
     if names == ["all"]:
         return frozenset(CHECKS)
@@ -143,6 +144,6 @@ def using(
 
 
 def forget() -> None:
-    """Read the environment again: for tests."""
+    """Read the environment variables again. Only tests call this."""
     global _now
     _now = None

@@ -41,8 +41,8 @@ def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
 
 
 def _of_the_host(image: bytes) -> Iterator[str]:
-    """Undefined functions of the object that neither libm nor the emulator provides."""
-    library = ctypes.CDLL("libc.so.6")  # libm's names are in another
+    """Return the undefined functions of the object that neither libm nor the emulator provides."""
+    library = ctypes.CDLL("libc.so.6")  # libm's names are in another library
     for name, info, section, _ in _symbols(image, _SHT_DYNSYM):
         if section == 0 and info >> 4 == _STB_GLOBAL and name not in _ASKED:
             if hasattr(library, name):
@@ -65,7 +65,7 @@ def too_large(image: bytes, text: str, entries: Sequence[str]) -> tuple[str, int
 
 
 def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
-    """A function and the functions it calls, found by their names in the text."""
+    """Return a function and the functions that it calls, found by their names in the text."""
     found, more = set(), {name}
     while more:
         found |= more
@@ -79,7 +79,7 @@ def _declares(symbol: str, functions: set[str]) -> bool:
 
 
 def _of_thread(image: bytes) -> int:
-    """Bytes of thread-local storage."""
+    """Return the number of bytes of thread-local storage."""
     offset, size, count = _table(image, 32, 54)
     for at in range(offset, offset + size * count, size):
         if struct.unpack_from("<I", image, at)[0] == _PT_TLS:
@@ -88,14 +88,15 @@ def _of_thread(image: bytes) -> int:
 
 
 def _variables(image: bytes) -> Iterator[tuple[str, int]]:
-    """Name and bytes of each thread-local variable."""
+    """Return name and bytes of each thread-local variable."""
     for name, info, _, nbytes in _symbols(image, _SHT_SYMTAB):
         if info & 15 == _STT_TLS and nbytes:
             yield name, nbytes
 
 
 def _symbols(image: bytes, wanted: int) -> Iterator[tuple[str, int, int, int]]:
-    """Name, kind, section (0: of another object) and bytes of each symbol of a table."""
+    """Return name, kind, section (0 if another object defines it) and bytes of each symbol of a
+    table."""
     offset, size, count = _table(image, 40, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", image, offset + size * i) for i in range(count)]
     for _, kind, _, _, begin, length, link, _, _, each in sections:
@@ -109,7 +110,7 @@ def _symbols(image: bytes, wanted: int) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _table(image: bytes, offset_at: int, size_at: int) -> tuple[int, int, int]:
-    """Offset, entry size and number of entries of a table in an ELF file."""
+    """Return offset, entry size and number of entries of a table in an ELF file."""
     (offset,) = struct.unpack_from("<Q", image, offset_at)
     size, count = struct.unpack_from("<HH", image, size_at)
     return offset, size, count

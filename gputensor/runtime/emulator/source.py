@@ -1,9 +1,10 @@
-"""Turns the text of a `.cu` file into one C++ translation unit with every variant in it.
+"""Turn the text of a `.cu` file into one C++ translation unit with every variant in it.
 
-The text is kept line for line where possible, so that messages point into it. Only words that g++
-does not accept are changed: `extern "C"` is removed (two variants may not share a C name), a
-`__global__` function is declared to the shim, and `extern __shared__` becomes a pointer. It is no
-parser: it searches for words, and when in doubt treats a kernel as one with barriers.
+The text keeps its lines where possible, so that messages point into it. Only words that g++ does
+not accept are changed: `extern "C"` is removed (two variants may not share a C name), a
+`__global__` function is declared to the shim, and `extern __shared__` becomes a pointer. This is no
+parser: it searches for words. A kernel for which it cannot decide is treated as a kernel with
+barriers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _INSIDE = r"(?:[^()]|\([^()]*\))*"
 _BOUNDS = re.compile(rf"__launch_bounds__\s*\(({_INSIDE})\)")
 _CLUSTER = re.compile(rf"__cluster_dims__\s*\({_INSIDE}\)|__cluster_dims__\b")
 _ATTRIBUTE = rf"(?:__(?:launch_bounds|maxnreg|cluster_dims|block_size)__\s*\({_INSIDE}\)\s*)"
-# The text before a kernel's name, and the name with its parameters.
+# The pattern of the text before a kernel's name, and of the name with its parameters.
 _HEAD = (
     rf"(?P<head>\b(?:{_ATTRIBUTE}|(?:static|inline)\s+)*\b__global__\s+"
     rf"(?:{_ATTRIBUTE}|(?:static|inline)\s+)*void\s+{_ATTRIBUTE}*)(?P<name>\w+(?:\s*##\s*\w+)*)\s*"
@@ -58,18 +59,18 @@ _LINE_MARK = re.compile(r'^[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]*)")?', re
 _SYSTEM_INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*(?:<([^>]+)>|"([^"]+)")[^\n]*$')
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.MULTILINE)
 
-# Headers that the shim replaces; NVRTC has them built in or does not need them.
+# Headers that the shim replaces. NVRTC has them built in or does not need them.
 COVERED_HEADERS = frozenset(
     "math.h cmath stdio.h cstdio assert.h cassert cuda_runtime.h device_launch_parameters.h "
     "cuda.h vector_types.h vector_functions.h math_constants.h cuda_runtime_api.h "
     "sm_20_intrinsics.h device_functions.h device_atomic_functions.h".split()
 )
-# C library headers that a kernel may include; ours replace them, for NVRTC too.
+# Headers of the C library that a kernel may include. Our versions replace them, for NVRTC too.
 C_HEADERS = frozenset(
     "stdint.h cstdint stddef.h cstddef stdlib.h cstdlib float.h cfloat limits.h climits".split()
 )
 STANDARD = "gputensor/standard.h"
-# Headers with a version in the shim; they are included after it.
+# Headers with our own version, which is included after the shim.
 OUR_HEADERS = frozenset(
     "cuda_fp16.h cuda_bf16.h cooperative_groups.h cooperative_groups/reduce.h "
     "cooperative_groups/scan.h gputensor/layout.cuh gputensor/standard.h".split()
@@ -81,7 +82,7 @@ def translation_unit(
     text: str, variants: Sequence[Mapping[str, object]], title: str = "kernel.cu",
     entries: Sequence[str] | None = None,
 ) -> str:  # fmt: skip
-    """C++ text in which variant `i` is the text after the body mark, in a namespace `v<i>`.
+    """Return a C++ text. Variant `i` is the text after the body mark, in a namespace `v<i>`.
 
     entries: for a user's text, the requested kernels and template instances; the text is compiled
     as for compute capability 8.0.
@@ -129,12 +130,12 @@ def translation_unit(
     return "".join(parts)
 
 
-# Predefined macros as in NVRTC, so that host code is excluded.
+# Predefined macros, as in NVRTC. They exclude host code.
 USERS_DEFINES = {"__CUDA_ARCH__": 800, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
 
 
 class _Adapter:
-    """Adapts a source for g++, with an equal number of lines, and collects its headers."""
+    """Changes a source for g++ without changing the number of lines, and collects its headers."""
 
     def __init__(self, fibers: set[str], title: str, is_users: bool) -> None:
         self.fibers, self.title, self.is_users = fibers, title, is_users
@@ -164,7 +165,8 @@ class _Adapter:
                 yield f'#line {line} "{file}"\n#include <{name}>\n'
 
     def instance(self, number: int, entry: str) -> str:
-        """Names a template's instance, `scale<float, 4>`, so that it is compiled and found."""
+        """Name an instance of a template, such as `scale<float, 4>`, so that it is compiled and
+        found."""
         base, bracket, given = entry.partition("<")
         template = self.templates.get(base.rpartition("::")[2].strip())
         if template is None:
@@ -228,7 +230,7 @@ class _Adapter:
             raise errors.kernel_not_compiled(self.title, {}, f"{file}:{line}: {why}")
 
     def _at(self, text: str, position: int) -> tuple[str, int]:
-        """File and line of a position, as the compiler would count them."""
+        """Return file and line of a position, as the compiler would count them."""
         before = text[:position]
         file, line = _place(before, self.file)
         if _LINE_MARK.search(before):
@@ -237,25 +239,26 @@ class _Adapter:
 
 
 def _bound(entry: re.Match[str]) -> str:
-    """The threads and the other arguments of `__launch_bounds__`."""
+    """Return the threads and the other arguments of `__launch_bounds__`."""
     given = _BOUNDS.search(entry["head"])
     return " ".join(given[1].split()) if given else "1024"
 
 
 def _cluster(entry: re.Match[str]) -> str:
-    """`__cluster_dims__(2)` is left in the text, so that g++ rejects it."""
+    """Keep `__cluster_dims__(2)` in the text, so that g++ rejects it."""
     given = _CLUSTER.search(entry["head"])
     return f"{given[0]} " if given else ""
 
 
 def _keep(new: str, match: re.Match[str]) -> str:
-    """Return `new` with the number of line ends of the text that it replaces."""
+    """Return `new` with as many line ends as the replaced text has."""
     return new + "\n" * (match.group().count("\n") - new.count("\n"))
 
 
 def _with_symbols(text: str) -> str:
-    """The text with each device variable registered with the runtime after its `;`. A variable
-    initialised by code is rejected: a GPU cannot run that code, and here it would run at load."""
+    """Return the text in which each device variable is registered with the runtime after its `;`.
+    Raises for a variable that code initialises: a GPU cannot run that code, and here it would run
+    at load."""
     parts, at = [], 0
     for number, match in enumerate(_SYMBOL.finditer(text)):
         end, depth = match.end(), 0
@@ -280,7 +283,8 @@ _COMMENTS = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\
 
 
 def without_comments(text: str) -> str:
-    """The text with comments blank, so that every word stays at its line and column."""
+    """Return the text with blanks instead of comments, so that every word keeps its line and
+    column."""
 
     def blank(match: re.Match[str]) -> str:
         found = match[0]
@@ -302,17 +306,17 @@ def split_arguments(text: str) -> list[str]:
 
 
 def template_defaults(arguments: str) -> list[str]:
-    """`` and `4` of `typename T, int N = 4`."""
+    """Return the default values of template parameters: `` and `4` for `typename T, int N = 4`."""
     return [part.partition("=")[2].strip() for part in split_arguments(arguments)]
 
 
 def template_names(arguments: str) -> list[str]:
-    """`T` and `N` of `typename T, int N = 4`."""
+    """Return the names of template parameters: `T` and `N` for `typename T, int N = 4`."""
     return [re.findall(r"\w+", part.partition("=")[0])[-1] for part in split_arguments(arguments)]
 
 
 def _place(before: str, title: str) -> tuple[str, int]:
-    """File and line of the line after `before`, as the compiler would count them."""
+    """Return file and line of the line after `before`, as the compiler would count them."""
     if not before:
         return title, 1
     marks = list(_LINE_MARK.finditer(before))
@@ -333,15 +337,17 @@ _NO_NAMES = frozenset("__launch_bounds__ __align__ alignas decltype noexcept __a
 
 
 def entries_with_collectives(text: str) -> set[str]:
-    """Names whose definition mentions a barrier, a shuffle or a vote, or a name that does."""
+    """Return the names whose definition mentions a barrier, a shuffle, a vote, or another such
+    name."""
     text = _COMMENT_OR_STRING.sub(" ", text)
-    if "cooperative_groups" in text:  # its groups synchronise in methods with generic names
+    # methods of its groups synchronise, and their names are too general to search for
+    if "cooperative_groups" in text:
         return {m["name"] for m in ENTRY.finditer(text)}
     if not COLLECTIVES.search(text):
         return set()
     known = mentions(text)
     found = {name for name, words in known.items() if any(map(COLLECTIVES.fullmatch, words))}
-    # braces that only the preprocessor balances can hide a definition
+    # a brace in a preprocessor branch can hide a definition
     found.update(m["name"] for m in ENTRY.finditer(text) if m["name"] not in known)
     grew = True
     while grew:
@@ -352,7 +358,7 @@ def entries_with_collectives(text: str) -> set[str]:
 
 
 def mentions(text: str) -> dict[str, set[str]]:
-    """The words in the definition of each function, type and macro."""
+    """Return the words in the definition of each function, type and macro."""
     text = _COMMENT_OR_STRING.sub(" ", text)
     found: dict[str, set[str]] = {}
     for macro in _MACRO.finditer(text):
@@ -364,7 +370,8 @@ def mentions(text: str) -> dict[str, set[str]]:
 
 
 def _definitions(text: str) -> list[tuple[set[str], set[str]]]:
-    """Each brace block outside of functions and structs: the names before it, the words in it."""
+    """Return the names before each brace block outside of functions and structs, and the words in
+    the block."""
     result = []
     depth, start, head_start = 0, 0, 0
     for brace in re.finditer(r"[{};]", text):
@@ -377,7 +384,7 @@ def _definitions(text: str) -> list[tuple[set[str], set[str]]]:
                 start = at
             depth += 1
         elif brace[0] == "}":
-            if depth == 0:  # closes a namespace
+            if depth == 0:  # this brace closes a namespace
                 head_start = at + 1
                 continue
             depth -= 1

@@ -17,12 +17,12 @@ from .. import files
 from ..compilation import includes, kernel_cache
 from . import coverage, sanitizer, settings, shared_object, source
 
-# -fwrapv and -fno-strict-aliasing: CUDA compilers' treatment of overflow and pointer casts.
+# -fwrapv and -fno-strict-aliasing treat overflow and pointer casts as CUDA compilers do.
 _LANGUAGE = (
     "-std=c++17 -fPIC -w -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden "
     "-ffp-contract=off -fno-fast-math -fno-math-errno -fwrapv -fno-strict-aliasing"
 ).split()
-# Findings go to the shim, not to libubsan: it is not linked, hence -nodefaultlibs.
+# Findings go to the shim instead of libubsan, which is not linked: hence -nodefaultlibs.
 _CHECKED = "-Og -g1 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
 # -fsanitize=thread inserts a call at each access; the engine implements these calls instead of
 # libtsan.
@@ -36,7 +36,7 @@ _WRITES_CHECKED = (
     "--param asan-stack=0 --param asan-globals=0"
 ).split()
 _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
-# Operations undefined in C++ with a GPU-specific result: reported, not imitated.
+# Operations that are undefined in C++ but defined on a GPU: they are reported and not imitated.
 _USERS = (
     "-ftrack-macro-expansion=0 -fsigned-char -fstack-clash-protection "
     "-fsanitize=shift-exponent,float-cast-overflow "
@@ -46,8 +46,8 @@ _OVERFLOW = (
     "-fno-wrapv -fsanitize=signed-integer-overflow,integer-divide-by-zero "
     "-fno-sanitize-recover=signed-integer-overflow,integer-divide-by-zero"
 ).split()
-# Local variables start as garbage, as registers do; otherwise g++ may treat a variable set on some
-# paths as set on all.
+# Local variables start as garbage, as registers do. Otherwise g++ may treat a variable that is set
+# on some paths as set on all paths.
 _GARBAGE = ("-ftrivial-auto-var-init=pattern", "-fno-tree-fre")
 _SANITIZED = (
     "-O1 -g1 -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
@@ -66,7 +66,7 @@ _ENGINE = (
     "engine.h sanitizer.h arena.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
 ).split()
 
-# g++'s version alone does not identify machines with a shared home but different instruction sets.
+# Machines with a shared home folder may have one version of g++ and different instruction sets.
 _MACHINE = os.uname().machine
 
 _version: str | None = None
@@ -78,7 +78,7 @@ def compiler() -> str:
 
 
 def compiler_name() -> str:
-    """`g++ 12`, for people."""
+    """Return `g++ 12`, for messages."""
     return f"{os.path.basename(compiler())} {_major_version() or ''}".strip()
 
 
@@ -90,7 +90,7 @@ def _major_version() -> int:
 
 
 def unavailable_reason() -> str | None:
-    """Return why kernels cannot be built, or None if they can. Cached."""
+    """Return the reason why kernels cannot be built, or None if they can. The answer is cached."""
     global _version, _reason
     if _version is None and _reason is None:
         command = [compiler(), "--version"]
@@ -106,7 +106,7 @@ def unavailable_reason() -> str | None:
 
 
 def headers(names: Sequence[str]) -> dict[str, str]:
-    """C++ files of this package, by name."""
+    """Return C++ files of this package by name."""
     folder = resources.files(__package__)
     return {name: folder.joinpath(name).read_text() for name in names}
 
@@ -162,7 +162,7 @@ def compile_kernels(
 
 
 def copy_of(path: str) -> str:
-    """A copy of the shared object in another file, which the loader loads separately."""
+    """Copy the shared object to another file, because the loader loads each file once."""
     copy = os.path.join(files.own_folder(), f"{next(_copies)}.so")
     shutil.copyfile(path, copy)
     return copy
@@ -174,7 +174,7 @@ _copies = itertools.count()
 def compile_engine() -> str:
     """The path of the engine's shared object."""
     own = headers(_ENGINE)
-    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # it jumps between stacks
+    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # the engine switches stacks
     name = kernel_cache.key(own, options, _version, _MACHINE)
 
     def build() -> bytes:
@@ -194,7 +194,7 @@ def _build(
             with open(place, "w") as file:
                 file.write(content)
         path = os.path.join(folder, "kernel.so")
-        # an undefined name is an error here, not when the object is loaded
+        # makes an undefined name an error of the build instead of the load
         defined = ["-Wl,-z,defs"] if is_users and not sanitizer.is_active() else []
         command = [
             compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK, *defined,

@@ -49,19 +49,19 @@ def in_format(x: Tensor, to: dtype, form: Any = formats.contiguous_format) -> Te
 
 
 def of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
-    """The dtype of mean and rstd."""
+    """The dtype of mean and rstd for these inputs."""
     is_mixed = any(x is not None and x._geometry.dtype is FLOAT for x in others)
     return FLOAT if is_mixed and input._geometry.dtype in HALVES else input._geometry.dtype
 
 
 def input_gradient(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Tensor:
-    """The gradient of the input, normalised over dims."""
+    """Return the gradient of the input, normalised over dims."""
     along = calls.mean_dim(grad * normal, dims, True, None)
     return rstd * (grad - calls.mean_dim(grad, dims, True, None) - normal * along)
 
 
 def parameter_gradient(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
-    """Sums over dims, in the form of a parameter's gradient."""
+    """Sum over dims; return the sums with the sizes and dtype of the parameter."""
     summed = calls.sum_dim_IntList(x, dims, False) if dims else x
     return cast(calls.reshape(summed, sizes), of)
 
@@ -70,8 +70,8 @@ def composed_gradients(
     of_input: Callable[[], Tensor], grad: Tensor, normal: Tensor, rows: Any, sizes: Any, of: dtype,
     mask: Any,
 ) -> Gradients:  # fmt: skip
-    """The wanted gradients, by operators. normal: the normalised input. rows: the dimensions along
-    which a weight is shared. sizes, of: sizes and dtype of the parameters."""
+    """Return the wanted gradients, composed of operators. normal: the normalised input. rows: the
+    dimensions along which a weight is shared. sizes, of: sizes and dtype of the parameters."""
     return (
         of_input() if mask[0] else None,
         parameter_gradient(grad * normal, rows, sizes, of) if mask[1] else None,
@@ -91,12 +91,12 @@ def compute_dtype(x: Tensor) -> dtype:
 
 
 def dense_numbers(x: Tensor | None, of: dtype) -> Any:
-    """A parameter or a statistic, as a dense array of one dimension."""
+    """Return a parameter or a statistic as a dense 1-d array."""
     return None if x is None else np.ascontiguousarray(cast(x, of)._get_array().reshape(-1))
 
 
 def from_numbers(x: Any, sizes: tuple[int, ...], of: dtype) -> Tensor:
-    """A parameter's gradient or a statistic."""
+    """Convert an array to a parameter's gradient or to a statistic."""
     return cast(over_array(x.reshape(sizes)), of)
 
 

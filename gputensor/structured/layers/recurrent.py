@@ -1,9 +1,10 @@
 """One layer of an LSTM, a GRU or an RNN in one direction, composed of operators, and its gradients.
 
 It runs on every device and at every level of `gt.func`, and has derivatives of any order. A step
-has a row for each sequence that has not ended; `sizes` are these rows, by time. Between forward and
-backward stand the activated gates, and of an LSTM the cell states, of a GRU what the hidden state
-gives the new gate; they are (rows, ...), step by step, as the output is.
+has one row for each sequence that has not ended; `sizes` lists the number of rows of each step.
+Forward saves for backward the activated gates; an LSTM also saves the cell states, and a GRU the
+hidden state's contribution to the new gate. These tensors are (rows, ...), ordered by step, as the
+output is.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ Five = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 class Operands(NamedTuple):
-    """input: (L, N, I), or (rows, I) with sizes; weight_hr: None but for an LSTM with projections;
-    hx and cx: (N, H), zeros if None."""
+    """Tensors of a layer. input: (L, N, I), or (rows, I) with sizes. weight_hr: None except for an
+    LSTM with projections. hx and cx: (N, H), zeros if None."""
 
     input: Tensor
     weight_ih: Tensor
@@ -38,21 +39,22 @@ class Operands(NamedTuple):
 
 
 class How(NamedTuple):
-    """sizes: of all steps by time, also where input has three dimensions."""
+    """Parameters of a layer. sizes: the number of rows of each step, also if input has three
+    dimensions."""
 
     mode: str
     reverse: bool
     sizes: tuple[int, ...]
 
     def order(self) -> range:
-        """The times of the steps, first to last."""
+        """Return the indices of the steps in the order in which they run."""
         steps = len(self.sizes)
         return range(steps - 1, -1, -1) if self.reverse else range(steps)
 
 
 class _Rows:
-    """The state of the rows of one step after the other. Rows that begin get theirs from `begun`;
-    those of rows that end are kept for the end."""
+    """The states of the rows, for one step after another. Rows that begin take their state from
+    `begun`; the states of rows that end are kept until the last step."""
 
     __slots__ = ("begun", "ended", "now")
 
@@ -81,7 +83,7 @@ def _part(state: State, first: int, last: int) -> State:
 
 
 def first_states(operands: Operands, how: How) -> State:
-    """hx and, of an LSTM, cx; zeros where they are None."""
+    """Return hx and, for an LSTM, cx; zeros where they are None."""
     rows, weight = max(how.sizes), operands.weight_hh._geometry.sizes
     hidden = weight[0] // GATES[how.mode]
     given = ((operands.hx, weight[1]), (operands.cx, hidden))[: 2 if how.mode == LSTM else 1]
@@ -89,14 +91,16 @@ def first_states(operands: Operands, how: How) -> State:
 
 
 def of_input(operands: Operands, how: How) -> Tensor:
-    """What the input gives the gates, (rows, ...), the biases that are added to it included."""
+    """Return the input's contribution to the gates, (rows, ...), with the biases that are added to
+    it."""
     bias, rows = input_bias(operands, how), flat(operands.input)
     turned = calls.t(operands.weight_ih)
     return calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
 
 
 def input_bias(operands: Operands, how: How) -> Tensor | None:
-    """The biases that are added to what the input gives; of a GRU bias_hh is not."""
+    """Return the biases that are added to the input's contribution. For a GRU, bias_hh is not among
+    them."""
     first, second = operands.bias_ih, operands.bias_hh
     if second is None or how.mode == GRU:
         return first
@@ -119,7 +123,7 @@ def _by_step(x: Tensor, how: How) -> Sequence[Tensor]:
 def _step(
     mode: str, given: Tensor, operands: Operands, state: State
 ) -> tuple[State, Sequence[Tensor], Tensor | None]:
-    """The next state; the gates, and the cells."""
+    """Return the next state, the gates, and the cells."""
     turned = calls.t(operands.weight_hh)
     if mode == GRU:
         share = calls.linear(state[0], operands.weight_hh, operands.bias_hh)
@@ -177,9 +181,9 @@ class Saved(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Gradients. given, hidden: of what the input and the hidden state give the gates, (rows, ...);
-    one tensor but for a GRU. previous: each row's hidden state before its step. projected: None
-    without projections."""
+    """Gradients. given, hidden: gradients of the contributions of the input and of the hidden state
+    to the gates, (rows, ...); they are one tensor except for a GRU. previous: each row's hidden
+    state before its step. projected: None without projections."""
 
     given: Tensor
     hidden: Tensor
@@ -189,7 +193,7 @@ class Slopes(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """before: the state before the step."""
+    """Saved values of one step. before: the state before the step."""
 
     gates: Sequence[Tensor]
     cell: Tensor
@@ -200,8 +204,9 @@ class _Step(NamedTuple):
 def _pulled(
     mode: str, step: _Step, grad: Tensor, of_cell: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """grad: of the hidden state, without a projection. Returns: the gradients of what input and
-    hidden state give, the gradient that the state before gets directly, and of its cell state."""
+    """Differentiate one step. grad: the gradient of the hidden state, without a projection. Returns
+    the gradients of the contributions of input and hidden state, the gradient that the previous
+    state gets directly, and the gradient of its cell state."""
     if mode == LSTM:
         (i, f, g, o), flat = step.gates, calls.tanh(step.cell)
         assert of_cell is not None
@@ -226,7 +231,7 @@ def _pulled(
 
 
 def _steps(operands: Operands, how: How, saved: Saved) -> dict[int, _Step]:
-    """By time."""
+    """Return the steps, ordered by time."""
     outputs = _by_step(flat(saved.output), how)
     cells: Sequence[Tensor] = [saved.cells] * len(how.sizes)
     gates: Sequence[Sequence[Tensor]] = [()] * len(how.sizes)
@@ -243,7 +248,8 @@ def _steps(operands: Operands, how: How, saved: Saved) -> dict[int, _Step]:
 
 
 def slopes(operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | None]) -> Slopes:
-    """By operators, step by step back. grads: of the output and of the last states."""
+    """Compute the gradients with operators, step by step backwards. grads: the gradients of the
+    output and of the last states."""
     steps, order = _steps(operands, how, saved), how.order()[::-1]
     of_output = None if grads[0] is None else _by_step(flat(grads[0]), how)
     begun = first_states(operands, how)
@@ -275,7 +281,8 @@ def slopes(operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | 
 def of_operands(
     operands: Operands, how: How, found: Slopes, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of all operands in their order, None where they are not wanted."""
+    """Return the gradients of all operands, in their order; None for a gradient that is not
+    wanted."""
     given, hidden, x = found.given, found.hidden, operands.input
     made: list[Tensor | None] = [None] * len(operands)
     if wanted[0]:
@@ -301,7 +308,7 @@ def backward(
     operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | None],
     wanted: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The gradients of all operands, by operators."""
+    """Compute the gradients of all operands with operators."""
     found = _widened(operands)
     of = [None if g is None else wide(g) for g in grads]
     kept = Saved(*[wide(x) for x in saved])
@@ -315,7 +322,7 @@ def _widened(operands: Operands) -> Operands:
 
 
 def how_of(input: Any, mode: str, reverse: bool, batch_sizes: Sequence[int]) -> How:
-    """batch_sizes: empty where input has three dimensions."""
+    """Make the layer's parameters. batch_sizes: empty if input has three dimensions."""
     sizes = input._geometry.sizes
     rows = tuple(batch_sizes) if len(sizes) == 2 else (sizes[1],) * sizes[0]
     return How(mode, reverse, rows)

@@ -42,7 +42,7 @@ class Windows(NamedTuple):
 
     @property
     def reach(self) -> Sizes:
-        """The number of elements from the first window's first to the last window's last."""
+        """The number of elements from the first element of a window to its last one."""
         each = zip(self.kernel, self.steps, self.gaps, self.out)
         return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
 
@@ -93,7 +93,7 @@ def _counts(
 
 
 def strides(op: str, stride: Any, kernel: Sizes) -> Sizes:
-    """The kernel's sizes where none are given."""
+    """Return the strides; if none are given, they are the kernel's sizes."""
     if not arguments.ints(op, "stride", stride):
         return kernel
     return arguments.per_dim(op, "stride", stride, len(kernel), 1)
@@ -109,7 +109,7 @@ def of_one(op: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any) -> t
 
 
 def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
-    """The requested number of windows."""
+    """Return the requested number of windows per dimension."""
     if x._geometry.ndim not in (count + 1, count + 2):
         rule = f"have {count + 1} dimensions, or {count + 2} with samples"
         raise errors.wrong_shape(op, "self", rule, x)
@@ -210,8 +210,8 @@ def _in_blocks(
 
 
 def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: Any) -> Any:
-    """The elements of x under `out` windows, starting with window `first` of the first dimension: a
-    view, or a copy padded with `filler` if windows extend over the edge."""
+    """Return the elements of x under `out` windows, from window `first` of the first dimension on.
+    The result is a view, or a copy padded with `filler` if windows extend over the edge."""
     begins = [-p for p in at.pads]
     begins[0] += first * at.steps[0]
     lengths = at._replace(out=tuple(out)).reach

@@ -110,9 +110,7 @@ def _check(said: DtypeRule) -> Callable[[str, Plan, tuple[Any, ...]], None] | No
 class CpuEntry:
     """A plan and the loop bound to it.
 
-    numpy_allocates: the loop may be called without `out`, as the result's layout is the operands'.
-    last_beside: see structured/pointwise/elementwise.py. is_fresh: no call with the same numbers
-    has found the entry yet; the first one leaves a short cut. seen: the previous `last_beside`.
+    An entry of a plan cache: a plan and the loop bound to it.
     """
 
     __slots__ = (
@@ -132,7 +130,7 @@ class CpuEntry:
         else:
             bind = partial(stub.cpu_loop, rule.family)
         self.bound = bind(loop, self.kinds, plan.common_dtype, result)
-        # NumPy would return a scalar for 0-d operands, and a K-ordered result elsewhere.
+        # NumPy returns a scalar for 0-d operands, and a result in order K for other layouts.
         allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
         self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
 
@@ -145,7 +143,7 @@ class CpuEntry:
         return entry
 
     def _fit(self, plan: Plan, numpy_allocates: bool) -> None:
-        """Store the plan, and values that depend on the number of elements."""
+        """Store the plan, and the values that depend on the number of elements."""
         self.plan, self.geometry = plan, plan.outputs[0].geometry
         self.is_fresh: bool = True
         self.last_beside: Any = ((), ())
@@ -176,7 +174,7 @@ class CpuEntry:
             raise self.refused(error, inputs) from None
 
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
-        """A new tensor that the loop has written."""
+        """Return a new tensor that the loop has written."""
         out = allocate(self.geometry, CPU)
         self.write(out, inputs, params)
         return out
@@ -208,12 +206,12 @@ def _block(loop: Any, numel: int) -> int:
 
 
 def kinds_of(rule: Rule, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The kind of each input, for loops."""
+    """Return the kind of each input, in the form that loops take."""
     return tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
-    """The kind of an input for loops: its dtype, or the type of a number.
+    """Return the kind of an input, in the form that loops take: its dtype, or the type of a number.
 
     Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support:
     a product or quotient of f16 or bf16 takes a zero-dim `other` as it is, unrounded.
@@ -243,7 +241,8 @@ def too_large(
 
 
 def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
-    """True if the result and all operands are row-major; broadcast, NumPy gives that order too."""
+    """True if the result and all operands are row-major. NumPy then allocates a row-major result,
+    also for broadcast operands."""
     if result is not contiguous_geometry(result.sizes, result.dtype):
         return False
     return all([type(x) in NUMBERS or x._geometry.is_contiguous for x in inputs])
@@ -267,7 +266,7 @@ class DeviceEntry:
         self.is_fresh: bool = True
 
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
-        """A new tensor that the launch writes."""
+        """Return a new tensor that the launch writes."""
         out = allocate(self.geometry, self.plan.device)
         self.write(out, inputs, params)
         return out
@@ -313,7 +312,8 @@ def _key(operand: Any) -> Any:
         return type(operand)
     if operand._device is CPU:
         return operand._geometry
-    data, shape = operand._storage._data, operand._geometry  # None: meta, or pending
+    # the data is None for meta and pending tensors
+    data, shape = operand._storage._data, operand._geometry
     begin = operand._offset * shape.dtype.itemsize
     return (shape, operand._device, (begin if data is None else begin + data.ptr) & 15)
 
@@ -340,8 +340,8 @@ def _likeness(
     """The sizes of row-major CPU operands, and a key of everything else about them; () for other
     operands.
 
-    A program with a new length in each call would build a plan each time, so its plan is derived
-    from one with an equal key: dtypes, checks and the choice of a loop do not depend on sizes.
+    Programs with a new length in each call would build a plan each time. So a plan is derived from
+    another plan with an equal key: dtypes, checks and the choice of a loop do not depend on sizes.
     """
     sizes: Sizes = ()
     alike: list[Any] = [_likeness, loop, out is None]
@@ -366,7 +366,7 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
     )
     out_spec = None if out is None else (out._geometry, out._device)
-    # An output that is also an input must be the same pair object: the iterator compares
+    # If the output is also an input, both must be one pair object, because the iterator compares
     # identities.
     out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
     default = defaults.get_default_dtype()
@@ -438,7 +438,7 @@ def check_params(operator: Operator, rule: Rule, entry: Any, params: tuple[Any, 
 
 
 def _check_meeting(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """Raise a kernel's error for a number out of range before `out` is resized."""
+    """Raise the error of a kernel for a number out of range, before `out` is resized."""
     common = plan.common_dtype
     for arg, x in zip(plan.config.arg_names, inputs):
         if type(x) in NUMBERS and common.category == INTEGER:

@@ -1,8 +1,8 @@
 """Fast paths of elementwise operators on devices: the end of `a + b` on a GPU.
 
-Repeated work is done once here: an operand's address is used for the plan's key and for the launch.
-Calls with anything but tensors and numbers on one device with memory go to the general forms of
-this folder. See Note [What a plan is found by] there.
+Each operand's address is read once, for the plan's key and for the launch. Other calls than those
+with tensors and numbers on one device with memory go to the general forms of this folder. See Note
+[What a plan is found by] there.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def binary(
 ) -> Kernel:  # fmt: skip
     """The functional form of a binary operator on every device but the CPU.
 
-    check_alpha: for operators with `alpha`: returns it as a Python number, or raises if it does not
-    fit.
+    check_alpha: for operators with `alpha`; it returns alpha as a Python number, or raises if alpha
+    does not fit.
     """
     loop = rule.loop
     general = pointwise.functional(operator, rule)
@@ -78,7 +78,8 @@ def binary(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        except AttributeError:  # meta; a number first; a CPU scalar with a device's tensor
+        # a meta tensor, a number as the first operand, or a CPU scalar with a device's tensor
+        except AttributeError:
             if alpha is ONE:
                 return errors.plainly(general, key_set, self, other)
             return errors.plainly(scaled, key_set, self, other, alpha)
@@ -127,7 +128,7 @@ def binary_inplace(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        except AttributeError:  # meta; a CPU scalar; memory that may overlap
+        except AttributeError:  # a meta tensor, a CPU scalar, or memory that may overlap
             into = write if alpha is ONE else scaled
             return errors.plainly(into, self, (self, other), params)
         table = operator.table

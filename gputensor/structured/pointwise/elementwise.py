@@ -1,7 +1,7 @@
 """Kernels of elementwise operators with any inputs and scalars, derived from their schema.
 
-Tensor arguments are inputs, which may be Python numbers; the other arguments are params, which take
-no part in promotion. A family binds the three `forms` of the rule of its loops. These are
+Tensor arguments are inputs, and may be Python numbers. The other arguments are params, which do not
+affect promotion. A family binds the three factories that `forms` makes from its rule. Its loops are
 `computed` ones (kernels/cpu/pointwise.py), and its functors declare their parameters
 (kernels/cuda/include/computed.cuh). See native/ternary.py.
 """
@@ -31,7 +31,8 @@ Factory = Callable[[Operator, str], Kernel]
 
 
 def rule(operator: Operator, family: str, loop: str) -> Rule:
-    """The Rule by the row's `dtypes:`; inputs promote if the word begins with `promoted`."""
+    """Make the Rule of a loop from its row's `dtypes:`. Inputs promote if the word there begins
+    with `promoted`."""
     word = LOOPS[family][loop]
     promotes, to_float = word.startswith("promoted"), RULES[word].to_float
     names = tuple(operator.schema.arguments[place].name for place in _places(operator)[0])
@@ -72,8 +73,9 @@ def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Ke
 
 
 def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
-    """made(inputs, params) -> a new tensor; prepared(entry, params) converts params for loops. With
-    the called kernel and its arguments it stores a short cut."""
+    """Make a function made(inputs, params) that returns a new tensor. prepared(entry, params)
+    converts params for loops. If the function also gets the called kernel and its arguments, it
+    stores a short cut."""
 
     def made(
         inputs: tuple[Any, ...], params: tuple[Any, ...] = (), kernel: Kernel | None = None,
@@ -129,14 +131,14 @@ def out(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kernel:
 def forms(
     rule: Callable[[Operator, str], Rule], prepare: Prepare = checked
 ) -> tuple[Factory, Factory, Factory]:
-    """A family's factories `functional, inplace, out`. rule: a function of that family, (operator,
-    loop) -> its rule."""
+    """Make a family's factories `functional, inplace, out`. rule: a function of the family that
+    returns the rule of (operator, loop)."""
 
     def of(form: Callable[[Operator, Rule, Prepare], Kernel]) -> Factory:
         def factory(operator: Operator, loop: str) -> Kernel:
             return form(operator, rule(operator, loop), prepare)
 
-        factory.__module__ = rule.__module__  # names the family
+        factory.__module__ = rule.__module__  # this module's name tells the operator's family
         return factory
 
     return of(functional), of(inplace), of(out)
@@ -167,8 +169,7 @@ _KEPT = pointwise.NUMBERS | {type(None), str}
 def _beside(
     operator: Operator, entry: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], prepared: Any
 ) -> tuple[Any, ...]:
-    """The params in the loops' form, all numbers checked. For the same objects as in the entry's
-    last call, the previous result is returned."""
+    """Make a function write(out, inputs, params) that returns out; see `compute`."""
     if not params and not entry.has_numbers:
         return ()
     last: tuple[Any, ...]
@@ -181,7 +182,7 @@ def _beside(
         return beside
     beside = prepared(entry, params)
     for name, x in zip(entry.plan.config.arg_names, inputs):
-        if type(x) in pointwise.NUMBERS:  # it must fit the promoted dtype
+        if type(x) in pointwise.NUMBERS:  # the number must fit the promoted dtype
             number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
     if all([type(x) in _KEPT for x in given]):
         entry.last_beside = (given, beside)
@@ -205,14 +206,15 @@ class _Taker:
 
 
 def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """A function that selects the arguments at these positions."""
+    """Return a function that selects the arguments at these positions."""
     if len(places) > 1:
         return itemgetter(*places)
     return (lambda args: (args[places[0]],)) if places else lambda args: ()
 
 
 def _places(operator: Operator) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
-    """Places of the inputs, and places and names of the params; `out` is neither."""
+    """Return the positions of the inputs, and the positions and names of the params. `out` is
+    neither."""
     listed = [x for x in enumerate(operator.schema.arguments) if x[1].name != "out"]
     inputs = tuple([place for place, a in listed if a.type.has_tensor])
     return inputs, tuple([(place, a.name) for place, a in listed if not a.type.has_tensor])

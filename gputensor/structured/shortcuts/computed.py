@@ -1,12 +1,11 @@
 """Short cuts of CPU calls with arguments other than operands. See Note [Short cuts] in dispatch.
 
 They serve operators that compute a new tensor by one loop: products, reductions, scans, softmax,
-pointwise operators with params. Params repeat from call to call: a short cut is for the objects it
-was made with. As programs use several sets of params, it calls the previously made short cut for
-other params.
+and pointwise operators with params. A short cut is made for the params of one call, because most
+calls repeat their params. For other params it calls the short cut that was made before it.
 
-A maker, make(number of operands, params, otherwise, around), returns the short cut for these
-params, or None. otherwise: the short cut that other params get.
+A maker is a function make(number of operands, params, otherwise, around) that returns the short cut
+for these params, or None. otherwise: the short cut for other params.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from ...dispatch.tls import PLAIN, state
 from ...kernels.cpu.quiet import run
 from ...tensor.make import CPU_KEYS, is_plain
 
-# begin(*operands): None to record nothing, LONG for the full dispatch, or a node; finish(result,
-# node) attaches it to the result.
+# A pair (begin, finish). begin(*operands) returns None if nothing is recorded, LONG if the full
+# dispatch is needed, or a node. finish(result, node) attaches the node to the result.
 Around = tuple[Callable[..., Any], Callable[..., Any] | Any]
 Maker = Callable[[int, tuple[Any, ...], ShortCut, Around], ShortCut | None]
 _now = state.get
 
 # Types allowed in a short cut: immutable ones.
 _KEPT = NUMBERS | {type(None), str, dtype}
-# For one, two and three operands: the form, and its number of params.
+# For one, two and three operands: the form, and its maximum number of params.
 _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
-_LONGEST = 4  # the maximum length of a sequence of short cuts; the next one starts a new sequence
+_LONGEST = 4  # the largest number of short cuts in a sequence; after that a new sequence begins
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
@@ -68,15 +67,15 @@ def fits(entry: Any) -> bool:
     )  # fmt: skip
 
 
-# --- to store one ---------------------------------------------------------------------------------
+# --- storing a short cut --------------------------------------------------------------------------
 
 
 def learn(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
     unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
-    """Store a maker's short cut for calls with these arguments: first tensors, then numbers and
-    params. unsaid: arguments after these, which short cuts never get."""
+    """Store a maker's short cut for calls with these arguments: tensors first, then numbers and
+    params. unsaid: arguments after these, which a short cut never gets."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
     is_here = count and table.learners.get("cpu") is kernel and args[0]._device is CPU
@@ -119,8 +118,8 @@ def learn_forward(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], to: Table,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store a short cut for a composite that calls one operator with its operand and `behind`,
-    using that operator's short cut. `kernel` declares the jump with `jumps`."""
+    """Store a short cut for a composite kernel that calls one operator with its operand and
+    `behind`. It uses the called operator's short cut. `kernel` declares the call with `jumps`."""
     inner = shortcuts.left(to, args[0]._geometry)
     if inner is not None and all(map(is_kept, behind)):
         learn_again(table, kernel, args, _forwarding(inner, behind))
@@ -141,7 +140,7 @@ def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
 
 
 def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """True if an equal call of plain tensors and kept params came before and stored no short
+    """True if an earlier call with plain tensors and immutable params was equal and stored no short
     cut."""
     if table.learners.get("cpu") is not kernel:
         return False
@@ -165,7 +164,7 @@ def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]
 def made_of(
     loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...] = ()
 ) -> Maker | None:
-    """loop(*arrays, *behind) returns the result's array."""
+    """Make a maker for a loop that returns the result: loop(*arrays, *behind)."""
     is_numpys = geometry.nbytes and geometry.in_numpy
     return _made_of(loop, geometry, behind) if is_numpys else None
 
@@ -185,12 +184,13 @@ def _made_of(loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ..
 def made_by(
     loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...] = ()
 ) -> Maker | None:
-    """loop(*arrays, *behind, out) writes to a new array."""
+    """Make a maker for a loop that writes to a new array: loop(*arrays, *behind, out)."""
     return made_of(into(loop, geometry), geometry, behind)
 
 
 def reduction(loop: Any, behind: tuple[Any, ...], geometry: Geometry) -> Maker | None:
-    """loop(x, *behind[:2], out, *behind[2:]) writes to a new array."""
+    """Make a maker for a reduction that writes to a new array: loop(x, *behind[:2], out,
+    *behind[2:])."""
 
     def make(count: int, *rest: Any) -> ShortCut:
         return forms.reduction(loop, behind, geometry, *rest)
@@ -199,7 +199,8 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Geometry) -> Maker |
 
 
 def into(loop: Any, geometry: Geometry) -> Callable[..., Any]:
-    """(*values) -> a new array that loop(*values, array) has written to."""
+    """Return a function of values that allocates an array, calls loop(*values, array) and returns
+    the array."""
     sizes, element = geometry.sizes, geometry.dtype.np
 
     def into(*values: Any) -> Any:
@@ -211,7 +212,8 @@ def into(loop: Any, geometry: Geometry) -> Callable[..., Any]:
 
 
 def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
-    """The loop of a pointwise plan, with its arguments other than arrays."""
+    """Make the maker of a pointwise plan; its loop gets the numbers and `beside` after the
+    arrays."""
     loop, numbers = entry.loop, tuple([x for x in inputs if type(x) in NUMBERS])
     behind = (*numbers, *beside)
     bare = getattr(loop, "bare", None)
@@ -224,11 +226,11 @@ def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ma
 
 
 def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
-    """The same, of an in-place form, which writes to the first operand."""
+    """Make the maker of a pointwise plan in place; the loop writes to the first operand."""
     loop, behind = entry.loop, (*[x for x in inputs if type(x) in NUMBERS], *beside)
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
-        # One form for all numbers of operands: separate forms would save only a tenth more.
+        # One form serves all numbers of operands; separate forms would save only a tenth more.
         def short(self: Any, *rest: Any) -> Any:
             others = rest[: count - 1]
             if not all(map(is_, rest[count - 1 :], params)):

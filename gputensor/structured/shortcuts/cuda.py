@@ -26,8 +26,8 @@ _ALIGNED = 15  # bits of an address that must be 0
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
     """Store the functional form's short cut for an entry's operands.
 
-    key: (geometry, device, low bits[, geometry, low bits]), or the type of a number for the last
-    two.
+    key: (geometry, device, low bits) of the first operand, then geometry and low bits of the second
+    one, or the type of a number.
     """
     found = _short_key(entry, key)
     if found is not None:
@@ -63,7 +63,7 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
 
 
 def _sizes(key: Any) -> list[int]:
-    """Bytes of an element of each operand that is a tensor."""
+    """Return the item size in bytes of each operand that is a tensor."""
     return [
         geometry.dtype.itemsize for geometry in (key[0], *key[3:4]) if type(geometry) is Geometry
     ]
@@ -79,16 +79,17 @@ def _short_key(entry: Any, key: Any) -> Any:
 
 
 def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
-    """() -> uninitialised memory on a device. asks: check that the device is current, if none was
-    named."""
+    """Return a short cut without operands that allocates uninitialised memory on a device. asks:
+    check that the device is current, because the call named none."""
     return forms.cuda_empty(geometry, place, asks)
 
 
 def empty_like(geometry: Any, place: Any) -> ShortCut:
-    """self -> uninitialised memory on its device."""
+    """Return a short cut that allocates uninitialised memory on the operand's device."""
     return forms.cuda_empty_like(geometry, place)
 
 
 def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
-    """self -> a copy of a geometry, by a launch that reads the addresses itself."""
+    """Return a short cut that copies its operand to a geometry, by a launch that reads the
+    addresses itself."""
     return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())

@@ -32,11 +32,12 @@ filled_with, counted = forms.filled, (forms.counted_1, forms.counted_2)
 def leave(
     table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
 ) -> None:
-    """Store a factory's short cuts, equal for omitted and for given defaults. A change of the
-    default dtype drops them; the default device is checked at each call.
+    """Store short cuts of a factory for calls that omit the default arguments and for calls that
+    give them. A change of the default dtype drops the short cuts; the default device is checked at
+    each call.
 
-    front: the arguments before the dtype. unnamed: the dtype used if none is given, if not the
-    default.
+    front: the arguments before the dtype. unnamed: the dtype for calls that name none, if it is not
+    the default dtype.
     """
     is_unnamed = element is (unnamed or defaults.get_default_dtype())
     for given in (element, None) if is_unnamed else (element,):
@@ -45,7 +46,8 @@ def leave(
 
 
 def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
-    """A function that makes the array of a tensor like `made`, with one value in all elements."""
+    """Return a function that makes the array of a tensor like `made` and fills it with one
+    value."""
     if not geometry.numel:
         return None
     sizes, element = geometry.sizes, geometry.dtype.np
@@ -60,7 +62,8 @@ def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
 
 
 def empty_like(geometry: Geometry) -> ShortCut:
-    """Return a short cut: self -> an uninitialised tensor of a geometry, unknown to autograd."""
+    """Return a short cut that makes an uninitialised tensor of a geometry; autograd is not
+    involved."""
     if geometry.in_numpy:
         return forms.empty_like(geometry)
 
@@ -73,10 +76,11 @@ def empty_like(geometry: Geometry) -> ShortCut:
 
 
 def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
-    """self -> a copy of a geometry; None if NumPy gives copies of `self` another layout."""
+    """Return a short cut that copies its operand to a geometry, or None if NumPy gives copies of
+    the operand another layout."""
     shape = self._geometry
     order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
-    # Not its own array: reading that would run pending work.
+    # Do not use the tensor's own array here: reading it would run pending work.
     memory = np.empty(shape.extent * shape.dtype.itemsize, np.uint8)
     source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
     if source.copy(order).strides != geometry.stride_bytes:
@@ -85,8 +89,8 @@ def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
 
 
 def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:
-    """The geometry of a tensor's base, and the tensor's dimensions as a permutation of it; None for
-    other views."""
+    """Return the geometry of a tensor's base, and the dimensions of the tensor as a permutation of
+    the base's. Return None if the tensor is no such view."""
     shape, base = self._geometry, self._autograd
     if type(base) is not Tensor or base._geometry.ndim != shape.ndim:
         return None, ()
@@ -106,8 +110,8 @@ def learn_cast(
     table: Table, kernel: Callable[..., Any], key: Any, copy: Callable[..., Any],
     geometry: Geometry, behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store the short cut of copy(array, x) into a new row-major array. behind: all arguments after
-    x."""
+    """Store the short cut of a cast, copy(array, x), which writes x into a new row-major array.
+    behind: all arguments after x."""
     sizes, element = geometry.sizes, geometry.dtype.np
 
     def cast(x: Any) -> Any:

@@ -48,8 +48,9 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
 
 
 def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
-    """[what a short cut calls in a block of `gt.fuse`, behind]. It is first the table's kernel;
-    `_Known` in fusion/record/quick.py replaces it by a function for the operands."""
+    """Return a list [function, *behind]: the function that a short cut calls within a block of
+    `gt.fuse`. At first it is the table's kernel; `_Known` in fusion/record/quick.py replaces it by
+    a function for these operands."""
 
     def first(*operands: Any) -> Any:
         kernel = table[FUSED]
@@ -63,7 +64,8 @@ def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
 
 
 def _element(loop: Any, key: tuple[Any, type]) -> Any:
-    """NumPy's dtype of a number of this type in a loop; None if it depends on more than that.
+    """Return the NumPy dtype that a number of this type has in a loop; None if it depends on the
+    number's value.
 
     key: the geometry of the first operand, and the type of the number.
     """
@@ -94,7 +96,7 @@ def learn_out(
     table: Table, kernel: Callable[..., Any], entry: Any, inputs: tuple[Any, ...], out: Any
 ) -> None:
     """Store the out form's short cut, for an `out` that keeps its sizes and is no input."""
-    if entry.seen is None:  # no call has found it yet
+    if entry.seen is None:  # no call has found the entry yet
         entry.seen = True
         return
     entry.is_fresh = False
@@ -113,7 +115,8 @@ def learn_scaled(
     table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any,
     is_inplace: bool = False,
 ) -> None:  # fmt: skip
-    """Store the short cut of `add(other, alpha=x)` or `add_`. loop: the name in the plan."""
+    """Store the short cut of `add(other, alpha=x)` or `add_`. loop: the loop's name in the key of
+    the plan."""
     shapes = (self._geometry, other._geometry)
     place = (shapes[0], True, shapes[1]) if is_inplace else (None, *shapes)
     entry = table.plans.get((loop, *place))

@@ -20,14 +20,15 @@ from ...tensor.tensor import Tensor
 __all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
 
-_PLACES = 1 << 8  # cached offsets per layout; the cache is cleared when full
+_PLACES = 1 << 8  # the number of cached offsets per layout; a full cache is cleared
 
 
 def view(
     table: Table, geometry: Any, keys: int, given: tuple[Any, ...], recorded_as: Any = None
 ) -> ShortCut:
-    """A view that keeps the offset. given: its arguments after self. recorded_as: for a composite,
-    the table of the operator that autograd records, and its arguments after self."""
+    """Make the short cut of a view that keeps the offset. given: the arguments after self.
+    recorded_as: for a composite, the table of the operator that autograd records, and its arguments
+    after self."""
     around = shortcuts.recording(*(recorded_as or (table, given))) or (_only_plain, None)
     known = recorded(geometry, keys, around, 0)
     sizes = next((x for x in given if type(x) is tuple), None)
@@ -39,24 +40,28 @@ def view(
 
 
 def selected(table: Table, dim: int, part_of: tuple[Any, int, int], keys: int) -> Any:
-    """A view of one index. part_of: its geometry, the dimension's size and stride."""
+    """Make the short cut of a view at one index. part_of: the view's geometry, the size and the
+    stride of the dimension."""
     geometry, size, stride = part_of
     return part(geometry, size - 1, size, stride, keys, _recorder(table, keys, (dim,), ()))
 
 
 def sliced(table: Table, shape: Any, dim: int, given: int, step: int, keys: int) -> ShortCut:
-    """A slice of a dimension. given: the dimension as calls have it, also from the end."""
+    """Make the short cut of a slice. given: the dimension as the caller gives it, possibly counted
+    from the end."""
     return stretch(shape, dim, step, keys, _recorder(table, keys, (given,), (step,)))
 
 
 def narrowed(geometry: Any, last: int, size: int, stride: int, keys: int) -> ShortCut:
-    """`select` of several indices; tensors with a history take the full dispatch."""
+    """Make the short cut of `select` of several indices. Tensors with a history take the full
+    dispatch."""
     return part(geometry, last, size, stride, keys, _only_plain_part)
 
 
 def _recorder(table: Table, keys: int, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Any:
-    """A function (self, geometry, by, *given) that makes a part of a tensor with a history; `given`
-    determines its offset. The node keeps the arguments (*before, *given, *behind)."""
+    """Return a function (self, geometry, by, *given) that makes and records a part of a tensor with
+    a history; `given` determines the part's offset. The node keeps the arguments (*before, *given,
+    *behind)."""
     places: dict[Any, ShortCut] = {}
 
     def record(self: Any, geometry: Any, by: int, *given: Any) -> Any:
@@ -91,7 +96,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: 
 def leave(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
 ) -> None:
-    """Store a short cut, one for each table: of the device where the layout first repeated."""
+    """Store a short cut in one table: that of the device on which the layout first repeated."""
     place = self._device
     if self._keys is TENSOR_KEYS.get(place.type):
         shortcuts.learn(table, kernel, key, found, place)
@@ -102,7 +107,8 @@ def learn_of(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any,
     recorded_as: Any = None,
 ) -> None:  # fmt: skip
-    """Store a short cut of a composite that made a view now and may make a copy another time."""
+    """Store a short cut of a composite that made a view in this call and may make a copy in another
+    one."""
     if type(made) is not Tensor:
         return
     is_view = made is not self and made._storage is self._storage

@@ -1,7 +1,7 @@
 """repr of a tensor, in exactly PyTorch's form, and its options.
 
-Elements are read through NumPy on the host; of a large tensor, only the shown corners. Source of
-the rules: torch/_tensor_str.py.
+Elements are read through NumPy on the host. Of a large tensor only the shown corners are read.
+Source of the rules: torch/_tensor_str.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def set_printoptions(
     precision: int | None = None, threshold: float | None = None, edgeitems: int | None = None,
     linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None,
 ) -> None:  # fmt: skip
-    """Change how tensors print, for the whole process. None changes nothing, except for sci_mode.
+    """Change how tensors print, for the whole process. None leaves an option unchanged, except
+    sci_mode.
 
     Args:
         precision: digits after the point of floating numbers (4).
@@ -112,7 +113,7 @@ def _join(text: str, suffixes: list[str], indent: int) -> str:
     parts = [text]
     length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        # Measured with PyTorch's name, so that lines break as in PyTorch.
+        # The length is that of the text with PyTorch's name, so that lines break as in PyTorch.
         width = len(suffix.replace("gputensor.", "torch."))
         if length + width + 2 > _options["linewidth"]:
             parts.append(",\n" + " " * indent + suffix)
@@ -150,7 +151,8 @@ def _body(tensor: Tensor, indent: int) -> str:
 
 
 def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any, Any]:
-    """The elements to show, on the host: `edge` from each end of a shortened dimension."""
+    """Return the elements to show, on the host: `edge` elements from each end of a shortened
+    dimension."""
     if True in cut:
         dim = cut.index(True)
         size = tensor._geometry.sizes[dim]
@@ -165,7 +167,7 @@ def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any
 
 
 def on_host(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The elements as an ndarray that Python can read; not always over the tensor's memory."""
+    """Return the elements as an ndarray that Python can read; it may be a copy."""
     element = tensor._geometry.dtype
     if element.is_opaque:
         wide = complex64 if element.is_complex else float32
@@ -177,8 +179,8 @@ def on_host(tensor: Tensor) -> np.ndarray[Any, Any]:
 class _Formatter:
     """Writes real numbers of one tensor, all equally wide.
 
-    width: the widest number. A floating tensor without fractions prints `1.`, one with a wide
-    range of magnitudes in scientific notation.
+    width: the width of the widest number. A floating tensor without fractions prints `1.`; if the
+    magnitudes differ widely, it prints in scientific notation.
     """
 
     __slots__ = ("width", "_write", "_is_scientific")
@@ -206,15 +208,16 @@ class _Formatter:
         elif any(v != int(v) for v in numbers):
             self._write = f"{{:.{precision}f}}".format
         else:
-            # Widths of plain numbers only: "inf." is never written, yet PyTorch leaves room for it.
+            # The width is that of plain numbers: "inf." is never written, but PyTorch leaves room
+            # for it.
             self._write, extra = "{:.0f}".format, 1
         self.width = max([1, *[len(self._write(v)) + extra for v in numbers]])
         if extra:
             self._write = _whole
 
     def __call__(self, value: Any) -> str:
-        # Scientific numbers are padded by format(), which puts a negative nan's sign elsewhere;
-        # all others here. Both right-adjust.
+        # format() pads scientific numbers, because it places the sign of a negative nan
+        # differently. All other numbers are padded here. Both adjust to the right.
         return self._write(value).rjust(self.width)
 
 

@@ -1,4 +1,4 @@
-"""The HTML of a tensor for notebooks: values, properties, and a small picture of an image."""
+"""HTML of a tensor for notebooks: values, properties, and a small picture of an image."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ...core.device import META
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-# Limits of an image's sides in pixels: smaller tensors are no images; of larger ones every n-th
-# pixel is shown.
+# Limits of an image's sides in pixels. Smaller tensors count as no images; of larger ones every
+# n-th pixel is shown.
 _LEAST, _MOST = 8, 160
 _CHANNELS = {1: 0, 3: 2, 4: 6}  # number of channels -> colour type of PNG
 
@@ -71,7 +71,7 @@ def _pixels(x: Tensor) -> np.ndarray[Any, Any] | None:
 
 
 def png(pixels: np.ndarray[Any, Any]) -> bytes:
-    """A PNG file of bytes (rows, columns, channels), of one, three or four channels.
+    """Return a PNG file of bytes (rows, columns, channels) with one, three or four channels.
 
     Source: https://www.w3.org/TR/png-3, sections 11.2 and 9.2 (each row without a filter).
     """

@@ -1,4 +1,4 @@
-"""Combine items into a batch. Source: torch/utils/data/_utils/collate.py."""
+"""Combination of items into a batch. Source: torch/utils/data/_utils/collate.py."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ default_collate_fn_map: dict[type | tuple[type, ...], Collate] = {}
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Collate] | None = None) -> Any:
-    """Combine items by the function of the map for their class or a base of it; combine mappings
-    and sequences of equal structure element by element.
+    """Combine items by the map's function for their class or a base class. Combine mappings and
+    sequences of equal structure element by element.
 
     Raises: ArgumentTypeError for items that are neither; ArgumentValueError for sequences of
     different lengths.

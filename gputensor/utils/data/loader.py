@@ -170,7 +170,8 @@ class DataLoader:
         return iter(self.batch_sampler if self.batch_sampler is not None else self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        # Drawn in every pass, even without workers, so that the order does not depend on them.
+        # The seed is drawn in every pass, even without workers, so that the order of indices does
+        # not depend on them.
         seed = int(functions.randint(0, 2**62, (), generator=self.generator).item())
         if not self.num_workers:
             return self._here()
@@ -181,7 +182,7 @@ class DataLoader:
         if workers is None or not workers.is_alive:
             workers = _Workers(self, seed)
             self._kept = workers if self.persistent_workers else None
-        elif workers.is_busy:  # another pass still uses them
+        elif workers.is_busy:  # another pass is still using the workers
             workers = _Workers(self, seed)
         yield from workers.batches(self)
 
@@ -219,7 +220,7 @@ class _Workers:
         self.results = context.Queue()
         fetch = _Fetch(loader)
         self.processes, pipes = [], []
-        self.channels: list[Any] = []  # one for each worker, for segments
+        self.channels: list[Any] = []  # one connection for each worker, for its segments
         for n in range(self.count):
             info = WorkerInfo(n, self.count, seed + n, loader.dataset)
             reader, writer = context.Pipe(duplex=False)
@@ -227,7 +228,7 @@ class _Workers:
             args = (info, reader, self.results, theirs, fetch, loader.worker_init_fn)
             process = context.Process(target=work, args=args, daemon=True)
             process.start()
-            reader.close()  # else a write to a worker that has ended would block
+            reader.close()  # otherwise a write to a worker that has ended would block
             if theirs is not None:
                 theirs.close()
             self.channels.append(ours)
@@ -248,7 +249,7 @@ class _Workers:
     def batches(self, loader: DataLoader) -> Iterator[Any]:
         """Return the batches of one pass, in the order of the requests."""
         requests = loader._requests()
-        waiting: dict[int, int] = {}  # request's number -> worker
+        waiting: dict[int, int] = {}  # number of a request -> number of its worker
         answers: dict[int, Any] = {}
         running = list(range(self.count))
         first = self.number
@@ -322,7 +323,7 @@ def _end(
 ) -> None:
     for x in requests:
         x.put(None)
-    # A worker that is blocked writing to the queue does not read the request to end.
+    # A worker that is blocked while it writes to the queue does not read the request to end.
     for process in processes:
         process.join(0.2)
         if process.is_alive():

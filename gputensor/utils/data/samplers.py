@@ -26,7 +26,7 @@ class Sampler(Generic[T_co]):
 
 
 def _drawn_generator() -> Generator:
-    """Return a generator seeded from the global one, which a pass then uses once."""
+    """Return a generator for one pass, seeded from the global one."""
     seed = int(functions.randint(0, 2**62, ()).item())
     return Generator().manual_seed(seed)
 

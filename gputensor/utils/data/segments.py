@@ -1,4 +1,4 @@
-"""Shared memory in which workers pass batches to the main process without a copy.
+"""Shared memory through which workers pass batches to the main process without a copy.
 
 Note [How a batch travels]
 A worker puts each large storage of a batch into a segment: an unnamed file in memory, which the
@@ -50,9 +50,10 @@ if is_available:
 
 
 class _Segment:
-    """A mapped segment. users: number of arrays over it, plus one for each time it was sent.
+    """A mapped segment. users: the number of arrays over it, plus one for each time that it was
+    sent.
 
-    told: in the main process, a function that tells the worker that the segment is unused.
+    told: in the main process, the function that tells the worker that the segment is unused.
     """
 
     __slots__ = ("descriptor", "address", "nbytes", "users", "forks", "told")
@@ -66,7 +67,7 @@ class _Segment:
         self.users, self.forks, self.told = 0, _forks[0], told
 
     def storage(self, nbytes: int) -> Storage:
-        """Return a storage over the first bytes; it counts as a user until it is freed."""
+        """Return a storage over the first bytes. It counts as a user until it is freed."""
         memory: Any = (ctypes.c_uint8 * nbytes).from_address(self.address)
         self.users += 1
         # Do not run at exit: threads may still read arrays.
@@ -94,9 +95,10 @@ class _Segment:
 
 # In a worker: unused segments, segments in the main process, and segments by storage.
 _spare: list[_Segment] = []
-_sent: dict[int, list[_Segment]] = {}  # repeated for each time it was sent and not returned
+# an entry is repeated for each time that the segment was sent and not returned
+_sent: dict[int, list[_Segment]] = {}
 _segments: weakref.WeakKeyDictionary[Storage, _Segment] = weakref.WeakKeyDictionary()
-_received = threading.local()  # .storages: those of the batch that this thread unpickles
+_received = threading.local()  # .storages: the storages of the batch that this thread unpickles
 
 
 @cache
@@ -135,7 +137,7 @@ def _close_spare(kept: int) -> None:
 def _made(nbytes: int) -> _Segment:
     descriptor = os.memfd_create("gputensor batch")
     try:
-        # Reserve all pages now: without memory a later write would be a fatal signal.
+        # Reserve all pages now. If memory is exhausted later, a write would be a fatal signal.
         os.posix_fallocate(descriptor, 0, nbytes)
         return _Segment(descriptor, nbytes)
     except BaseException:
@@ -209,14 +211,15 @@ def take_back(channel: Any) -> None:
 
 
 def loads(pickled: bytes, channel: Any) -> Any:
-    """Inverse of `dumps`. channel: the other end. Call it in the order of `dumps`."""
+    """Inverse of `dumps`. channel: the other end of its connection. Batches must be loaded in the
+    order in which they were dumped."""
     storages: list[Storage] = []
     if pickled[-1:] == b"+":  # `dumps` appends it after a pickle, which ends with a full stop
         with _socket(channel) as through:
             numbers, descriptors, _, _ = socket.recv_fds(through, 16 * _MOST, _MOST)
         try:
             what = np.frombuffer(numbers, np.int64).reshape(-1, 2).tolist()
-            if len(what) != len(descriptors):  # the process has no free descriptors
+            if len(what) != len(descriptors):  # the process has no free file descriptors
                 raise _failed(errno.EMFILE)
             for descriptor, (nbytes, number) in zip(descriptors, what):
                 told = _Told(channel, number)
@@ -250,7 +253,7 @@ class _Told:
         try:
             with _socket(self._channel) as through:
                 through.send(self._number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
-        except OSError:  # the worker has ended, or its socket is full: it makes new segments
+        except OSError:  # the worker has ended, or its socket is full; then it makes new segments
             pass
 
 

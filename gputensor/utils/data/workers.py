@@ -1,10 +1,10 @@
 """Processes that fetch batches for a DataLoader.
 
-Each worker has a pipe for requests. All share a queue of results: (worker, number, batch), or the
-exception with its traceback as text. Large storages of a batch are sent separately: Note [How a
-batch travels] in utils/data/segments.py. Requests go to the workers in turn; results are returned
-in the order of the requests. Both are pickled before a thread writes them, so that a pickling
-error is raised where the object was given.
+Each worker has a pipe for requests. All workers share a queue of results. A result is (worker,
+number, batch), or the exception with its traceback as text. Large storages of a batch are sent
+separately: Note [How a batch travels] in utils/data/segments.py. The workers get requests in turn;
+results are returned in the order of the requests. Requests and results are pickled before a thread
+writes them, so that a pickling error is raised where the object was given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from ...structured.generator import manual_seed
 from . import segments
 
-# Seconds between checks of a waiting process for ended processes.
+# While a process waits, the seconds between checks for processes that have ended.
 LOOK_AFTER = 2.0
 
 
@@ -64,7 +64,7 @@ class Raised:
     trace: str
 
     def again(self, worker: int) -> BaseException:
-        """Return an exception of this class, with the worker and the traceback in its text."""
+        """Return an exception of the same class, with the worker and the traceback in its text."""
         message = f"worker {worker} of the DataLoader raised {self.kind.__name__}: {self.text}"
         message += f"\n{self.trace}"
         try:
@@ -149,9 +149,9 @@ def work(
             else:
                 answer = failure
             results.put((info.id, number, _pickled(answer, channel)))
-            del answer  # releases its segments
+            del answer  # releases the segments of the answer
     except KeyboardInterrupt:
-        pass  # the main process gets it too and ends the workers
+        pass  # the main process gets the interrupt too, and ends the workers
     finally:
         if os.getppid() != parent:
             results.cancel_join_thread()  # no process reads the remaining results
