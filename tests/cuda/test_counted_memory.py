@@ -1,4 +1,4 @@
-"""The memory of a training step that the allocator counts, and what the documentation says of it."""
+"""Memory of a training step, counted by the allocator, and what the documentation says of it."""
 
 from __future__ import annotations
 
