@@ -1,10 +1,11 @@
 """Attention: softmax of products of queries and keys, times values. Composed of other operators.
 
-Where PyTorch uses its fused kernel, and with a mask that needs a gradient, forward and backward
-compute the scores tile by tile: on the CPU by the compiled library, elsewhere by operators. A tile
-has some queries of some heads, and all keys to which these queries attend. The backward pass
-computes the scores again, and their softmax from the saved logarithm of each query's sum. With
-dropout, one tensor has all scores. f16 and bf16 are computed in f32 and rounded once.
+Where PyTorch uses its fused kernel, and with a mask that needs a gradient, scores are computed and
+used tile by tile, forward and backward: on the CPU by the compiled library, on CUDA for f32, f16,
+bf16 and rows of up to 128 elements by kernels (kernels/cuda/attention.cu), elsewhere by operators,
+whose tiles have some queries of some heads and all keys they attend to. The backward pass computes
+the scores again, and their softmax from the logarithm of each query's sum. With dropout, all scores
+are one tensor. f16 and bf16 are computed in f32 and rounded once.
 
 Source: aten/src/ATen/native/transformers/attention.cpp and sdp_utils_cpp.cpp; Dao et al.,
 FlashAttention, 2022.
@@ -25,8 +26,10 @@ from ..core.dtype import bool_, dtype, float32, float64
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..structured import arguments
-from ..tensor.tensor import Tensor
+from ..structured.layers import attention_kernels
+from ..structured.layers.attention_kernels import empty_as, order_of
 from ..structured.layers.precision import cast, wide
+from ..tensor.tensor import Tensor
 from .copy import fill_part
 
 OP = "scaled_dot_product_attention"
@@ -115,6 +118,14 @@ def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int], 
     )  # fmt: skip
 
 
+def _is_by_tiles(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """True if tiles of scores are faster than all scores at once: where a kernel computes them, and
+    of many scores."""
+    if query._device is CPU or attention_kernels.launches(query, key, value, mask, False, 0.0):
+        return True
+    return math.prod(query._geometry.sizes[:3]) * key._geometry.sizes[2] > _FEW
+
+
 def scaled_dot_product_attention(
     key_set: int, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
@@ -125,8 +136,7 @@ def scaled_dot_product_attention(
     served = [_served(query, x, arg) if enable_gqa else 1 for arg, x in pair]
     is_fused = _is_fused(query, key, value, served, dropout_p)
     is_learned = attn_mask is not None and attn_mask.requires_grad
-    few = 0 if query._device is CPU else _FEW
-    if is_fused and math.prod(query._geometry.sizes[:3]) * key._geometry.sizes[2] > few:
+    if is_fused and _is_by_tiles(query, key, value, attn_mask):
         made = calls._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask, scale
         )[0]
@@ -301,7 +311,7 @@ def _made_by_loop(
     scale: float | None,
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     samples, heads, length, _ = query._geometry.sizes
-    out = _empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
+    out = empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
     sums = calls.new_empty(query, (samples, length, heads), _sum_dtype(query))
     sums = calls.transpose_int(sums, 1, 2)
     operands = (*map(_array, (query, key, value)), _mask_array(mask, query, key))
@@ -316,25 +326,13 @@ def _gradients_by_loop(
     mask: Tensor | None, is_causal: bool, scale: float | None, of_scores: Tensor | None,
 ) -> tuple[Tensor, ...] | None:  # fmt: skip
     operands = (*map(_array, (grad, query, key, value)), _mask_array(mask, query, key))
-    made = [_empty_as(x, x._geometry.sizes) for x in (query, key, value)]
+    made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
     to = (*map(_array, made), None if of_scores is None else _array(of_scores))
     by = float(_scale(query, scale))
     sums = _array(cast(logsumexp, _sum_dtype(query)))
     if _backward_loop(*operands, _array(out), sums, *to, int(bool(is_causal)), by):
         return tuple(made)
     return None
-
-
-def _empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return a new tensor of these sizes; its dimensions are in the order of x's in memory."""
-    order, back = _order_of(x)
-    return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
-
-
-def _order_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    strides = x._geometry.strides
-    order = tuple(sorted(range(4), key=lambda d: -strides[d]))
-    return order, tuple(order.index(d) for d in range(4))
 
 
 def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -353,6 +351,10 @@ def _scaled_dot_product_flash_attention_for_cpu(
         both = _made_by_loop(query, key, value, attn_mask, is_causal, scale)
         if both is not None:
             return both
+    operands, by = (query, key, value, attn_mask), _scale(query, scale)
+    launches = attention_kernels.launches(*operands, is_causal, by)
+    if launches is not None:
+        return attention_kernels.forward(launches, *operands)
     key, value = _repeated(key, served[0]), _repeated(value, served[1])
     samples, heads, length, _ = query._geometry.sizes
     q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), _scale(query, scale)), key, value))
@@ -381,7 +383,7 @@ def _add_product(to: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def _laid_out(made: Tensor, query: Tensor) -> Tensor:
-    order, back = _order_of(query)
+    order, back = order_of(query)
     made = cast(made, query._geometry.dtype)
     return calls.permute(calls.contiguous(calls.permute(made, order)), back)
 
@@ -423,6 +425,12 @@ def _gradients(
     found = None
     if _is_looped(query, key, value, served):
         found = _gradients_by_loop(grad_out, *given)
+    elif of_scores is None:
+        by = _scale(query, scale)
+        launches = attention_kernels.launches(query, key, value, mask, is_causal, by)
+        if launches is not None:
+            tensors = (grad_out, query, key, value, out, logsumexp, mask)
+            found = attention_kernels.backward(launches, *tensors)
     if found is None:
         found = _gradients_by_tiles(grad_out, *given, served)
     return *found, of_scores

@@ -1,16 +1,15 @@
 """Convolution in any number of dimensions.
 
-On the CPU the compiled loops compute convolutions and their gradients, up to three dimensions.
-Elsewhere the windows, a strided view, are copied once and multiplied by the weights; a transposed
+On the CPU the compiled loops compute it, and its gradients, up to three dimensions. Elsewhere
+windows are copied and multiplied in blocks (structured/layers/window_products.py); a transposed
 convolution is a plain convolution of the input, with zeros between its elements, and of the
-reversed weights. f16 and bf16 are computed in f32 and rounded once. Source:
-aten/src/ATen/native/Convolution.cpp.
+reversed weights. f16 and bf16 are computed in f32 and rounded once.
+
+Source: aten/src/ATen/native/Convolution.cpp.
 """
 
 from __future__ import annotations
 
-from itertools import product
-from math import prod
 from typing import Any
 
 from .._generated import calls
@@ -26,15 +25,13 @@ from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
+from ..structured.layers.window_products import Spread, Windows, correlate, weight_gradient
 
 _conv_loop = stub.compiled("conv", "conv")
 _gradient_loop = stub.compiled("conv", "weight_gradient")
 
 Sizes = tuple[int, ...]
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
-# Elements of windows that are copied at a time on the CPU: reused memory costs half of new memory,
-# and blocks of this size need few products.
-_BLOCK = 1 << 21
 
 
 def convolution(
@@ -103,17 +100,17 @@ def _composed(
     x: Tensor, w: Tensor, bias: Tensor | None, out: Any, steps: Sizes, pads: Sizes, gaps: Sizes,
     transposed: bool, more: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """Compute a convolution as a product of the weights and a copy of all windows."""
+    """Compute a convolution as products of the weights and copies of windows."""
     count = len(steps)
+    none = (1,) * count
+    spread = Spread(pads, pads, none)
     if transposed:
         w = _turned_round(w, groups)
-        reach = [d * (k - 1) for d, k in zip(gaps, w._geometry.sizes[2:])]
-        low = [r - p for r, p in zip(reach, pads)]
-        x = _spread(x, low, [n + m for n, m in zip(low, more)], steps)
-        steps = (1,) * count
-    elif any(pads):
-        x = _spread(x, pads, pads, (1,) * count)
-    made = _correlate(x, w, out, steps, gaps, groups)
+        low = [d * (k - 1) - p for d, k, p in zip(gaps, w._geometry.sizes[2:], pads)]
+        spread = Spread(tuple(low), tuple([n + m for n, m in zip(low, more)]), steps)
+        steps = none
+    kernel = w._geometry.sizes[2:]
+    made = correlate(x, w, Windows(kernel, steps, gaps, tuple(out), groups, spread))
     if bias is not None:
         made = made + calls.reshape(bias, (1, -1, *[1] * count))
     return made
@@ -149,76 +146,12 @@ def _format(input: Tensor, weight: Tensor, count: int) -> Any:
     return formats.contiguous_format
 
 
-def _spread(x: Tensor, low: Any, high: Any, steps: Any) -> Tensor:
-    """Return x with zeros between its elements and around them. Negative padding removes
-    elements."""
-    sizes = x._geometry.sizes
-    inner = [(n - 1) * s + 1 if n else 0 for n, s in zip(sizes[2:], steps)]
-    whole = [max(n + a + b, 0) for n, a, b in zip(inner, low, high)]
-    made = calls.new_zeros(x, (*sizes[:2], *whole))
-    to = made
-    for d, (a, s, n, size) in enumerate(zip(low, steps, sizes[2:], whole), 2):
-        first = max(0, -(a // s)) if a < 0 else 0  # only the elements of x that are not cropped
-        last = min(n, (size - 1 - a) // s + 1) if size else 0
-        if first >= last:
-            return made
-        x = calls.slice_Tensor(x, d, first, last, 1)
-        to = calls.slice_Tensor(to, d, a + first * s, a + (last - 1) * s + 1, s)
-    calls.copy_(to, x)
-    return made
-
-
 def _turned_round(weight: Tensor, groups: int) -> Tensor:
     """Rearrange the weights of a transposed convolution for a plain one."""
     outer, inner, *kernel = weight._geometry.sizes
     each = calls.reshape(weight, (groups, outer // groups, inner, *kernel))
     turned = calls.flip(calls.transpose_int(each, 1, 2), tuple(range(3, 3 + len(kernel))))
     return calls.reshape(turned, (groups * inner, outer // groups, *kernel))
-
-
-def _correlate(
-    x: Tensor, weight: Tensor, out: list[int], steps: Sizes, gaps: Sizes, groups: int
-) -> Tensor:
-    samples = x._geometry.sizes[0]
-    outer, inner, *kernel = weight._geometry.sizes
-    result = (samples, outer, *out)
-    # the view has a window without elements
-    steps = tuple([1 if n == 1 else s for n, s in zip(out, steps)])
-    if not x._geometry.numel or not outer:
-        return calls.new_zeros(x, result)
-    count = len(kernel)
-    first, along, *strides = x._geometry.strides
-    view = calls.as_strided(
-        x, (samples, groups, inner, *kernel, *out),
-        (first, along * inner, along, *[s * d for s, d in zip(strides, gaps)],
-         *[s * n for s, n in zip(strides, steps)]),
-        x.storage_offset(),
-    )  # fmt: skip
-    taps, places = inner * prod(kernel), prod(out)
-    rows = calls.reshape(weight, (groups, outer // groups, taps))
-    if x._device is CPU and prod(kernel) > 1 and samples * groups * taps * places > _BLOCK:
-        return _in_blocks(view, rows, result, max(1, _BLOCK * out[0] // (taps * places)))
-    columns = calls.reshape(view, (samples, groups, taps, places))
-    rows = calls.unsqueeze(rows, 0)
-    if count and groups == 1:
-        columns, rows = calls.select_int(columns, 1, 0), calls.select_int(rows, 1, 0)
-    return calls.reshape(calls.matmul(rows, columns), result)
-
-
-def _in_blocks(view: Tensor, rows: Tensor, sizes: Sizes, step: int) -> Tensor:
-    """Compute the result in blocks of rows whose windows fill a block of memory."""
-    groups, outer, taps = rows._geometry.sizes
-    samples, out = sizes[0], sizes[2:]
-    made = calls.new_empty(view, (samples, groups, outer, *out))
-    for n, g in product(range(samples), range(groups)):
-        windows, to = (calls.select_int(calls.select_int(x, 0, n), 0, g) for x in (view, made))
-        row = calls.select_int(rows, 0, g)
-        for first in range(0, out[0], step):
-            part = calls.slice_Tensor(windows, -len(out), first, first + step, 1)
-            found = calls.mm(row, calls.reshape(part, (taps, -1)))
-            block = calls.slice_Tensor(to, 1, first, first + step, 1)
-            calls.copy_(block, calls.reshape(found, block._geometry.sizes))
-    return calls.reshape(made, sizes)
 
 
 # --- derivative -----------------------------------------------------------------------------------
@@ -317,8 +250,13 @@ def _convolution_weight_gradient(
         arrays = [t._get_array() for t in (x, grad, made)]
         if _gradient_loop(*arrays, steps, pads, gaps, groups):
             return cast(made, input._geometry.dtype)
-    found = _of_weight(input, grad_output, tuple(kernel_size), steps, pads, gaps, groups)
-    return calls.contiguous(found, formats.contiguous_format)
+    x, out, none = wide(input), grad_output._geometry.sizes[2:], (1,) * count
+    at = Windows(tuple(kernel_size), steps, gaps, out, groups, Spread(pads, pads, none))
+    given = at.spread.sizes(input._geometry.sizes[2:])
+    if input._geometry.numel and any(n > m for n, m in zip(at.reach, given) if n > 0):
+        rule = "have no more windows than the padded input"
+        raise errors.wrong_shape(op, "grad_output", rule, grad_output)
+    return cast(weight_gradient(x, wide(grad_output), at), input._geometry.dtype)
 
 
 def _of_weight(
@@ -392,11 +330,8 @@ def _named_padding(
         raise errors.must(op, "stride", "be 1 where padding is 'same'", stride)
     gaps = per_dim(op, "dilation", dilation, count, 1)
     reach = [d * (k - 1) for d, k in zip(gaps, weight._geometry.sizes[2:])]
-    for d, r in enumerate(reach, 2):
-        if r % 2:
-            sizes = list(x._geometry.sizes)
-            sizes[d] = 1
-            x = calls.cat([x, calls.new_zeros(x, sizes)], d)
+    if any(r % 2 for r in reach):
+        x = calls.constant_pad_nd(x, [n for r in reversed(reach) for n in (0, r % 2)], 0)
     return x, tuple([r // 2 for r in reach])
 
 

@@ -70,6 +70,9 @@ def multiply(of: Any, out: Any, a: Any, b: Any) -> None:
 
 def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> None:
     """The function of addmm for `library.write`; `out` may be `self`."""
+    if beta == 0 and alpha == 1:
+        multiply(of, out, a, b)
+        return
     made = of.np.matmul(a, b)
     if alpha != 1:
         made *= alpha

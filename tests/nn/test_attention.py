@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tracemalloc
 from typing import Any
@@ -12,9 +13,13 @@ import gputensor as gt
 from gputensor import nn
 from gputensor.core import errors
 from gputensor.kernels.compiled import library
+from gputensor.kernels.cuda import attention_launch
 from gputensor.native import attention
 from gputensor.nn import functional as F
+from gputensor.structured.layers import attention_kernels
 from gputensor.testing import assert_close
+
+from ..harness import tier
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +169,7 @@ def _long_attention(draw: random.Random, dtype: Any) -> tuple[list[gt.Tensor], d
 
 def _gradients(given: list[gt.Tensor], numbers: dict[str, Any]) -> tuple[gt.Tensor, ...]:
     made = F.scaled_dot_product_attention(*given[:3], **numbers)
-    weight = gt.linspace(-1, 1, made.numel()).reshape(made.shape).to(made.dtype)
+    weight = gt.linspace(-1, 1, made.numel()).reshape(made.shape).to(made)
     return made.detach(), *gt.autograd.grad(made, given, weight)
 
 
@@ -185,6 +190,63 @@ def test_loops_give_what_all_scores_at_once_give(
         for x, y in zip(found, wanted):
             scale = max(1.0, float(y.abs().max()))
             assert_close(x / scale, y / scale, **near, msg=lambda text: f"{numbers}: {text}")
+
+
+@pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float16, gt.bfloat16], ids=str)
+def test_the_kernels_give_what_the_cpu_gives(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[str] = []
+    launch = attention_launch.Attention._launch
+
+    def noted(self: Any, index: int, entry: str, *rest: Any) -> None:
+        launched.append(entry)
+        launch(self, index, entry, *rest)
+
+    monkeypatch.setattr(attention_launch.Attention, "_launch", noted)
+    draw = random.Random(str(dtype))
+    near = 2e-6 if dtype is gt.float32 else 4 * gt.finfo(dtype).eps
+    for _ in range(tier.pick(5, 40)):
+        given, numbers = _long_attention(draw, dtype)
+        wanted = _gradients(given, numbers)
+        moved = [x.detach().to("cuda").requires_grad_() for x in given]
+        if (mask := numbers["attn_mask"]) is not None:
+            numbers["attn_mask"] = moved[3] if len(given) == 4 else mask.to("cuda")
+        for x, y in zip(_gradients(moved, numbers), wanted, strict=True):
+            assert x.dtype is y.dtype and x.stride() == y.stride()
+            scale = max(1.0, float(y.abs().max()))
+            assert_close(x.cpu() / scale, y / scale, rtol=0, atol=near, msg=str(numbers))
+    assert {"attention_forward", "attention_queries", "attention_keys"} == {*launched}
+
+
+@pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
+def test_a_query_without_keys_gives_zeros_by_the_kernels() -> None:
+    given = [gt.randn(1, 2, 70, 8, device="cuda").requires_grad_() for _ in range(3)]
+    mask = gt.ones(70, 70, dtype=gt.bool, device="cuda")
+    mask[5] = False
+    made, *gradients = _gradients(given, {"attn_mask": mask})
+    assert not made[:, :, 5].any() and not gradients[0][:, :, 5].any()
+    assert all(bool(x.isfinite().all()) and bool(x.any()) for x in gradients)
+    sums = gt.ops.aten._scaled_dot_product_flash_attention_for_cpu(*given, attn_mask=mask)[1]
+    assert not sums[:, :, 5].any() and sums[:, :, 4].all()
+    given[0].data[0, 0, 3, 0] = math.nan
+    made = F.scaled_dot_product_attention(*given)
+    assert made[0, 0, 3].isnan().all() and made[0, 0, 4].isfinite().all()
+
+
+@pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
+@pytest.mark.parametrize("width, dtype, is_kernel", [
+    (128, gt.float32, True), (129, gt.float32, False), (8, gt.float64, False),
+])  # fmt: skip
+def test_what_the_kernels_do_not_take_is_computed_by_tiles(
+    width: int, dtype: Any, is_kernel: bool
+) -> None:
+    given = [gt.randn(1, 1, 4, width, dtype=dtype) for _ in range(3)]
+    wanted = F.scaled_dot_product_attention(*given)
+    moved = [x.to("cuda") for x in given]
+    launches = attention_kernels.launches(*moved, None, False, 1.0)
+    assert (launches is not None) == is_kernel
+    made = F.scaled_dot_product_attention(*moved)
+    assert_close(made.cpu(), wanted)
 
 
 @pytest.mark.skipif(

@@ -38,8 +38,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
 @cache
 def launches(family: str, op: str = "") -> ModuleType:
     """The launch arithmetic of a family: `<family>_launch.py`, or that of pointwise families."""
-    if family not in LOOPS:
-        raise errors.no_stub(family, op, "cuda")
     own = f"{family}_launch"
     has_own = os.path.exists(os.path.join(os.path.dirname(__file__), f"{own}.py"))
+    if not has_own and family not in LOOPS:
+        raise errors.no_stub(family, op, "cuda")
     return import_module(f"{__package__}.{own if has_own else 'pointwise_launch'}")

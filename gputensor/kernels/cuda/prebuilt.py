@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from ...core.dtype import bfloat16, complex128, dtype, float16, float32, float64, uint8
 from ...core.geometry import Sizes
 from ...runtime.device_limits import KNOWN
-from . import binding, copy_launch, module, variants
+from . import attention_launch, binding, copy_launch, module, variants
 
 Variant = tuple[str, str, variants.Defines]  # text, entry, defines
 
@@ -61,6 +61,8 @@ def everything() -> Iterator[Variant]:
     """Yield `copies`, `pointwise`, and all listed variants of the other families."""
     yield from copies()
     yield from pointwise()
+    for entry, defines in attention_launch.listed():
+        yield "attention", entry, defines
     for family in variants.FAMILIES:
         if family != "copy":
             for defines in variants.group(family):

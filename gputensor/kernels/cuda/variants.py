@@ -38,6 +38,9 @@ _WHOLE = ("sums", "sums_real", "products")
 # Texts of the copy family; copy_plan.py names their variants on use.
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
 
+# Texts whose variants are built alone, and are in no list of this module.
+ALONE = (*COPIES, "attention")
+
 
 def arithmetic(of: dtype) -> str:
     """The arithmetic type that strided entries compute `of` in."""
@@ -156,7 +159,7 @@ def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
 def group_of(family: str, defines: Defines) -> tuple[Defines, ...]:
     """The variants built together with a variant: those of its operator; a planned variant is built
     alone."""
-    if family in COPIES or "UNIT" in defines:
+    if family in ALONE or "UNIT" in defines:
         return (defines,)
     whole = group(family, int(defines.get("DIMS", FEW_DIMS)))
     return tuple([v for v in whole if v["OP"] == defines["OP"]])

@@ -1,0 +1,330 @@
+// out[q] = the sum over k of softmax(scale * query[q] @ key[k] + mask[q, k]) * value[k], and its
+// gradients                                                                      family: attention
+// Shapes   query (samples, heads, queries, width), key and value (samples, heads / served, keys,
+//          width), of any strides, with up to WIDTH elements in a row. Strides are bytes.
+// Types    scalar_t storage, f32 arithmetic; the result is rounded once. mask: bool, f32, scalar_t.
+// Launch   one-dimensional, 256 threads, 4 x 4 scores each. forward, queries: a block per 64
+//          queries of a head; keys: a block per 64 keys of a head, for all query heads that it
+//          serves. 25 KB of shared memory; scores are in no other memory.
+// Order    ascending elements of a row with fused multiply-add, then ascending keys, in blocks of
+//          64; no atomics, so each run gives the same bits.
+// Numbers  the largest score so far is subtracted before exp, so nothing overflows. A query
+//          without keys gives zeros, and 0 as the logarithm of its sum.
+// Source   Dao et al., FlashAttention, 2022; Milakov and Gimelshein, Online normalizer calculation
+//          for softmax, 2018.
+#include "arithmetic.cuh"
+#include "launch.cuh"
+
+// attention_launch.py packs it. by: stride bytes of samples, heads, rows and elements.
+struct attention_operand {
+  char* data;
+  i64 by[4];
+};
+
+// out: the result, or its gradient for the gradients. sums: logarithms of the sums of exponentials.
+// deltas: of the gradients, sums of out times its gradient.
+struct attention_params {
+  attention_operand query, key, value, out, sums, deltas, mask, of_query, of_key, of_value;
+  u32 heads, served, queries, keys, width, value_width, mask_kind, is_causal, tiles;
+  f32 scale;
+};
+
+constexpr u32 NO_MASK = 0, BOOLS = 1, FLOATS = 2;  // or 3: of the operands' type
+
+// A block has SIDE rows and SIDE columns of scores; thread (x, y) rows y + LANES i, columns
+// x + LANES j. One element of padding avoids bank conflicts.
+constexpr u32 SIDE = 64, LANES = 16, EACH = SIDE / LANES, DEPTH = 16, PITCH = SIDE + 1;
+
+DEVICE f32 nothing_seen() { return -1.0f / 0.0f; }
+DEVICE f32 larger(f32 a, f32 b) { return a > b || is_nan(a) ? a : b; }
+
+DEVICE char* head_of(const attention_operand& x, u32 sample, u32 head) {
+  return x.data + sample * x.by[0] + head * x.by[1];
+}
+
+DEVICE f32 number_at(const char* data, const attention_operand& of, u32 row) {
+  return *(const f32*)(data + row * of.by[2]);
+}
+
+// The rows of one head, with zeros behind them.
+template <class scalar> struct rows_of {
+  char* data;
+  i64 row_bytes, element_bytes;
+  u32 rows, size;
+
+  DEVICE rows_of(const attention_operand& x, u32 sample, u32 head, u32 rows, u32 size)
+      : data(head_of(x, sample, head)), row_bytes(x.by[2]), element_bytes(x.by[3]), rows(rows),
+        size(size) {}
+  DEVICE scalar* at(u32 row, u32 element) const {
+    return (scalar*)(data + row * row_bytes + element * element_bytes);
+  }
+  DEVICE f32 read(u32 row, u32 element) const {
+    return row < rows && element < size ? cast<f32>(*at(row, element)) : 0.0f;
+  }
+};
+
+// The scores of one head: products with the mask.
+template <class scalar> struct scores_of {
+  const attention_params& p;
+  const char* mask;
+
+  DEVICE scores_of(const attention_params& p, u32 sample, u32 head)
+      : p(p), mask(p.mask_kind ? head_of(p.mask, sample, head) : nullptr) {}
+  DEVICE f32 operator()(u32 query, u32 key, f32 product) const {
+    if (query >= p.queries || key >= p.keys || (p.is_causal && key > query)) return nothing_seen();
+    const f32 score = product * p.scale;
+    if (p.mask_kind == NO_MASK) return score;
+    const char* at = mask + query * p.mask.by[2] + key * p.mask.by[3];
+    if (p.mask_kind == BOOLS) return *(const u8*)at ? score : nothing_seen();
+    return score + (p.mask_kind == FLOATS ? *(const f32*)at : cast<f32>(*(const scalar*)at));
+  }
+};
+
+// The products of SIDE rows of `a` and SIDE rows of `b`. Begins with a barrier, behind which no
+// thread reads what `staged` and the caller's other shared memory had.
+template <class scalar>
+DEVICE void multiply_rows(const rows_of<scalar>& a, u32 first_a, const rows_of<scalar>& b,
+                          u32 first_b, f32* staged, f32 (&to)[EACH][EACH]) {
+  const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
+  f32 *of_a = staged, *of_b = staged + DEPTH * PITCH;
+#pragma unroll
+  for (u32 i = 0; i < EACH; ++i) {
+#pragma unroll
+    for (u32 j = 0; j < EACH; ++j) to[i][j] = 0;
+  }
+  for (u32 depth = 0; depth < a.size; depth += DEPTH) {
+    __syncthreads();
+#pragma unroll
+    for (u32 k = threadIdx.x; k < DEPTH * SIDE; k += THREADS) {
+      const u32 along = k % DEPTH, across = k / DEPTH;
+      of_a[along * PITCH + across] = a.read(first_a + across, depth + along);
+      of_b[along * PITCH + across] = b.read(first_b + across, depth + along);
+    }
+    __syncthreads();
+#pragma unroll 8
+    for (u32 k = 0; k < DEPTH; ++k) {
+      f32 right[EACH];
+#pragma unroll
+      for (u32 j = 0; j < EACH; ++j) right[j] = of_b[k * PITCH + x + j * LANES];
+#pragma unroll
+      for (u32 i = 0; i < EACH; ++i) {
+        const f32 left = of_a[k * PITCH + y + i * LANES];
+#pragma unroll
+        for (u32 j = 0; j < EACH; ++j) to[i][j] = math_fma(left, right[j], to[i][j]);
+      }
+    }
+  }
+}
+
+// to += weights (SIDE, SIDE) @ SIDE rows of `of`. Begins with a barrier, behind which `weights` are
+// complete.
+template <class scalar, u32 ACROSS>
+DEVICE void add_product(const f32* weights, const rows_of<scalar>& of, u32 first, f32* staged,
+                        f32 (&to)[EACH][ACROSS]) {
+  constexpr u32 WHOLE = ACROSS * LANES;
+  const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
+  for (u32 part = 0; part < SIDE; part += DEPTH) {
+    __syncthreads();
+#pragma unroll
+    for (u32 k = threadIdx.x; k < DEPTH * WHOLE; k += THREADS)
+      staged[k] = of.read(first + part + k / WHOLE, k % WHOLE);
+    __syncthreads();
+#pragma unroll 8
+    for (u32 k = 0; k < DEPTH; ++k) {
+      f32 right[ACROSS];
+#pragma unroll
+      for (u32 j = 0; j < ACROSS; ++j) right[j] = staged[k * WHOLE + x + j * LANES];
+#pragma unroll
+      for (u32 i = 0; i < EACH; ++i) {
+        const f32 left = weights[(y + i * LANES) * PITCH + part + k];
+#pragma unroll
+        for (u32 j = 0; j < ACROSS; ++j) to[i][j] = math_fma(left, right[j], to[i][j]);
+      }
+    }
+  }
+}
+
+// Write rows y + LANES i, each times by[i].
+template <class scalar, u32 ACROSS>
+DEVICE void write_rows(const rows_of<scalar>& to, u32 first, const f32 (&from)[EACH][ACROSS],
+                       const f32 (&by)[EACH]) {
+  const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
+#pragma unroll
+  for (u32 i = 0; i < EACH; ++i) {
+    const u32 row = first + y + i * LANES;
+#pragma unroll
+    for (u32 j = 0; j < ACROSS; ++j) {
+      const u32 element = x + j * LANES;
+      if (row < to.rows && element < to.size)
+        *to.at(row, element) = cast<scalar>(from[i][j] * by[i]);
+    }
+  }
+}
+
+// ---- body ----
+#ifndef WIDTH
+#define WIDTH 64
+#endif
+#include "defaults.cuh"
+
+#define STAGED_SIZE (2 * DEPTH * PITCH > DEPTH * WIDTH ? 2 * DEPTH * PITCH : DEPTH * WIDTH)
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    attention_forward(const attention_params p) {
+  constexpr u32 ACROSS = WIDTH / LANES;
+  __shared__ f32 staged[STAGED_SIZE], weights[SIDE * PITCH];
+  const u32 each = blockIdx.x / p.tiles, first = (blockIdx.x - each * p.tiles) * SIDE;
+  const u32 sample = each / p.heads, head = each - sample * p.heads, own = head / p.served;
+  const rows_of<scalar_t> query(p.query, sample, head, p.queries, p.width);
+  const rows_of<scalar_t> key(p.key, sample, own, p.keys, p.width);
+  const rows_of<scalar_t> value(p.value, sample, own, p.keys, p.value_width);
+  const scores_of<scalar_t> scored(p, sample, head);
+  const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
+  f32 out[EACH][ACROSS], most[EACH], total[EACH];
+#pragma unroll
+  for (u32 i = 0; i < EACH; ++i) {
+    most[i] = nothing_seen();
+    total[i] = 0;
+#pragma unroll
+    for (u32 j = 0; j < ACROSS; ++j) out[i][j] = 0;
+  }
+  const u32 end = p.is_causal && first + SIDE < p.keys ? first + SIDE : p.keys;
+  for (u32 begin = 0; begin < end; begin += SIDE) {
+    f32 scores[EACH][EACH];
+    multiply_rows(query, first, key, begin, staged, scores);
+#pragma unroll
+    for (u32 i = 0; i < EACH; ++i) {
+      f32 top = most[i], sum = 0;
+#pragma unroll
+      for (u32 j = 0; j < EACH; ++j) {
+        scores[i][j] = scored(first + y + i * LANES, begin + x + j * LANES, scores[i][j]);
+        top = larger(top, scores[i][j]);
+      }
+#pragma unroll
+      for (u32 apart = LANES / 2; apart > 0; apart /= 2)
+        top = larger(top, __shfl_xor_sync(0xffffffffu, top, apart));
+      const f32 base = top == nothing_seen() ? 0.0f : top;
+      const f32 kept = math_exp(most[i] - base);
+#pragma unroll
+      for (u32 j = 0; j < EACH; ++j) {
+        const f32 weight = math_exp(scores[i][j] - base);
+        weights[(y + i * LANES) * PITCH + x + j * LANES] = weight;
+        sum += weight;
+      }
+#pragma unroll
+      for (u32 apart = LANES / 2; apart > 0; apart /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+      total[i] = math_fma(total[i], kept, sum);
+      most[i] = top;
+#pragma unroll
+      for (u32 j = 0; j < ACROSS; ++j) out[i][j] *= kept;
+    }
+    add_product(weights, value, begin, staged, out);
+  }
+  char* sums = head_of(p.sums, sample, head);
+  f32 by[EACH];
+#pragma unroll
+  for (u32 i = 0; i < EACH; ++i) {
+    const u32 row = first + y + i * LANES;
+    by[i] = total[i] == 0 ? 0.0f : 1.0f / total[i];
+    const f32 sum = total[i] == 0 ? 0.0f : most[i] + math_log(total[i]);
+    if (x == 0 && row < p.queries) *(f32*)(sums + row * p.sums.by[2]) = sum;
+  }
+  write_rows(rows_of<scalar_t>(p.out, sample, head, p.queries, p.value_width), first, out, by);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    attention_queries(const attention_params p) {
+  constexpr u32 ACROSS = WIDTH / LANES;
+  __shared__ f32 staged[STAGED_SIZE], weights[SIDE * PITCH];
+  const u32 each = blockIdx.x / p.tiles, first = (blockIdx.x - each * p.tiles) * SIDE;
+  const u32 sample = each / p.heads, head = each - sample * p.heads, own = head / p.served;
+  const rows_of<scalar_t> query(p.query, sample, head, p.queries, p.width);
+  const rows_of<scalar_t> grad(p.out, sample, head, p.queries, p.value_width);
+  const rows_of<scalar_t> key(p.key, sample, own, p.keys, p.width);
+  const rows_of<scalar_t> value(p.value, sample, own, p.keys, p.value_width);
+  const scores_of<scalar_t> scored(p, sample, head);
+  const char *sums = head_of(p.sums, sample, head), *deltas = head_of(p.deltas, sample, head);
+  const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
+  f32 made[EACH][ACROSS], sum[EACH], delta[EACH], by[EACH];
+#pragma unroll
+  for (u32 i = 0; i < EACH; ++i) {
+    const u32 row = first + y + i * LANES;
+    sum[i] = row < p.queries ? number_at(sums, p.sums, row) : 0.0f;
+    delta[i] = row < p.queries ? number_at(deltas, p.deltas, row) : 0.0f;
+    by[i] = p.scale;
+#pragma unroll
+    for (u32 j = 0; j < ACROSS; ++j) made[i][j] = 0;
+  }
+  const u32 end = p.is_causal && first + SIDE < p.keys ? first + SIDE : p.keys;
+  for (u32 begin = 0; begin < end; begin += SIDE) {
+    f32 scores[EACH][EACH], slopes[EACH][EACH];
+    multiply_rows(query, first, key, begin, staged, scores);
+    multiply_rows(grad, first, value, begin, staged, slopes);
+#pragma unroll
+    for (u32 i = 0; i < EACH; ++i) {
+#pragma unroll
+      for (u32 j = 0; j < EACH; ++j) {
+        const u32 row = y + i * LANES, column = x + j * LANES;
+        const f32 score = scored(first + row, begin + column, scores[i][j]);
+        weights[row * PITCH + column] = math_exp(score - sum[i]) * (slopes[i][j] - delta[i]);
+      }
+    }
+    add_product(weights, key, begin, staged, made);
+  }
+  write_rows(rows_of<scalar_t>(p.of_query, sample, head, p.queries, p.width), first, made, by);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_keys(const attention_params p) {
+  constexpr u32 ACROSS = WIDTH / LANES;
+  __shared__ f32 staged[STAGED_SIZE], weights[SIDE * PITCH];
+  const u32 each = blockIdx.x / p.tiles, first = (blockIdx.x - each * p.tiles) * SIDE;
+  const u32 own_heads = p.heads / p.served, sample = each / own_heads;
+  const u32 own = each - sample * own_heads;
+  const rows_of<scalar_t> key(p.key, sample, own, p.keys, p.width);
+  const rows_of<scalar_t> value(p.value, sample, own, p.keys, p.value_width);
+  const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
+  f32 of_key[EACH][ACROSS], of_value[EACH][ACROSS], by[EACH], one[EACH];
+#pragma unroll
+  for (u32 i = 0; i < EACH; ++i) {
+    by[i] = p.scale;
+    one[i] = 1;
+#pragma unroll
+    for (u32 j = 0; j < ACROSS; ++j) of_key[i][j] = of_value[i][j] = 0;
+  }
+  for (u32 head = own * p.served; head < (own + 1) * p.served; ++head) {
+    const rows_of<scalar_t> query(p.query, sample, head, p.queries, p.width);
+    const rows_of<scalar_t> grad(p.out, sample, head, p.queries, p.value_width);
+    const scores_of<scalar_t> scored(p, sample, head);
+    const char *sums = head_of(p.sums, sample, head), *deltas = head_of(p.deltas, sample, head);
+    for (u32 begin = p.is_causal ? first : 0; begin < p.queries; begin += SIDE) {
+      f32 scores[EACH][EACH], slopes[EACH][EACH];
+      multiply_rows(key, first, query, begin, staged, scores);
+#pragma unroll
+      for (u32 j = 0; j < EACH; ++j) {
+        const u32 column = x + j * LANES, row = begin + column;
+        const f32 sum = row < p.queries ? number_at(sums, p.sums, row) : 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+          const f32 score = scored(row, first + y + i * LANES, scores[i][j]);
+          scores[i][j] = math_exp(score - sum);
+          weights[(y + i * LANES) * PITCH + column] = scores[i][j];
+        }
+      }
+      add_product(weights, grad, begin, staged, of_value);
+      multiply_rows(value, first, grad, begin, staged, slopes);
+#pragma unroll
+      for (u32 j = 0; j < EACH; ++j) {
+        const u32 column = x + j * LANES, row = begin + column;
+        const f32 delta = row < p.queries ? number_at(deltas, p.deltas, row) : 0.0f;
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i)
+          weights[(y + i * LANES) * PITCH + column] = scores[i][j] * (slopes[i][j] - delta);
+      }
+      add_product(weights, query, begin, staged, of_key);
+    }
+  }
+  write_rows(rows_of<scalar_t>(p.of_key, sample, own, p.keys, p.width), first, of_key, by);
+  write_rows(rows_of<scalar_t>(p.of_value, sample, own, p.keys, p.value_width), first, of_value,
+             one);
+}

@@ -1,0 +1,97 @@
+"""Launches of attention and its gradients: a block for each 64 queries, or keys, of a head."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from ... import runtime
+from ...core.dtype import bfloat16, bool_, dtype, float16, float32
+from ...core.geometry import Sizes
+from . import launch, module, variants
+from .launch import THREADS
+
+SIDE = 64  # queries and keys of a block; SIDE in attention.cu
+WIDTHS = (32, 64, 128)  # the most elements of a row in each variant
+DTYPES = (float32, float16, bfloat16)
+_OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
+             "of_value")  # fmt: skip
+_OPERAND, _REST = Struct("<Q4q").pack, Struct("<9If").pack
+_ABSENT = _OPERAND(0, 0, 0, 0, 0)
+
+# Of an operand: its pointer and the stride bytes of samples, heads, rows and elements.
+Operand = tuple[int, Sizes]
+
+
+class Attention(NamedTuple):
+    """Sizes and options of a call. served: query heads for each head of key and value. mask: its
+    dtype."""
+
+    of: dtype
+    samples: int
+    heads: int
+    served: int
+    queries: int
+    keys: int
+    width: int
+    value_width: int
+    mask: dtype | None
+    is_causal: bool
+    scale: float
+
+    def is_taken(self) -> bool:
+        """True if the kernels compute these sizes and types."""
+        blocks = self.samples * self.heads * max(self._tiles(self.queries), self._tiles(self.keys))
+        return (
+            self.of in DTYPES and max(self.width, self.value_width) <= WIDTHS[-1]
+            and self.mask in (None, bool_, float32, self.of)
+            and max(blocks, self.queries, self.keys) < 1 << 31
+        )  # fmt: skip
+
+    def forward(self, device_index: int, **operands: Operand) -> None:
+        """Write out and sums."""
+        self._launch(device_index, "attention_forward", self.heads, self.queries, operands)
+
+    def backward(self, device_index: int, **operands: Operand) -> None:
+        """Write of_query, of_key and of_value; `out` is the incoming gradient."""
+        self._launch(device_index, "attention_queries", self.heads, self.queries, operands)
+        own = self.heads // self.served
+        self._launch(device_index, "attention_keys", own, self.keys, operands)
+
+    def defines(self) -> variants.Defines:
+        widest = max(self.width, self.value_width)
+        return define(self.of, next(width for width in WIDTHS if widest <= width))
+
+    def params(self, tiles: int, operands: dict[str, Operand]) -> bytes:
+        """The parameter struct: attention_params in attention.cu."""
+        given = [operands.get(name) for name in _OPERANDS]
+        packed = [_ABSENT if x is None else _OPERAND(x[0], *x[1]) for x in given]
+        kind = 0 if self.mask is None else 1 if self.mask is bool_ else 2
+        if kind == 2 and self.mask is not float32:
+            kind = 3
+        return b"".join(packed) + _REST(
+            self.heads, self.served, self.queries, self.keys, self.width, self.value_width, kind,
+            self.is_causal, tiles, self.scale,
+        )  # fmt: skip
+
+    def _tiles(self, rows: int) -> int:
+        return launch.blocks_for(rows, SIDE)
+
+    def _launch(
+        self, device_index: int, entry: str, heads: int, rows: int, operands: dict[str, Operand]
+    ) -> None:
+        tiles, cuda = self._tiles(rows), runtime.cuda()
+        function = module.function("attention", entry, self.defines(), device_index)
+        grid, stream = (self.samples * heads * tiles, 1, 1), cuda.current_stream(device_index)
+        params = self.params(tiles, operands)
+        cuda.launch(function, grid, (THREADS, 1, 1), 0, stream, params)
+
+
+def define(of: dtype, width: int) -> variants.Defines:
+    return {"SCALAR": variants.storage(of), "WIDTH": str(width)}
+
+
+def listed() -> list[tuple[str, variants.Defines]]:
+    """Every entry and variant."""
+    entries = ("attention_forward", "attention_queries", "attention_keys")
+    return [(entry, define(of, width)) for entry in entries for of in DTYPES for width in WIDTHS]

@@ -1,0 +1,86 @@
+"""Attention by the CUDA kernels of kernels/cuda/attention.cu: their operands and results.
+
+Operands have four dimensions: samples, heads, rows and elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..._generated import calls
+from ...core.dtype import float32
+from ...kernels import stub
+from ...tensor.tensor import Tensor
+from .precision import cast, wide
+
+
+def empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return a new tensor of these sizes; its dimensions are in the order of x's in memory."""
+    order, back = order_of(x)
+    return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
+
+
+def order_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    strides = x._geometry.strides
+    order = tuple(sorted(range(4), key=lambda d: -strides[d]))
+    return order, tuple(order.index(d) for d in range(4))
+
+
+def launches(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float
+) -> Any:
+    """The launches of the CUDA kernels for these operands; None if the kernels do not take them."""
+    numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
+    if query._device.type != "cuda" or not numel:
+        return None
+    (samples, heads, queries, width), kept = query._geometry.sizes, key._geometry.sizes
+    if kept[1] != value._geometry.sizes[1]:
+        return None
+    made = stub.cuda("attention").Attention(
+        query._geometry.dtype, samples, heads, heads // kept[1], queries, kept[2], width,
+        value._geometry.sizes[3], None if mask is None else mask._geometry.dtype, bool(is_causal),
+        float(scale),
+    )  # fmt: skip
+    return made if made.is_taken() else None
+
+
+def _operand(x: Tensor) -> tuple[int, tuple[int, ...]]:
+    return x._address(), (*x._geometry.stride_bytes, 0)[:4]
+
+
+def _operands(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **others: Tensor
+) -> dict[str, Any]:
+    tensors = {"query": query, "key": key, "value": value, **others}
+    if mask is not None:
+        sizes = (*query._geometry.sizes[:3], key._geometry.sizes[2])
+        tensors["mask"] = calls.expand(mask, sizes, False)
+    return {name: _operand(x) for name, x in tensors.items()}
+
+
+def forward(
+    launches: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    samples, heads, length, _ = query._geometry.sizes
+    out = empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
+    sums = calls.new_empty(query, (samples, length, heads), float32)
+    sums = calls.transpose_int(sums, 1, 2)
+    operands = _operands(query, key, value, mask, out=out, sums=sums)
+    launches.forward(query._device.index, **operands)
+    return out, sums
+
+
+def backward(
+    launches: Any, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
+    logsumexp: Tensor, mask: Tensor | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    deltas = calls.sum_dim_IntList(calls.mul_Tensor(wide(grad_out), wide(out)), (3,), False)
+    made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
+    results = dict(zip(("of_query", "of_key", "of_value"), made))
+    operands = _operands(
+        query, key, value, mask, out=grad_out, sums=cast(logsumexp, float32), deltas=deltas,
+        **results,
+    )  # fmt: skip
+    launches.backward(query._device.index, **operands)
+    return tuple(made)

@@ -1,0 +1,224 @@
+"""Products of a convolution's windows with its weights, or with a gradient, in blocks of windows.
+
+Windows are a strided view of the padded input; a product reads a copy of them, which has as many
+elements as the kernel for each of the input's. So the windows of some samples, groups and output
+positions are copied and used at a time: as many as a cache holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+from ... import runtime
+from ..._generated import calls
+from ...core.device import CPU
+from ...tensor.tensor import Tensor
+
+Sizes = tuple[int, ...]
+# Most bytes of a block; on the CPU, reused memory of this size costs half of new memory.
+MOST_BYTES, _CPU_BYTES = 64 << 20, 8 << 20
+
+
+def block_bytes(l2_bytes: int) -> int:
+    """The bytes of a block on a GPU: the other half of its L2 cache is for what else is read."""
+    return min(l2_bytes // 2, MOST_BYTES)
+
+
+def _limit(x: Tensor) -> int:
+    if x._device is CPU:
+        return _CPU_BYTES
+    if x._device.type != "cuda":
+        return MOST_BYTES
+    return block_bytes(runtime.cuda().limits(x._device.index).l2_bytes)
+
+
+def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
+    """The sizes of a block of windows.
+
+    Args:
+        sizes: of the whole: (samples, groups, *output).
+        nbytes: bytes of one window of one group, and of its results.
+        most_bytes: of a block; one window may have more.
+    Returns: as many sizes. The last dimensions are whole, all before the last cut one are 1; the
+        blocks of a cut dimension have about one size.
+    """
+    left, found = max(1, most_bytes // max(1, nbytes)), []
+    for size in reversed(sizes):
+        count = -(-size // min(size, left)) if size else 1
+        found.append(-(-size // count))
+        left = left // size if 0 < size <= left else 1
+    return tuple(reversed(found))
+
+
+class Spread(NamedTuple):
+    """Zeros to add to an input: `low` and `high` around it, negative to remove elements, and
+    steps - 1 between its elements."""
+
+    low: Sizes
+    high: Sizes
+    steps: Sizes
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.low) and not any(self.high) and all(s == 1 for s in self.steps)
+
+    def sizes(self, given: Sequence[int]) -> list[int]:
+        each = zip(given, self.low, self.high, self.steps)
+        return [max((n - 1) * s + 1 + a + b if n else a + b, 0) for n, a, b, s in each]
+
+    def of(self, x: Tensor) -> Tensor:
+        """A copy of x with the zeros, or x itself if there are none to add."""
+        if self.is_empty:
+            return x
+        sizes = x._geometry.sizes
+        whole = self.sizes(sizes[2:])
+        made = to = calls.new_zeros(x, (*sizes[:2], *whole))
+        for d, (a, s, n, size) in enumerate(zip(self.low, self.steps, sizes[2:], whole), 2):
+            first = max(0, -(a // s)) if a < 0 else 0  # the elements of x that are not cropped
+            last = min(n, (size - 1 - a) // s + 1) if size else 0
+            if first >= last:
+                return made
+            x = calls.slice_Tensor(x, d, first, last, 1)
+            to = calls.slice_Tensor(to, d, a + first * s, a + (last - 1) * s + 1, s)
+        calls.copy_(to, x)
+        return made
+
+
+class Windows(NamedTuple):
+    """kernel, steps (strides), gaps (dilations) and out, the number of windows, for each dimension
+    of an input with zeros added."""
+
+    kernel: Sizes
+    steps: Sizes
+    gaps: Sizes
+    out: Sizes
+    groups: int
+    spread: Spread
+
+    @property
+    def reach(self) -> Sizes:
+        """The number of elements from the first window's first to the last window's last."""
+        each = zip(self.kernel, self.steps, self.gaps, self.out)
+        return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
+
+    def copied(self, x: Tensor, begin: Sizes, counts: Sizes) -> Tensor:
+        """(groups, taps, samples * positions): the windows of a block, of x with its zeros."""
+        first, along, *strides = x._geometry.strides
+        group, *at = begin
+        (of_groups, samples, *out), inner = counts, x._geometry.sizes[1] // self.groups
+        # A dimension of one window has no step, of one tap no gap: these may be of any size.
+        walks = [s * (n if m > 1 else 0) for s, n, m in zip(strides, self.steps, self.out)]
+        taps = [s * (d if k > 1 else 0) for s, d, k in zip(strides, self.gaps, self.kernel)]
+        view = calls.as_strided(
+            x, (of_groups, inner, *self.kernel, samples, *out),
+            (along * inner, along, *taps, first, *walks),
+            x.storage_offset() + group * along * inner + sum(a * w for a, w in zip(at, walks)),
+        )  # fmt: skip
+        return calls.reshape(view, (of_groups, inner * prod(self.kernel), samples * prod(out)))
+
+
+# work(block, windows): windows as from `Windows.copied`.
+Work = Callable[["Block", Tensor], None]
+
+
+class Block(NamedTuple):
+    """begin, counts: of samples, groups and output positions; whole: all of these."""
+
+    begin: Sizes
+    counts: Sizes
+    whole: Sizes
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        return self.begin[1], self.begin[1] + self.counts[1]
+
+    def of(self, x: Tensor) -> Tensor:
+        """(groups, channels of a group, samples, *output) of x (samples, channels, *output)."""
+        (first, along, *strides), (samples, groups, *out) = x._geometry.strides, self.counts
+        each = x._geometry.sizes[1] // self.whole[1]
+        by = (first, along * each, *strides)
+        offset = x.storage_offset() + sum(a * b for a, b in zip(self.begin, by))
+        return calls.as_strided(
+            x, (groups, each, samples, *out), (along * each, along, first, *strides), offset
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the positions are consecutive elements of a dense tensor."""
+        return self.counts[0] == 1 and self.counts[3:] == self.whole[3:]
+
+
+def _each(x: Tensor, at: Windows, results: int, work: Work) -> None:
+    """Call `work` for each block. results: elements for each window besides its own."""
+    samples, channels = x._geometry.sizes[:2]
+    whole = (samples, at.groups, *at.out)
+    taps = channels // at.groups * prod(at.kernel)
+    step = block(whole, (taps + results) * x._geometry.dtype.itemsize, _limit(x))
+    for first in range(0, samples, step[0]):
+        part = at.spread.of(calls.slice_Tensor(x, 0, first, first + step[0], 1))
+        for inner in product(*[range(0, n, s) for n, s in zip(whole[1:], step[1:])]):
+            begin = (first, *inner)
+            counts = tuple([min(s, n - b) for s, n, b in zip(step, whole, begin)])
+            group, of_groups = begin[1], counts[1]
+            own = at.copied(part, (group, *begin[2:]), (of_groups, counts[0], *counts[2:]))
+            work(Block(begin, counts, whole), own)
+            del own  # before the next copy
+
+
+def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
+    """(samples, channels, *out): the convolution of x with weight (channels, inputs of a group,
+    *kernel), dense."""
+    (outer, inner), samples = weight._geometry.sizes[:2], x._geometry.sizes[0]
+    sizes, each = (samples, outer, *at.out), outer // at.groups
+    rows = calls.reshape(weight, (at.groups, each, inner * prod(at.kernel)))
+    if not x._geometry.numel or not outer or not rows._geometry.numel:
+        return calls.new_zeros(x, sizes)
+    if at.spread.is_empty and prod(at.kernel) == 1 and prod(at.steps) == 1:
+        return _of_points(x, rows, sizes)
+    made = calls.new_empty(x, sizes)
+
+    def multiply(of: Block, windows: Tensor) -> None:
+        to, own = of.of(made), calls.slice_Tensor(rows, 0, *of.groups, 1)
+        if of.is_plain:
+            plain = calls.reshape(to, (*to._geometry.sizes[:2], -1))
+            calls.baddbmm_(plain, own, windows, 0, 1)
+        else:
+            calls.copy_(to, calls.reshape(calls.bmm(own, windows), to._geometry.sizes))
+
+    if x._device.type != "meta":
+        _each(x, at, each, multiply)
+    return made
+
+
+def _of_points(x: Tensor, rows: Tensor, sizes: Sizes) -> Tensor:
+    """A kernel of one element, whose windows are the input itself."""
+    groups, _, taps = rows._geometry.sizes
+    columns = calls.reshape(x, (sizes[0], groups, taps, prod(sizes[2:])))
+    rows = calls.unsqueeze(rows, 0)
+    if groups == 1:
+        columns, rows = calls.select_int(columns, 1, 0), calls.select_int(rows, 1, 0)
+    return calls.reshape(calls.matmul(rows, columns), sizes)
+
+
+def weight_gradient(x: Tensor, grad: Tensor, at: Windows) -> Tensor:
+    """(channels of grad, inputs of a group, *kernel): the sum of each gradient times its window.
+    Blocks are added in the order of samples, groups and positions."""
+    inner, outer = x._geometry.sizes[1] // at.groups, grad._geometry.sizes[1]
+    each, sizes = outer // at.groups, (outer, inner, *at.kernel)
+    if not x._geometry.numel or not grad._geometry.numel:
+        return calls.new_zeros(x, sizes)
+    made = calls.new_empty(x, (at.groups, each, inner * prod(at.kernel)))
+
+    def add(of: Block, windows: Tensor) -> None:
+        given = of.of(grad)
+        given = calls.reshape(given, (*given._geometry.sizes[:2], -1))
+        to = calls.slice_Tensor(made, 0, *of.groups, 1)
+        kept = int(of.begin[0] > 0 or any(of.begin[2:]))
+        calls.baddbmm_(to, given, calls.transpose_int(windows, 1, 2), kept, 1)
+
+    if x._device.type != "meta":
+        _each(x, at, each, add)
+    return calls.reshape(made, sizes)
