@@ -55,6 +55,12 @@ class Facade(ModuleType):
             f"module {self.__name__!r} has no attribute {name!r} in gputensor (docs/programs.md)"
         )
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep a function that has the name of a submodule, such as torch.multiprocessing.spawn,
+        when the submodule is imported."""
+        if not (isinstance(value, Facade) and callable(self.__dict__.get(name))):
+            super().__setattr__(name, value)
+
     def __dir__(self) -> list[str]:
         found = {name for source in self._sources for name in dir(importlib.import_module(source))}
         return sorted(found | {*self.__dict__})

@@ -15,6 +15,7 @@ import gputensor as gt
 from gputensor import distributed
 from gputensor.core import errors
 from gputensor.distributed.groups import group_of
+from gputensor.parallel import hooks
 
 # Backends that programs name for tensors on the CPU, alone or beside "cuda:nccl".
 _ON_CPU = ("gloo", "mpi")
@@ -184,5 +185,5 @@ OF_DISTRIBUTED: dict[str, Any] = {
     ),
     "Backend": Backend, "ReduceOp": ReduceOp, "DistBackendError": errors.DistributedError,
     "DistNetworkError": errors.DistributedError, "DistStoreError": errors.DistributedError,
-    "DistError": errors.DistributedError,
+    "DistError": errors.DistributedError, "GradBucket": hooks.GradBucket,
 }  # fmt: skip

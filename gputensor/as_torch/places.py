@@ -38,6 +38,7 @@ _ALONE = {
     "gputensor.nn.parallel": "torch.nn.parallel.data_parallel torch.nn.parallel.distributed",
     "gputensor.nn.utils": "torch.nn.utils.clip_grad torch.nn.utils.convert_parameters "
     "torch.nn.utils.spectral_norm torch.nn.utils.weight_norm",
+    "gputensor.parallel.hooks": "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
     "gputensor.utils.data": "torch.utils.data._utils torch.utils.data.dataloader "
     "torch.utils.data.dataset torch.utils.data.sampler",
     "gputensor.utils.data.collate": "torch.utils.data._utils.collate",

@@ -10,6 +10,7 @@ from typing import Any
 import gputensor as gt
 from gputensor import library
 from gputensor.core import errors
+from gputensor.distributed.work import Future
 
 # --- torch.library --------------------------------------------------------------------------------
 
@@ -86,6 +87,45 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
     return root
 
 
+# --- torch.futures --------------------------------------------------------------------------------
+
+
+class _All(Future):
+    """A future of futures."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[Future]) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def done(self) -> bool:
+        if not self._value.done() and all(part.done() for part in self._parts):
+            self._arrive()
+        return bool(self._value.done())
+
+    def _arrive(self) -> None:
+        if not self._value.done():
+            self._settle(self._all)
+
+    def _all(self) -> list[Future]:
+        wait_all(self._parts)
+        return self._parts
+
+
+def collect_all(futures: list[Future]) -> Future:
+    """Return a future of the list of futures, which ends once all have ended."""
+    return _All([*futures])
+
+
+def wait_all(futures: list[Future]) -> list[Any]:
+    """Wait for the values of all; raise the first exception among them."""
+    return [future.wait() for future in futures]
+
+
+OF_FUTURES: dict[str, Any] = {
+    "Future": Future, "collect_all": collect_all, "wait_all": wait_all,
+}  # fmt: skip
 OF_LIBRARY: dict[str, Any] = {
     "define": define, "impl": impl, "impl_abstract": library.register_fake,
 }  # fmt: skip

@@ -24,7 +24,9 @@ from gputensor.nn.modules import conv, functional, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
 from .absent import Absent
-from . import functions, groups, insides, legacy_types, profiles, small
+from . import (
+    functions, groups, insides, legacy_types, processes, profiles, small, windows,
+)  # fmt: skip
 
 # The version of PyTorch whose names and behaviour gputensor has; programs compare with it.
 VERSION = "2.13.0"
@@ -344,7 +346,10 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.utils.deterministic": {"fill_uninitialized_memory": False},
     "torch.utils._pytree": insides.OF_PYTREE, "torch._tensor_str": insides.OF_TENSOR_STR,
     "torch._utils": insides.OF_UTILS, "torch._jit_internal": jit,
-    "torch.futures": {},
+    "torch.futures": small.OF_FUTURES,
+    "torch.signal": {}, "torch.signal.windows": windows.OF_WINDOWS,
+    "torch.multiprocessing": processes.OF_MULTIPROCESSING,
+    "torch.multiprocessing.spawn": processes.OF_PROCESSES,
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
     "torch.nn.modules.batchnorm": {"_NormBase": norm._Affine},
     "torch.nn.modules.dropout": {"_DropoutNd": functional._Dropout},

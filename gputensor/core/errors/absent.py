@@ -185,30 +185,21 @@ _FAMILIES = (
         },
     ),
     _Family(
-        "processes are started by mpiexec; multiprocessing.Process starts others",
-        {
-            "torch.multiprocessing": "ProcessContext ProcessExitedException "
-            "ProcessRaisedException SpawnContext *sharing_strateg* init_reductions spawn "
-            "start_processes",
-        },
-        "torch.multiprocessing.spawn torch.distributed.run torch.distributed.launcher",
+        "processes of a group are started by mpiexec",
+        {}, "torch.distributed.run torch.distributed.launcher",
     ),
     _Family(
         "ranks meet by MPI, whose launcher knows them; collectives are all_reduce, broadcast and "
         "their like",
         {
             "torch.distributed": "*Options BackendConfig BuiltinCommHookType DebugLevel DeviceMesh "
-            "FileStore GradBucket GroupName HashStore Logger PrefixStore ProcessGroupGloo "
+            "FileStore GroupName HashStore Logger PrefixStore ProcessGroupGloo "
             "QueueEmptyError Reducer Store TCPStore all_gather_coalesced all_gather_single "
             "all_reduce_coalesced all_to_all breakpoint get_backend_config *debug_level* "
             "get_pg_count group init_device_mesh monitored_barrier new_subgroups* record_comm "
             "*_object_list reduce_op reduce_scatter_single register_rendezvous_handler rendezvous "
             "shrink_group split_group supports_complex",
         },
-    ),
-    _Family(
-        "nothing waits in the background; call the function, or use concurrent.futures",
-        {"torch.futures": "*"},
     ),
     _Family(
         "storages have no classes by dtype; ask the tensor for its dtype",
