@@ -6,6 +6,7 @@ tensors.
 
 from __future__ import annotations
 
+import datetime
 import os
 import pickle
 import typing
@@ -170,6 +171,7 @@ def is_backend_available(backend: str) -> bool:
     return backend.lower() in _ON_CPU and bool(distributed.is_available())
 
 
+OF_CONSTANTS: dict[str, Any] = {"default_pg_timeout": datetime.timedelta(minutes=30)}
 OF_DISTRIBUTED: dict[str, Any] = {
     "init_process_group": init_process_group, "new_group": new_group, "get_backend": get_backend,
     "all_gather_object": all_gather_object, "gather_object": gather_object,
