@@ -114,7 +114,7 @@ class DistributedDataParallel(Module):
             _broadcast(module.buffers(), group)
         self._bucket_bytes: int = max(1, int(min(size, 2**20) * 2**20))
         self._reducer: _Reducer = self._new_reducer()
-        self._hook: tuple[Any, Any] | None = None
+        self._comm_hook: tuple[Any, Any] | None = None
         self._uneven: Uneven | None = None
 
     def _new_reducer(self) -> _Reducer:
@@ -131,8 +131,8 @@ class DistributedDataParallel(Module):
         vars(self).update(state)
         vars(self).update(process_group=group_of(_NAME, None))
         vars(self).update(_reducer=self._new_reducer())
-        if self._hook is not None:
-            self._reducer.use_hook(*self._hook)
+        if self._comm_hook is not None:
+            self._reducer.use_hook(*self._comm_hook)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Call the module; the backward that follows reduces gradients."""
@@ -167,10 +167,10 @@ class DistributedDataParallel(Module):
         """
         if not callable(hook):
             raise errors.wrong_type(_NAME, "hook", "be a function", hook)
-        if self._hook is not None:
+        if self._comm_hook is not None:
             raise errors.must(_NAME, "hook", "be registered once", hook)
-        self._hook = state, hook
-        self._reducer.use_hook(*self._hook)
+        self._comm_hook = state, hook
+        self._reducer.use_hook(*self._comm_hook)
 
     @contextmanager
     def join(

@@ -4,6 +4,7 @@ clock."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ class Clock:
     """Seconds that pass only in `work`."""
 
     def __init__(self) -> None:
-        self.now, self.lasts = 0.0, itertools.repeat(0.25)
+        self.now = 0.0
+        self.lasts: Iterator[float] = itertools.repeat(0.25)
 
     def __call__(self) -> float:
         return self.now

@@ -99,7 +99,7 @@ def run(row: Row, side: str, folder: Path) -> dict[str, np.ndarray]:
         outputs = list(tensors_of(call(*inputs, **(program.keywords or {}))))
     assert outputs, "no output is a tensor"
     found = {name: array(x) for name, x in outputs}
-    state = {}
+    state: dict[str, Any] = {}
     if program.grad:
         found |= step(program, inputs, loss_of(outputs), state)
     if side == "gputensor" and model is not None:
