@@ -120,9 +120,14 @@ def test_refusals() -> None:
         (lambda: gt.optim.SGD([1.0]), TypeError, "SGD: 'params' must hold Tensors"),
         (lambda: gt.optim.SGD([p * 1]), ValueError, "SGD: 'params' must hold leaves"),
         (
-            lambda: gt.optim.SGD([p, p]),
+            lambda: gt.optim.SGD([{"params": [p]}, {"params": [leaf(2.0), p]}]),
             ValueError,
-            "SGD: 'params' must hold each Tensor at most once",
+            "SGD: 'params' must hold each Tensor in one group",
+        ),
+        (
+            lambda: gt.optim.SGD([{"params": [p]}, {"params": [("q", leaf(2.0))]}]),
+            ValueError,
+            "SGD: 'params' must have names in all groups or in none",
         ),
         (lambda: gt.optim.Adam([p], lr=-1.0), ValueError, "Adam: 'lr' must not be negative"),
         (lambda: gt.optim.Adam([p], betas=(0.9, 1.0)), ValueError, "Adam: 'betas' must be in"),
@@ -135,6 +140,17 @@ def test_refusals() -> None:
         with pytest.raises(kind, match=message) as caught:
             make()
         assert isinstance(caught.value, errors.GpuTensorError)
+
+
+def test_a_parameter_held_twice() -> None:
+    """As in PyTorch: a warning, and each step moves it twice."""
+    p, q = leaf(1.0), leaf(1.0)
+    with pytest.warns(UserWarning, match="SGD: a group holds a parameter twice"):
+        optimizer = gt.optim.SGD([q, p, p], lr=0.25, momentum=0.5)
+    p.grad = gt.ones_like(p)
+    optimizer.step()
+    assert p.tolist() == [1.0 - 0.25 - 0.25 * 1.5] and q.tolist() == [1.0]
+    assert optimizer.state_dict()["param_groups"][0]["params"] == [0, 1, 1]
 
 
 def test_a_state_of_other_groups_changes_nothing() -> None:

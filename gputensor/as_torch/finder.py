@@ -16,6 +16,7 @@ from .absent import Absent
 from .places import SOURCES
 from .stand_ins import STAND_INS, VERSION
 
+_NOTHING = object()
 _OURS = __name__.partition(".")[0]
 # Modules whose `__dict__` programs iterate, so it holds all names.
 _LISTED = ("torch.distributions", "torch.optim", "torch.optim.lr_scheduler")
@@ -33,20 +34,25 @@ class Facade(ModuleType):
         self.__path__: list[str] = []
         self.__dict__.update(extras)
 
+    def _own(self, name: str) -> Any:
+        """Return what our modules have by this name, if it is not a module; else _NOTHING."""
+        for source in self._sources:
+            found = getattr(importlib.import_module(source), name, _NOTHING)
+            if found is not _NOTHING and not isinstance(found, ModuleType):
+                return found
+        return _NOTHING
+
     def __getattr__(self, name: str) -> Any:
         below = f"{self.__name__}.{name}"
-        if below in SOURCES or below in STAND_INS:
-            return importlib.import_module(below)
-        if name.startswith("__") and name != "__all__":
+        is_module = below in SOURCES or below in STAND_INS
+        if name.startswith("__") and name != "__all__" and not is_module:
             raise AttributeError(name)
-        for source in self._sources:
-            try:
-                found = getattr(importlib.import_module(source), name)
-            except AttributeError:
-                continue
-            # In PyTorch, submodules are attributes without an import of their own.
-            is_module = isinstance(found, ModuleType) and _is_known(below)
-            return importlib.import_module(below) if is_module else found
+        found, is_module = self._own(name), is_module or _has_own(below)
+        # A function may have the name of its module: nn.utils.weight_norm
+        if callable(found) or (found is not _NOTHING and not is_module):
+            return found
+        if is_module:  # in PyTorch, submodules are attributes without an import of their own
+            return importlib.import_module(below)
         if why := absent.why(self.__name__, name):
             return Absent(below.removeprefix("torch."), why)
         if _is_known(below):
@@ -54,6 +60,13 @@ class Facade(ModuleType):
         raise AttributeError(
             f"module {self.__name__!r} has no attribute {name!r} in gputensor (docs/programs.md)"
         )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep a function that has the name of a submodule, such as torch.multiprocessing.spawn,
+        when the submodule is imported."""
+        is_module = isinstance(value, Facade)
+        if not (is_module and (callable(self.__dict__.get(name)) or callable(self._own(name)))):
+            super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
         found = {name for source in self._sources for name in dir(importlib.import_module(source))}

@@ -7,6 +7,7 @@ tensors.
 
 from __future__ import annotations
 
+import datetime
 import os
 import pickle
 import typing
@@ -16,6 +17,7 @@ import gputensor as gt
 from gputensor import distributed
 from gputensor.core import errors
 from gputensor.distributed.groups import group_of
+from gputensor.parallel import hooks
 
 # Backends that programs request for tensors on the CPU, alone or together with "cuda:nccl".
 _ON_CPU = ("gloo", "mpi")
@@ -173,6 +175,7 @@ def is_backend_available(backend: str) -> bool:
     return backend.lower() in _ON_CPU and bool(distributed.is_available())
 
 
+OF_CONSTANTS: dict[str, Any] = {"default_pg_timeout": datetime.timedelta(minutes=30)}
 OF_DISTRIBUTED: dict[str, Any] = {
     "init_process_group": init_process_group, "new_group": new_group, "get_backend": get_backend,
     "all_gather_object": all_gather_object, "gather_object": gather_object,
@@ -188,5 +191,5 @@ OF_DISTRIBUTED: dict[str, Any] = {
     ),
     "Backend": Backend, "ReduceOp": ReduceOp, "DistBackendError": errors.DistributedError,
     "DistNetworkError": errors.DistributedError, "DistStoreError": errors.DistributedError,
-    "DistError": errors.DistributedError,
+    "DistError": errors.DistributedError, "GradBucket": hooks.GradBucket,
 }  # fmt: skip

@@ -14,6 +14,7 @@ _MODULES = (
 _OF_MODULES = (
     "gputensor.nn", "gputensor.nn.modules.norm", "gputensor.nn.modules.loss",
     "gputensor.nn.modules.conv", "gputensor.nn.modules.recurrent", "gputensor.nn.modules.hooks",
+    "gputensor.nn.modules.lazy",
 )  # fmt: skip
 _OPTIMIZERS = (
     "adam adamw sgd rmsprop adagrad adadelta adamax nadam radam lbfgs rprop asgd sparse_adam "
@@ -22,28 +23,34 @@ _OPTIMIZERS = (
 # Our module -> PyTorch's modules that it replaces.
 _ALONE = {
     "gputensor": "torch torch._tensor torch.storage torch._C",
-    "gputensor.amp": "torch.amp.autocast_mode torch.cpu.amp torch.cuda.amp "
-    "torch.cuda.amp.autocast_mode torch.cuda.amp.grad_scaler",
+    "gputensor.amp": "torch.amp.autocast_mode torch.cpu.amp torch.cpu.amp.autocast_mode "
+    "torch.cpu.amp.grad_scaler torch.cuda.amp torch.cuda.amp.autocast_mode torch.cuda.amp.common "
+    "torch.cuda.amp.grad_scaler",
     "gputensor.as_torch.return_types": "torch.return_types",
     "gputensor.autograd": "torch.autograd.anomaly_mode torch.autograd.function "
     "torch.autograd.grad_mode torch.autograd.variable",
     "gputensor.autograd.node": "torch.utils.hooks",
-    "gputensor.cuda": "torch.accelerator torch.cuda.memory torch.cuda.random torch.cuda.streams",
+    "gputensor.cuda": "torch.accelerator torch.accelerator.graphs torch.accelerator.memory "
+    "torch.cuda.memory torch.cuda.random torch.cuda.streams",
     "gputensor.distributed": "torch.distributed.distributed_c10d",
     "gputensor.func": "torch._functorch",
     "gputensor.func.forward_ad": "torch.autograd.forward_ad",
     "gputensor.func.functional": "torch.autograd.functional",
-    "gputensor.nn": "torch.nn.attention torch.nn.modules",
+    "gputensor.nn": "torch.nn.attention torch.nn.modules "
+    "torch.nn.modules.linear_cross_entropy_options",
     "gputensor.nn.functional": "torch._C._nn",
     "gputensor.nn.parallel": "torch.nn.parallel.data_parallel torch.nn.parallel.distributed",
     "gputensor.nn.utils": "torch.nn.utils.clip_grad torch.nn.utils.convert_parameters "
-    "torch.nn.utils.spectral_norm torch.nn.utils.weight_norm",
+    "torch.nn.utils.init torch.nn.utils.memory_format",
+    "gputensor.parallel.hooks": "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
     "gputensor.utils.data": "torch.utils.data._utils torch.utils.data.dataloader "
-    "torch.utils.data.dataset torch.utils.data.sampler",
+    "torch.utils.data.sampler",
     "gputensor.utils.data.collate": "torch.utils.data._utils.collate",
     "gputensor.utils.data.loader": "torch.utils.data._utils.pin_memory",
     "gputensor.utils.data.workers": "torch.utils.data._utils.worker",
     "multiprocessing": "torch.multiprocessing",
+    "multiprocessing.pool": "torch.multiprocessing.pool",
+    "multiprocessing.queues": "torch.multiprocessing.queue",
     "typing": "torch.jit.annotations",
 }
 # Name of PyTorch's module -> our modules, searched in this order.
@@ -55,8 +62,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "gputensor.distributions.transforms", "gputensor.distributions.transform",
     ),
     "torch.functional": ("gputensor.functional", "gputensor"),
+    **{
+        f"torch.nn.utils.{name}_norm": ("gputensor.nn.utils", "gputensor.nn.utils.hooked_norms")
+        for name in ("spectral", "weight")
+    },
     "torch.nn.parameter": ("gputensor.nn", "gputensor.nn.parameter"),
     "torch.optim.optimizer": ("gputensor.optim", "gputensor.optim.optimizer"),
     "torch.serialization": ("gputensor.serialization", "gputensor"),
+    "torch.utils.data.dataset": ("gputensor.utils.data", "gputensor"),
     "torch.utils.dlpack": ("gputensor.exchange.dlpack", "gputensor"),
 }  # fmt: skip

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
+import re
 import warnings
 from typing import Any
 
 import gputensor as gt
 from gputensor import library
 from gputensor.core import errors
+from gputensor.distributed.work import Future
 
 # --- torch.library --------------------------------------------------------------------------------
 
@@ -87,6 +90,141 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
     return root
 
 
+# --- torch.torch_version --------------------------------------------------------------------------
+
+
+class TorchVersion(str):
+    """A version that compares by its numbers with strings and tuples; otherwise it is a string."""
+
+    __slots__ = ()
+
+    def _compared(self, other: Any, compare: Any) -> Any:
+        if isinstance(other, (tuple, list)):
+            other = ".".join(map(str, other))
+        a, b = _numbers(self), _numbers(str(other))
+        return compare(str(self), other) if b is None or a is None else compare(a, b)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(other, operator.lt)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(other, operator.le)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(other, operator.gt)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(other, operator.ge)
+
+    def __eq__(self, other: Any) -> Any:
+        return self._compared(other, operator.eq)
+
+    def __ne__(self, other: Any) -> Any:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)[.-]?(dev|a|b|c|rc|alpha|beta|post)?\.?(\d*)(\+[\w.-]+)?")
+_STAGES = {"dev": -5, "a": -4, "alpha": -4, "b": -3, "beta": -3, "c": -2, "rc": -2, "post": 1}
+
+
+def _numbers(text: str) -> Any:
+    """What a version is ordered by, as in PEP 440; None if it is none."""
+    found = _VERSION.fullmatch(text.strip().lower())
+    if found is None:
+        return None
+    release, stage, number, local = found.groups()
+    parts = [int(part) for part in release.split(".")]
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts, _STAGES.get(stage, 0), int(number or 0), local or ""
+
+
+# --- torch.nn.attention.bias ----------------------------------------------------------------------
+
+
+def causal_upper_left(*size: int) -> Any:
+    """Return a mask for scaled_dot_product_attention: query n sees keys 0 to n.
+
+    size: numbers of queries and of keys.
+    """
+    return gt.ones(*size, dtype=gt.bool).tril()
+
+
+def causal_lower_right(*size: int) -> Any:
+    """Return a mask by which the last query sees all keys, and each one before it one key less."""
+    return gt.ones(*size, dtype=gt.bool).tril(size[1] - size[0])
+
+
+# --- torch.nn.grad --------------------------------------------------------------------------------
+
+
+def _conv_derivative(ndim: int, of_input: bool) -> Any:
+    convolve = getattr(gt.nn.functional, f"conv{ndim}d")
+
+    def derivative(
+        first: Any, second: Any, grad_output: Any, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> Any:  # fmt: skip
+        size, known = (first, second) if of_input else (second, first)
+        asked = gt.zeros(tuple(size), dtype=known.dtype, device=known.device, requires_grad=True)
+        pair = (asked, known) if of_input else (known, asked)
+        made = convolve(*pair, None, stride, padding, dilation, groups)
+        return gt.autograd.grad(made, asked, grad_output)[0]
+
+    derivative.__name__ = f"conv{ndim}d_{'input' if of_input else 'weight'}"
+    return derivative
+
+
+OF_GRAD: dict[str, Any] = {
+    made.__name__: made
+    for made in (
+        _conv_derivative(ndim, is_input) for ndim in (1, 2, 3) for is_input in (True, False)
+    )
+}
+# --- torch.futures --------------------------------------------------------------------------------
+
+
+class _All(Future):
+    """A future of futures."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[Future]) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def done(self) -> bool:
+        if not self._value.done() and all(part.done() for part in self._parts):
+            self._arrive()
+        return bool(self._value.done())
+
+    def _arrive(self) -> None:
+        if not self._value.done():
+            self._settle(self._all)
+
+    def _all(self) -> list[Future]:
+        wait_all(self._parts)
+        return self._parts
+
+
+def collect_all(futures: list[Future]) -> Future:
+    """Return a future of the list of futures, which ends once all have ended."""
+    return _All([*futures])
+
+
+def wait_all(futures: list[Future]) -> list[Any]:
+    """Wait for the values of all; raise the first exception among them."""
+    return [future.wait() for future in futures]
+
+
+OF_FUTURES: dict[str, Any] = {
+    "Future": Future, "collect_all": collect_all, "wait_all": wait_all,
+}  # fmt: skip
+OF_BIAS: dict[str, Any] = {
+    "causal_upper_left": causal_upper_left, "causal_lower_right": causal_lower_right,
+}  # fmt: skip
 OF_LIBRARY: dict[str, Any] = {
     "define": define, "impl": impl, "impl_abstract": library.register_fake,
 }  # fmt: skip

@@ -7,7 +7,6 @@ backends have no effect. core/errors/absent.py lists the names that are left out
 from __future__ import annotations
 
 import contextlib
-import datetime
 import re
 import sys
 import typing
@@ -24,7 +23,9 @@ from gputensor.nn.modules import conv, functional, norm, pooling, state
 from gputensor.structured.generator import default_generator
 
 from .absent import Absent
-from . import functions, groups, insides, legacy_types, profiles, small
+from . import (
+    benchmark, functions, groups, insides, legacy_types, processes, profiles, small, windows,
+)  # fmt: skip
 
 # The version of PyTorch whose names and behaviour gputensor has. Programs compare it.
 VERSION = "2.13.0"
@@ -179,7 +180,12 @@ cuda_backend: dict[str, Any] = {
     "mem_efficient_sdp_enabled": never, "cudnn_sdp_enabled": never, "enable_flash_sdp": nothing,
     "enable_math_sdp": nothing, "enable_mem_efficient_sdp": nothing, "sdp_kernel": block,
     "can_use_flash_attention": never, "can_use_efficient_attention": never,
-    "SDPAParams": type("SDPAParams", (), {}),
+    "SDPAParams": type("SDPAParams", (), {}), "can_use_cudnn_attention": never,
+    "is_flash_attention_available": never, "is_ck_sdpa_available": never,
+    "preferred_linalg_library": lambda backend=None: "default",
+    "preferred_blas_library": lambda backend=None: "default",
+    "allow_fp16_bf16_reduction_math_sdp": nothing,
+    "fp16_bf16_reduction_math_sdp_allowed": never,
     "enable_cudnn_sdp": nothing, "cufft_plan_cache": Flags(),
 }  # fmt: skip
 absent: dict[str, Any] = {
@@ -211,13 +217,32 @@ nn_utils_of_modules: dict[str, Any] = {
     "consume_prefix_in_state_dict_if_present": small.consume_prefix,
     "_reverse_repeat_tuple": lambda t, n: tuple(x for x in reversed(t) for _ in range(n)),
 }  # fmt: skip
+cuda: dict[str, Any] = {
+    "memory_cached": gt.cuda.memory_reserved, "max_memory_cached": gt.cuda.max_memory_reserved,
+    "reset_max_memory_allocated": gt.cuda.reset_peak_memory_stats,
+    "reset_max_memory_cached": gt.cuda.reset_peak_memory_stats,
+    "reset_accumulated_memory_stats": gt.cuda.reset_peak_memory_stats,
+    "get_allocator_backend": lambda: "native", "has_half": True, "has_magma": False,
+    "default_generators": legacy_types.DefaultGenerators(), **legacy_types.CUDA_TYPES,
+    "Stream": legacy_types.Stream, "Event": legacy_types.Event,
+    "StreamContext": legacy_types.made_by("StreamContext", gt.cuda.stream),
+}  # fmt: skip
+accelerator: dict[str, Any] = {
+    "current_accelerator": legacy_types.current_accelerator, "Graph": gt.cuda.CUDAGraph,
+    "current_device_index": gt.cuda.current_device, "set_device_index": gt.cuda.set_device,
+    "current_device_idx": gt.cuda.current_device, "set_device_idx": gt.cuda.set_device,
+    "device_index": gt.cuda.device, "get_memory_info": gt.cuda.mem_get_info,
+    "reset_accumulated_memory_stats": gt.cuda.reset_peak_memory_stats,
+    "empty_host_cache": nothing,
+}  # fmt: skip
 
 _sizes = {f"_size_{n}_t": typing.Any for n in range(1, 7)}
 _ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
 # PyTorch's module -> name -> replacement.
 STAND_INS: dict[str, dict[str, Any]] = {
     "torch": {
-        "__version__": f"{VERSION}+gputensor", "compile": compiled, "_assert": _assert,
+        "__version__": small.TorchVersion(f"{VERSION}+gputensor"), "layout": type(gt.strided),
+        "compile": compiled, "_assert": _assert,
         "_assert_async": _assert,
         "_check": check, "_check_value": check, "_check_tensor_all": check,
         "is_storage": lambda x: isinstance(x, gt.Storage), "set_warn_always": nothing,
@@ -302,25 +327,18 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.autograd": {"Variable": legacy_types.Variable},
     "torch.autograd.variable": {"Variable": legacy_types.Variable},
     "torch.random": {"default_generator": default_generator(gt.device("cpu"))},
+    "torch.utils.data.dataset": {"default_generator": default_generator(gt.device("cpu"))},
+    "torch.autograd.gradcheck": {"GradcheckError": RuntimeError},
+    "torch.distributions.transforms": {"softplus": gt.nn.functional.softplus},
+    "torch.nn.modules.rnn": {
+        "apply_permutation": lambda tensor, permutation, dim=1: tensor.index_select(
+            dim, permutation
+        ),
+    },
     "torch.special": functions.OF_SPECIAL,
-    "torch.cuda": {
-        "memory_cached": gt.cuda.memory_reserved, "max_memory_cached": gt.cuda.max_memory_reserved,
-        "reset_max_memory_allocated": gt.cuda.reset_peak_memory_stats,
-        "reset_max_memory_cached": gt.cuda.reset_peak_memory_stats,
-        "reset_accumulated_memory_stats": gt.cuda.reset_peak_memory_stats,
-        "get_allocator_backend": lambda: "native", "has_half": True, "has_magma": False,
-        "default_generators": legacy_types.DefaultGenerators(), **legacy_types.CUDA_TYPES,
-        "Stream": legacy_types.Stream, "Event": legacy_types.Event,
-        "StreamContext": legacy_types.made_by("StreamContext", gt.cuda.stream),
-    },
-    "torch.accelerator": {
-        "current_accelerator": legacy_types.current_accelerator, "Graph": gt.cuda.CUDAGraph,
-        "current_device_index": gt.cuda.current_device, "set_device_index": gt.cuda.set_device,
-        "current_device_idx": gt.cuda.current_device, "set_device_idx": gt.cuda.set_device,
-        "device_index": gt.cuda.device, "get_memory_info": gt.cuda.mem_get_info,
-        "reset_accumulated_memory_stats": gt.cuda.reset_peak_memory_stats,
-        "empty_host_cache": nothing,
-    },
+    "torch.cuda": cuda, "torch.cuda.memory": cuda,
+    "torch.accelerator": accelerator, "torch.accelerator.memory": accelerator,
+    "torch.accelerator.graphs": accelerator,
     "torch.functional": {
         "lu": functions.OF_TORCH["lu"], "svd_lowrank": functions.svd_lowrank,
         "pca_lowrank": functions.pca_lowrank,
@@ -334,8 +352,8 @@ STAND_INS: dict[str, dict[str, Any]] = {
                   "is_available": lambda: True, "device_count": lambda: 1, "synchronize": nothing,
                   "current_device": lambda: "cpu"},
     "torch.distributed": groups.OF_DISTRIBUTED,
-    "torch.distributed.distributed_c10d": groups.OF_DISTRIBUTED,
-    "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
+    "torch.distributed.distributed_c10d": groups.OF_DISTRIBUTED | groups.OF_CONSTANTS,
+    "torch.distributed.constants": groups.OF_CONSTANTS,
     "torch.distributed.rpc": {"is_available": never},
     "torch.distributed.rpc.api": {"_require_initialized": as_it_is},
     "torch.distributed.tensor": dict.fromkeys(("Replicate", "Shard", "Partial"), Placement),
@@ -345,7 +363,19 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.utils.deterministic": {"fill_uninitialized_memory": False},
     "torch.utils._pytree": insides.OF_PYTREE, "torch._tensor_str": insides.OF_TENSOR_STR,
     "torch._utils": insides.OF_UTILS, "torch._jit_internal": jit,
-    "torch.futures": {},
+    "torch.futures": small.OF_FUTURES,
+    "torch.signal": {}, "torch.signal.windows": windows.OF_WINDOWS,
+    "torch.signal.windows.windows": windows.OF_WINDOWS,
+    "torch.torch_version": {"TorchVersion": small.TorchVersion},
+    "torch.nn.attention.bias": small.OF_BIAS, "torch.nn.grad": small.OF_GRAD,
+    "torch.utils.benchmark": benchmark.OF_BENCHMARK, "torch.utils.benchmark.utils": {},
+    **{f"torch.utils.benchmark.utils.{name}": benchmark.OF_BENCHMARK
+       for name in ("common", "compare", "timer")},
+    "torch.backends.mha": {"get_fastpath_enabled": never, "set_fastpath_enabled": nothing},
+    "torch.profiler.itt": {"is_available": never},
+    "torch.utils.data.backward_compatibility": {"worker_init_fn": nothing},
+    "torch.multiprocessing": processes.OF_MULTIPROCESSING,
+    "torch.multiprocessing.spawn": processes.OF_PROCESSES,
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
     "torch.nn.modules.batchnorm": {"_NormBase": norm._Affine},
     "torch.nn.modules.dropout": {"_DropoutNd": functional._Dropout},

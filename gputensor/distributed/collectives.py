@@ -83,8 +83,10 @@ def _check_flag(op: str, async_op: Any) -> None:
         flag(op, "async_op", async_op)
 
 
-def _end(work: Work, async_op: bool) -> Work | None:
+def _end(work: Work, async_op: bool, results: list[Tensor]) -> Work | None:
+    """results: what the future of the Work gives."""
     if async_op:
+        work._results = results
         return work
     work.wait()
     return None
@@ -120,7 +122,7 @@ def all_reduce(
     where = _group("all_reduce", group, x)
     with no_grad():
         operator("all_reduce_")(x, _reduction("all_reduce", op), where.name)
-    return _end(taken(x), async_op)
+    return _end(taken(x), async_op, [x])
 
 
 def broadcast(
@@ -138,7 +140,7 @@ def broadcast(
             return None
     with no_grad():
         operator("broadcast_")(x, root, where.name)
-    return _end(taken(x), async_op)
+    return _end(taken(x), async_op, [x])
 
 
 def all_gather_into_tensor(
@@ -162,7 +164,7 @@ def all_gather_into_tensor(
         operator("all_gather_into_tensor_out")(
             materialised(x.detach()), where.size(), where.name, out=out
         )
-    return _end(taken(out), async_op)
+    return _end(taken(out), async_op, [out])
 
 
 def all_gather(
@@ -179,7 +181,7 @@ def all_gather(
         made = operator("all_gather_into_tensor")(x.detach(), where.size(), where.name)
     work = taken(made)
     stacked = made.view(where.size(), *x.shape)
-    return _end(work._then(copying(outs, stacked)), async_op)
+    return _end(work._then(copying(outs, stacked)), async_op, outs)
 
 
 def reduce_scatter_tensor(
@@ -197,7 +199,7 @@ def reduce_scatter_tensor(
     given = materialised(x.detach()), _reduction(name, op), where.size(), where.name
     with no_grad():
         operator("reduce_scatter_tensor_out")(*given, out=out)
-    return _end(taken(out), async_op)
+    return _end(taken(out), async_op, [out])
 
 
 def reduce_scatter(
@@ -236,7 +238,7 @@ def all_to_all_single(
     given = _splits("input_split_sizes", input_split_sizes, x.shape[0] if x.ndim else 0, where)
     with no_grad():
         made = operator(op)(x.detach(), [*wanted], [*given], where.name)
-    return _end(taken(made)._then(copying([out], [made])), async_op)
+    return _end(taken(made)._then(copying([out], [made])), async_op, [out])
 
 
 def _splits(arg: str, given: Any, rows: int, group: ProcessGroup) -> Sequence[int]:
@@ -265,7 +267,7 @@ def reduce(
     what = agree("reduce", where, x, f"{how} dst={root}")
     into, kept = given[1] if is_root else None, (source, made)
     work = start_agreed("reduce", where, what, kept, via, "reduce", given[0], into, how, root)
-    return _end(work._then(copying([x], [made])) if is_root else work, async_op)
+    return _end(work._then(copying([x], [made])) if is_root else work, async_op, [x])
 
 
 def gather(
@@ -288,7 +290,7 @@ def gather(
     what = agree("gather", where, x, f"dst={root}")
     into, kept = given[1] if is_root else None, (source, made)
     work = start_agreed("gather", where, what, kept, via, "gather", given[0], into, root)
-    return _end(work._then(copying(outs, made)), async_op)
+    return _end(work._then(copying(outs, made)), async_op, outs)
 
 
 def scatter(
@@ -310,7 +312,7 @@ def scatter(
     what = agree("scatter", where, x, f"src={root}")
     from_here, kept = given[1] if is_root else None, (made, source)
     work = start_agreed("scatter", where, what, kept, via, "scatter", from_here, given[0], root)
-    return _end(work._then(copying([x], [made])), async_op)
+    return _end(work._then(copying([x], [made])), async_op, [x])
 
 
 def _list_of_root(
@@ -342,7 +344,8 @@ def barrier(group: Any = None, async_op: bool = False) -> Work | None:
     where = group_of("barrier", group)
     if agreement.is_on():
         agreement.check("barrier", where, "barrier")
-    return _end(start_agreed("barrier", where, "barrier", None, transport, "barrier"), async_op)
+    work = start_agreed("barrier", where, "barrier", None, transport, "barrier")
+    return _end(work, async_op, [])
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:

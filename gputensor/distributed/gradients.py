@@ -7,12 +7,12 @@ before backward has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .groups import ProcessGroup, group_of
 from .shapes import operator
-from .work import Work, taken
+from .work import Future, Work, taken
 from .._generated import calls
 from ..autograd.modes import no_grad
 from ..core import errors
@@ -23,32 +23,51 @@ BUCKET_BYTES = 25 << 20
 
 
 class Bucket:
-    """Parameters whose gradients are reduced in one message."""
+    """Parameters whose gradients are reduced in one message.
 
-    __slots__ = ("parameters", "missing", "flat", "work")
+    reduce: starts to reduce a bucket's flat tensor over a group, and returns a Work, or a Future
+    of the reduced tensor; by default the mean.
+    """
+
+    __slots__ = ("parameters", "missing", "flat", "work", "reduce")
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
         self.missing = len(parameters)  # gradients that backward has not computed yet
         self.flat: Any = None
-        self.work: Work | None = None
+        self.work: Work | Future | None = None
+        self.reduce: Callable[[Bucket, ProcessGroup], Work | Future] = mean
 
-    def start(self, group: ProcessGroup) -> None:
-        """Start the reduction; a missing gradient counts as zeros."""
+    def start(self, group: ProcessGroup, counts: bool = True) -> None:
+        """Start the reduction; a missing gradient counts as zeros, and all do unless `counts`."""
         with no_grad():
-            parts = [(calls.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
-                     for p in self.parameters]  # fmt: skip
+            parts = [p.grad.reshape(-1) if counts and p.grad is not None
+                     else calls.zeros_like(p).reshape(-1) for p in self.parameters]  # fmt: skip
             self.flat = calls.cat(parts)
-            operator("all_reduce_")(self.flat, "avg", group.name)
-        self.work = taken(self.flat)
+            self.work = self.reduce(self, group)
+
+    def is_completed(self) -> bool:
+        """Return True unless a reduction is under way; poll it."""
+        work = self.work
+        return work is None or (work.done() if isinstance(work, Future) else work.is_completed())
+
+    def _reduced(self) -> Any:
+        """Wait for the reduction; return the flat tensor that came of it."""
+        assert self.work is not None
+        found = self.work.wait()
+        return found if isinstance(self.work, Future) else self.flat
+
+    def drop(self) -> None:
+        """Wait for the reduction, without a change of the gradients."""
+        self._reduced()
+        self.flat = self.work = None
 
     def finish(self, is_used: list[bool]) -> None:
         """Write the means to the gradients. is_used: for each parameter, True if any rank has a
         gradient."""
-        assert self.work is not None
-        self.work.wait()
+        flat = self._reduced()
         with no_grad():
-            parts = self.flat.split([p.numel() for p in self.parameters])
+            parts = flat.split([p.numel() for p in self.parameters])
             for p, part, used in zip(self.parameters, parts, is_used):
                 grad = p.grad
                 if used and grad is None:
@@ -57,6 +76,12 @@ class Bucket:
                     grad.copy_(part.view(p.shape))
         self.flat = self.work = None
         self.missing = len(self.parameters)
+
+
+def mean(bucket: Bucket, group: ProcessGroup) -> Work:
+    """Start to replace a bucket's flat tensor by its mean over the group."""
+    operator("all_reduce_")(bucket.flat, "avg", group.name)
+    return taken(bucket.flat)
 
 
 def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
@@ -101,7 +126,7 @@ def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int
         bucket.start(group)
         started += 1
     for bucket in buckets[:started]:
-        if bucket.work is not None and not bucket.work.is_completed():
+        if not bucket.is_completed():
             break
     return started
 
@@ -124,6 +149,19 @@ def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> N
     used = iter(mask.tolist())
     for bucket in buckets:
         bucket.finish([next(used) for _ in bucket.parameters])
+
+
+def shadow(group: ProcessGroup, buckets: list[Bucket], agrees: bool) -> None:
+    """Take part in a reduction of the other ranks, as zeros; gradients stay as they are."""
+    for bucket in buckets:
+        bucket.start(group, counts=False)
+    if agrees:
+        count = sum(len(bucket.parameters) for bucket in buckets)
+        mask = tensor([False] * count, device=buckets[0].parameters[0].device)
+        operator("all_reduce_")(mask, "max", group.name)
+        taken(mask).wait()
+    for bucket in buckets:
+        bucket.drop()
 
 
 def average_gradients(

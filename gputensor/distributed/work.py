@@ -85,7 +85,7 @@ _under_way: set[Work] = set()
 class Work:
     """A started collective or message. Its tensors must not be used before it has ended."""
 
-    __slots__ = ("_test", "_op", "_group", "_finish", "_held", "__weakref__")
+    __slots__ = ("_test", "_op", "_group", "_finish", "_held", "_results", "__weakref__")
 
     def __init__(
         self, op: str, group: ProcessGroup, test: Callable[[], bool] | None,
@@ -94,6 +94,7 @@ class Work:
         self._op, self._group, self._finish = op, group, finish
         self._test: Callable[[], bool] | None = test
         self._held: Any = held  # tensors and arrays whose memory MPI uses
+        self._results: list[Any] = []  # the caller's tensors, if it asked for the Work
         if test is not None:
             _under_way.add(self)
 
@@ -133,6 +134,12 @@ class Work:
             wait_until(self.is_completed, self._op, self._group, limit)
         return True
 
+    def get_future(self) -> Future:
+        """Return a future of the list of the tensors that the collective writes."""
+        made = Future()
+        made._work = self
+        return made
+
     def _then(self, more: Callable[[], None]) -> Work:
         """Call `more` at the end. Return self."""
         before = self._finish
@@ -147,6 +154,91 @@ class Work:
 
     def __repr__(self) -> str:
         return f"Work({self._op}, {'ended' if self._test is None else 'under way'})"
+
+
+class Future:
+    """A value that comes later: from a Work, from another Future, or from `set_result`.
+
+    Nothing runs in the background: a Work's value comes, and functions given to `then` are called,
+    by `wait` or `done` of the thread that asks.
+    """
+
+    __slots__ = ("_value", "_work", "_before")
+
+    def __init__(self, *, devices: Any = None) -> None:
+        from concurrent import futures  # when used: it loads many modules
+
+        self._value: Any = futures.Future()
+        self._work: Work | None = None
+        self._before: Future | None = None  # whose `then` made this one
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        return cls  # annotations such as `Future[Tensor]`
+
+    def done(self) -> bool:
+        """Return True if the value, or an exception, is there."""
+        if self._before is not None:
+            self._before.done()
+        elif self._work is not None and not self._value.done() and self._work.is_completed():
+            self._arrive()
+        return bool(self._value.done())
+
+    def wait(self) -> Any:
+        """Wait for the value and return it; raise the exception if there is one."""
+        self._arrive()
+        return self._value.result()
+
+    def value(self) -> Any:
+        """Return the value, which must be there."""
+        if not self.done():
+            rule, remedy = "be called once the value is there", "call wait()"
+            raise errors.must("Future", "value", rule, errors.Got(repr(self)), remedy=remedy)
+        return self._value.result()
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        """Return a future of `callback(self)`, which is called once the value is there."""
+        made = Future()
+        made._before = self
+        self._value.add_done_callback(lambda _: made._settle(lambda: callback(self)))
+        return made
+
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+        """Call `callback(self)` once the value is there."""
+        self._value.add_done_callback(lambda _: callback(self))
+
+    def set_result(self, result: Any) -> None:
+        """Give the value, once."""
+        self._check_open("set_result")
+        self._value.set_result(result)
+
+    def set_exception(self, result: BaseException) -> None:
+        """Give an exception in the place of the value; `wait` and `value` raise it."""
+        self._check_open("set_exception")
+        self._value.set_exception(result)
+
+    def _check_open(self, name: str) -> None:
+        if self._work is not None or self._before is not None or self._value.done():
+            rule = "be called once, on a new Future"
+            raise errors.must("Future", name, rule, errors.Got(repr(self)))
+
+    def _arrive(self) -> None:
+        """Wait for the Work that the value comes from, if there is one."""
+        work = self._work
+        if self._before is not None:
+            self._before._arrive()
+        elif work is not None and not self._value.done():
+            self._settle(lambda: work.wait() and work._results)
+
+    def _settle(self, compute: Callable[[], Any]) -> None:
+        try:
+            found = compute()
+        except Exception as error:
+            self._value.set_exception(error)
+        else:
+            self._value.set_result(found)
+
+    def __repr__(self) -> str:
+        return f"Future({'ended' if self._value.done() else 'under way'})"
 
 
 def _raising(error: errors.GpuTensorError) -> Callable[[], bool]:

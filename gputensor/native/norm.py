@@ -476,7 +476,12 @@ def instance_norm(
     def repeated(x: Tensor | None) -> Tensor | None:
         return None if x is None else calls.repeat(x, (samples,))
 
-    mean, var = repeated(running_mean), repeated(running_var)
+    def statistics(x: Tensor | None) -> Tensor | None:
+        """Of any floating dtype, as in PyTorch."""
+        made = repeated(x)
+        return None if made is None else calls.to_dtype(made, input.dtype)
+
+    mean, var = statistics(running_mean), statistics(running_var)
     flat = calls.contiguous(input, suggest_memory_format(input))
     flat = calls.reshape(flat, (1, samples * channels, *sizes[2:]))
     made = calls.batch_norm(

@@ -5,6 +5,7 @@ Source: torch/optim/optimizer.py.
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -96,6 +97,8 @@ class Optimizer(Hooked):
         names = [p[0] for p in params if isinstance(p, tuple) and len(p) == 2]
         if names and len(names) != len(params):
             raise self._must("params", "be all with names or all without", errors.Got("both"))
+        if any(("param_names" in group) != bool(names) for group in self.param_groups):
+            raise self._must("params", "have names in all groups or in none", errors.Got("both"))
         params = [p[1] for p in params] if names else params
         known = {p for group in self.param_groups for p in group["params"]}
         for p in params:
@@ -104,8 +107,10 @@ class Optimizer(Hooked):
             if not (p.is_leaf or p.retains_grad or self.defaults.get("differentiable")):
                 raise self._must("params", "hold leaves", p)
             if p in known:
-                raise self._must("params", "hold each Tensor at most once", p)
-            known.add(p)
+                raise self._must("params", "hold each Tensor in one group", p)
+        if len({*params}) < len(params):
+            text = "a group holds a parameter twice, which each step then moves twice"
+            warnings.warn(f"{type(self).__name__}: {text}", stacklevel=3)
         made = {**self.defaults, **param_group, "params": params}
         if names:
             made["param_names"] = names
@@ -183,7 +188,8 @@ class Optimizer(Hooked):
         """
         for hook in list(self._state_dict_hooks[0].values()):
             hook(self)
-        numbers = {p: n for n, p in enumerate(p for g in self.param_groups for p in g["params"])}
+        listed = [p for group in self.param_groups for p in group["params"]]
+        numbers = {p: n for n, p in reversed([*enumerate(listed)])}  # the first, of one held twice
         found: dict[str, Any] = {
             "state": {numbers.get(p, p): self._saved(state) for p, state in self.state.items()},
             "param_groups": [

@@ -15,13 +15,16 @@ from ..autograd import is_grad_enabled, no_grad
 from ..core import errors
 from ..core.arguments import flag, real
 from ..distributed.collectives import ReduceOp, all_reduce, broadcast
-from ..distributed.gradients import Bucket, buckets_of, finish, start_ready
+from ..distributed.gradients import Bucket, buckets_of, finish, mean, shadow, start_ready
 from ..distributed.groups import ProcessGroup, group_of
+from ..distributed.work import Work
 from ..exchange.construct import tensor
 from ..tensor.tensor import Tensor
 from ..nn.modules.module import Module
 from ..nn.parameter import is_lazy
 from .data_parallel import place
+from .hooks import reduction
+from .uneven import Uneven
 
 _NAME = "DistributedDataParallel"
 # Options of PyTorch that would change the reduced values, or the time of the reduction; not
@@ -111,6 +114,8 @@ class DistributedDataParallel(Module):
             _broadcast(module.buffers(), group)
         self._bucket_bytes: int = max(1, int(min(size, 2**20) * 2**20))
         self._reducer: _Reducer = self._new_reducer()
+        self._comm_hook: tuple[Any, Any] | None = None
+        self._uneven: Uneven | None = None
 
     def _new_reducer(self) -> _Reducer:
         return _Reducer(
@@ -126,13 +131,19 @@ class DistributedDataParallel(Module):
         vars(self).update(state)
         vars(self).update(process_group=group_of(_NAME, None))
         vars(self).update(_reducer=self._new_reducer())
+        if self._comm_hook is not None:
+            self._reducer.use_hook(*self._comm_hook)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Call the module; the backward that follows reduces gradients."""
         reduces = self.require_backward_grad_sync and is_grad_enabled()
         self._reducer.check_ended()
-        if self.require_forward_param_sync and self.broadcast_buffers:
-            _broadcast(self.module.buffers(), self.process_group)
+        syncs, source = self.require_forward_param_sync and self.broadcast_buffers, 0
+        if self._uneven is not None:
+            self._uneven.begin(reduces, syncs)
+            self._reducer.scale, source = self._uneven.scale, self._uneven.active[0]
+        if syncs:
+            _broadcast(self.module.buffers(), self.process_group, source)
         output = self.module(*inputs, **kwargs)
         self.require_forward_param_sync = reduces
         self._reducer.begin(output if reduces else None)
@@ -149,17 +160,64 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Raise an error: gradients are always reduced to their means, in their own dtype."""
-        rule = "be left out: gradients are reduced to their means, in their dtype"
-        remedy = "average other values with gputensor.distributed.all_reduce"
-        raise errors.must(_NAME, "register_comm_hook", rule, hook, kind=errors.AbsentError,
-                          remedy=remedy)  # fmt: skip
+        """Let `hook(state, bucket)` reduce the gradients, in the place of their mean; once.
 
-    def join(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise: uneven numbers of steps on the ranks are not supported."""
-        rule, remedy = "be the same number of batches on all ranks", "use DistributedSampler"
-        raise errors.must(_NAME, "join", rule, errors.Got("join()"), kind=errors.AbsentError,
-                          remedy=remedy)  # fmt: skip
+        hook: given a GradBucket, returns a Future of the tensor that replaces its gradients, such
+            as `all_reduce(..., async_op=True).get_future()`; parallel/hooks.py has some.
+        """
+        if not callable(hook):
+            raise errors.wrong_type(_NAME, "hook", "be a function", hook)
+        if self._comm_hook is not None:
+            raise errors.must(_NAME, "hook", "be registered once", hook)
+        self._comm_hook = state, hook
+        self._reducer.use_hook(*self._comm_hook)
+
+    @contextmanager
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Iterator[None]:  # fmt: skip
+        """Train in the block with different numbers of batches on the ranks.
+
+        A rank that leaves the block takes part in the reductions of the others with zeros, and gets
+        the parameters and buffers of a rank that had the most batches. With several groups, or
+        collectives of the program's own in the block, ranks would wait for each other.
+
+        divide_by_initial_world_size: means are over all ranks, or over those with batches.
+        throw_on_early_termination: raise on all ranks once one has no more batches.
+        """
+        options = {
+            "divide_by_initial_world_size": divide_by_initial_world_size, "enable": enable,
+            "throw_on_early_termination": throw_on_early_termination,
+        }  # fmt: skip
+        for name, value in options.items():
+            flag("join", name, value)
+        if self._uneven is not None:
+            raise errors.must("join", "module", "not be inside another join", errors.Got(_NAME))
+        if not enable:
+            yield
+            return
+        self._uneven = uneven = Uneven(
+            self.process_group, next(self.module.parameters()).device,
+            divide_by_initial_world_size, throw_on_early_termination,
+        )  # fmt: skip
+        try:
+            yield
+            self._follow(uneven)
+        finally:
+            self._uneven, self._reducer.scale = None, 1.0
+
+    def _follow(self, uneven: Uneven) -> None:
+        """Take part in the steps of the other ranks; then take the parameters of the last one."""
+        while (step := uneven.next()) is not None:
+            reduces, syncs = step
+            self._reducer.scale = uneven.scale
+            if syncs:
+                _broadcast(self.module.buffers(), self.process_group, uneven.active[0])
+            if reduces:
+                self._reducer.shadow()
+        held = [p.detach() for p in self.module.parameters()]
+        _broadcast([*held, *self.module.buffers()], self.process_group, uneven.last())
 
 
 class _Reducer:
@@ -179,9 +237,26 @@ class _Reducer:
         self._is_awaited = False  # True from a forward to the end of its backward
         self._began = False  # True once backward has computed a gradient
         self._started = 0
+        self.scale = 1.0  # of the means; see Uneven
         for bucket in self._buckets:
+            bucket.reduce = self._mean
             for p in bucket.parameters:
                 p.register_post_accumulate_grad_hook(self._hook_of(bucket))
+
+    def _mean(self, bucket: Bucket, group: ProcessGroup) -> Work:
+        if self.scale != 1:
+            bucket.flat.mul_(self.scale)
+        return mean(bucket, group)
+
+    def use_hook(self, state: Any, hook: Any) -> None:
+        """Reduce buckets by a communication hook."""
+        count = len(self._buckets)
+        for n, bucket in enumerate(self._buckets):
+            bucket.reduce = reduction(state, hook, n, n + 1 == count)
+
+    def shadow(self) -> None:
+        """Take part in a backward of the other ranks."""
+        shadow(self._group, self._buckets, self._finds_unused)
 
     def check_ended(self) -> None:
         """Raise if the last backward left a parameter without a gradient."""
@@ -289,15 +364,15 @@ def _check_same(module: Module, group: ProcessGroup) -> None:
         raise errors.must(_NAME, "module", rule, errors.Got("others"), kind=errors.DistributedError)
 
 
-def _broadcast(tensors: Iterable[Tensor], group: ProcessGroup) -> None:
-    """Copy the tensors of rank 0 to all ranks, in one message for each dtype and device."""
+def _broadcast(tensors: Iterable[Tensor], group: ProcessGroup, source: int = 0) -> None:
+    """Copy the tensors of a rank to all ranks, in one message for each dtype and device."""
     kinds: dict[Any, list[Tensor]] = {}
     for x in tensors:
         kinds.setdefault((x.dtype, x.device), []).append(x)
     with no_grad():
         for xs in kinds.values():
             flat = cat([x.reshape(-1) for x in xs])
-            broadcast(flat, group=group, group_src=0)
-            if group.rank():
+            broadcast(flat, group=group, group_src=source)
+            if group.rank() != source:
                 for x, part in zip(xs, flat.split([x.numel() for x in xs])):
                     x.copy_(part.view(x.shape))

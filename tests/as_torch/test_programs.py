@@ -49,6 +49,11 @@ class Net(nn.Module):
         return self.head(F.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
+assert torch.__config__.show() and isinstance(torch.ones(1).layout, torch.layout)
+assert torch.__version__ >= "2.2" and torch.__version__ > (2, 10) and "+" in torch.__version__
+import torch.nn.utils.weight_norm
+assert torch.nn.utils.weight_norm(nn.Linear(1, 1)).weight_g.shape == (1, 1)
+
 torch.manual_seed(0)
 net = Net()
 assert isinstance(Variable(torch.ones(1)), Variable) and not torch.ones(1).is_sparse

@@ -77,3 +77,70 @@ def test_detached_inputs_and_warnings() -> None:
     assert stand_ins.STAND_INS["torch.func"]["functionalize"](abs, remove="mutations") is abs
     hook = small.unserializable_hook(lambda grad: grad)
     assert hook.__torch_unserializable__ and len(small.noop_context_fn()) == 2
+
+
+def test_versions_compare_by_their_numbers() -> None:
+    now = small.TorchVersion("2.13.0+gputensor")
+    assert (
+        now > "2.2" and now >= (2, 13) and now < "2.14.0a0" and now != "2.13.0" and now > "2.13.0"
+    )
+    assert small.TorchVersion("1.10.0a") < (1, 10) and small.TorchVersion("2.0") == (2, 0, 0)
+    assert not now <= "2.9.1" and now.split(".")[0] == "2" and {now: 1}["2.13.0+gputensor"] == 1
+    assert small.TorchVersion("parrot") == "parrot" and small.TorchVersion("parrot") < "zebra"
+
+
+@pytest.mark.oracle
+def test_versions_compare_as_in_pytorch() -> None:
+    theirs = pytest.importorskip("torch.torch_version").TorchVersion
+    known = ["1.2", "1.10.0", "1.10.0a", "1.10.0a0+git1", "2.0.0rc1", "2.0.0", "2.0.1.dev2", "2.0.1",
+             "2.0.1+cpu", "2.0.1.post3", "parrot"]  # fmt: skip
+    for a in known:
+        for b in [*known, (1, 10), (2,), (2, 0, 1)]:
+            for name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__"):
+                if "parrot" in (a, b) and not isinstance(b, str):
+                    continue
+                wanted = getattr(theirs(a), name)(b)
+                assert getattr(small.TorchVersion(a), name)(b) == wanted, (a, name, b)
+
+
+def test_masks_of_causal_attention() -> None:
+    assert small.causal_upper_left(2, 3).tolist() == [[True, False, False], [True, True, False]]
+    assert small.causal_lower_right(2, 3).tolist() == [[True, True, False], [True, True, True]]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_derivatives_of_convolutions(ndim: int) -> None:
+    torch = pytest.importorskip("torch")
+    options = {"stride": 2, "padding": 1, "dilation": 2, "groups": 2}
+    x, w = torch.randn(2, 4, *[7] * ndim), torch.randn(6, 2, *[2] * ndim)
+    g = torch.randn_like(getattr(torch.nn.functional, f"conv{ndim}d")(x, w, **options))
+    mine = [gt.from_numpy(t.numpy()) for t in (x, w, g)]
+    for name, given, ours in (
+        ("input", (x.shape, w, g), (tuple(x.shape), mine[1], mine[2])),
+        ("weight", (x, w.shape, g), (mine[0], tuple(w.shape), mine[2])),
+    ):
+        wanted = getattr(torch.nn.grad, f"conv{ndim}d_{name}")(*given, **options)
+        found = small.OF_GRAD[f"conv{ndim}d_{name}"](*ours, **options)
+        assert found.allclose(gt.from_numpy(wanted.numpy()), 1e-4, 1e-4)
+
+
+def test_futures_that_programs_settle() -> None:
+    first, second = small.Future(), small.Future()
+    seen: list[Any] = []
+    doubled = first.then(lambda before: before.value() * 2)
+    every = small.collect_all([first, second])
+    first.add_done_callback(lambda of: seen.append(of.value()))
+    assert not first.done() and not doubled.done() and not every.done()
+    first.set_result(3)
+    assert seen == [3] and doubled.done() and doubled.value() == 6 and not every.done()
+    second.set_exception(ValueError("said"))
+    with pytest.raises(ValueError, match="said"):
+        every.wait()
+    with pytest.raises(gt.GpuTensorError, match="set_result' must be called once"):
+        first.set_result(4)
+    with pytest.raises(gt.GpuTensorError, match="value' must be called once the value is there"):
+        small.Future().value()
+    assert small.wait_all([first, doubled]) == [3, 6]
+    both = small.collect_all([first, doubled]).then(lambda of: [x.value() for x in of.value()])
+    assert both.wait() == [3, 6]

@@ -11,6 +11,7 @@ import numpy as np
 import gputensor as gt
 import gputensor.distributed as dist
 from gputensor import nn
+from gputensor.parallel import hooks
 
 from .reference import case
 
@@ -263,11 +264,6 @@ def data_parallel_refusals(device: str) -> None:
         (lambda: DDP(net(device, 0), device_ids=["meta"]), "be the module's device"),
         (lambda: DDP(net(device, 0), bucket_cap_mb=0), "'bucket_cap_mb' must be positive"),
         (lambda: DDP(net(device, 0), mixed_precision=1), "'mixed_precision' must be None"),
-        (lambda: DDP(net(device, 0)).join(), "'join' must be the same number of batches"),
-        (
-            lambda: DDP(net(device, 0)).register_comm_hook(None, print),
-            "must be left out: gradients",
-        ),
     ]
     refused += [
         (lambda: DDP(nn.LazyLinear(2)), "'module' must have sizes of all parameters"),
@@ -284,3 +280,127 @@ def data_parallel_refusals(device: str) -> None:
         else:
             raise AssertionError(f"nothing was raised: {said}")
     dist.barrier()
+
+
+@case
+def hooks_reduce_gradients(device: str) -> None:
+    """Those of parallel/hooks.py and of programs, with the steps of one process."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    x, y = of(drawn((4 * n, 4), 1), device), of(drawn((4 * n, 2), 2), device)
+    part = slice(4 * rank, 4 * rank + 4)
+    seen: list[Any] = []
+
+    def own(state: Any, bucket: hooks.GradBucket) -> Any:
+        assert state == "state" and all(
+            g.shape == p.shape for g, p in zip(bucket.gradients(), bucket.parameters())
+        )
+        seen.append((bucket.index(), bucket.is_last()))
+        work = dist.all_reduce(bucket.buffer(), async_op=True)
+        return work.get_future().then(lambda before: [before.value()[0] / n])
+
+    whole = net(device, 0)
+    stepped(whole, x, y)
+    for state, hook, tolerance in (
+        (None, hooks.allreduce_hook, 2e-5), ("state", own, 2e-5),
+        (dist.GroupMember.WORLD, hooks.fp16_compress_hook, 2e-2),
+        (None, hooks.bf16_compress_hook, 5e-2),
+        (None, hooks.fp16_compress_wrapper(hooks.allreduce_hook), 2e-2),
+    ):  # fmt: skip
+        model = DDP(net(device, rank), bucket_cap_mb=1e-5)
+        model.register_comm_hook(state, hook)
+        stepped(model, x[part], y[part])
+        for p, q in zip(model.parameters(), whole.parameters()):
+            close(p, q, tolerance)
+            same_bits(p)
+    count = len(model._reducer._buckets)
+    assert seen == 3 * [(k, k == count - 1) for k in range(count)] and count > 1
+    twice = copy.deepcopy(model)
+    stepped(twice, x[part], y[part])
+    for call, said in (
+        (lambda: model.register_comm_hook(None, print), "'hook' must be registered once"),
+        (lambda: DDP(net(device, 0)).register_comm_hook(None, 3), "'hook' must be a function"),
+    ):  # fmt: skip
+        raises(call, said)
+    wrong = DDP(net(device, 0))
+    wrong.register_comm_hook(None, lambda state, bucket: bucket.buffer())
+    raises(lambda: wrong(x)["out"][0].sum().backward(), "'hook' must return a Future (got")
+
+
+def raises(call: Any, said: str) -> None:
+    try:
+        call()
+    except gt.GpuTensorError as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError(f"nothing was raised: {said}")
+
+
+@case
+def uneven_batches(device: str) -> None:
+    """Rank n has n + 2 batches; means are over all ranks, or over those that have one."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    x = of(drawn((n + 1, n, 3, 4), 1), device)  # by step, rank, row
+    for options in ({}, {"divide_by_initial_world_size": False}, {"enable": n > 1}):
+        for made in (
+            {}, {"find_unused_parameters": True}, {"bucket_cap_mb": 1e-5},
+            {"broadcast_buffers": False},
+        ):  # fmt: skip
+            model, whole = DDP(net(device, rank), **made), net(device, 0)
+            optimizers = [gt.optim.SGD(m.parameters(), lr=0.01) for m in (model, whole)]
+            with model.join(**options):
+                for step in range(rank + 2):
+                    optimizers[0].zero_grad()
+                    model(x[step, rank])["out"][0].square().mean().backward()
+                    optimizers[0].step()
+            for step in range(n + 1):
+                optimizers[1].zero_grad()
+                having = range(max(0, step - 1), n)
+                divisor = len(having) if "divide_by_initial_world_size" in options else n
+                for k in having:
+                    (whole(x[step, k])["out"][0].square().mean() / divisor).backward()
+                optimizers[1].step()
+            for p, q in zip(model.parameters(), whole.parameters()):
+                close(p, q)
+                same_bits(p)
+            stepped(model, x[0, 0], x[0, 0, :, :2])  # as before
+
+
+@case
+def uneven_batches_may_stop_all(device: str) -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    model = DDP(net(device, 0))
+
+    def train() -> None:
+        with model.join(throw_on_early_termination=True):
+            for _ in range(rank + 1):
+                model(gt.ones(2, 4, device=device))["out"][0].sum().backward()
+
+    raises(train, "none left on rank 0") if n > 1 else train()
+    with model.join():
+        raises(lambda: model.join().__enter__(), "'module' must not be inside another join")
+        model(gt.ones(2, 4, device=device))["out"][0].sum().backward()
+
+
+@case
+def futures_of_collectives(device: str) -> None:
+    n, rank = dist.get_world_size(), dist.get_rank()
+    x = gt.full((3,), float(rank + 1), device=device)
+    future = dist.all_reduce(x, async_op=True).get_future()
+    doubled = future.then(lambda before: before.value()[0] * 2)
+    last = doubled.then(lambda before: before.value().sum())
+    total = n * (n + 1) / 2
+    assert last.wait().item() == 6 * total and last.done() and future.value()[0] is x
+    y = gt.zeros(n, device=device)
+    work = dist.all_gather_into_tensor(y, x[:1] * 0 + rank, async_op=True)
+    future = work.get_future()
+    while not future.done():
+        pass
+    assert future.value()[0].tolist() == [*range(n)]
+    assert dist.barrier(async_op=True).get_future().wait() == []
+    failing = future.then(lambda before: 1 // 0).then(lambda before: before.value())
+    try:
+        failing.wait()
+    except ZeroDivisionError:
+        pass
+    else:
+        raise AssertionError("nothing was raised")

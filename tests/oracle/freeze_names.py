@@ -29,13 +29,49 @@ MODULES = {
 }  # fmt: skip
 
 OF_PROGRAMS = """
-    accelerator autograd.anomaly_mode autograd.forward_ad autograd.function autograd.functional
-    autograd.grad_mode autograd.profiler compiler cpu cuda.amp cuda.graphs cuda.nvtx cuda.random
-    cuda.streams distributed distributions.constraints distributions.kl distributions.utils func
-    functional futures jit multiprocessing nn.attention nn.common_types nn.modules.module
-    nn.modules.utils nn.parallel nn.parameter nn.utils.parametrizations nn.utils.parametrize
-    nn.utils.prune nn.utils.rnn nn.utils.stateless optim.optimizer overrides return_types
-    serialization storage types utils utils.checkpoint utils.dlpack utils.hooks version
+    accelerator accelerator.graphs accelerator.memory amp.autocast_mode amp.grad_scaler
+    autograd.anomaly_mode autograd.forward_ad autograd.function autograd.functional
+    autograd.grad_mode autograd.gradcheck autograd.profiler autograd.variable backends.cpu
+    backends.cuda backends.mha backends.mkl backends.mps backends.openmp compiler cpu cpu.amp
+    cpu.amp.autocast_mode cpu.amp.grad_scaler cuda.amp cuda.amp.autocast_mode cuda.amp.common
+    cuda.amp.grad_scaler cuda.graphs cuda.memory cuda.nvtx cuda.random cuda.streams distributed
+    distributed.constants distributed.distributed_c10d distributions.bernoulli
+    distributions.beta distributions.binomial distributions.categorical distributions.cauchy
+    distributions.chi2 distributions.constraint_registry distributions.constraints
+    distributions.continuous_bernoulli distributions.dirichlet distributions.distribution
+    distributions.exp_family distributions.exponential distributions.fishersnedecor
+    distributions.gamma distributions.generalized_pareto distributions.geometric
+    distributions.gumbel distributions.half_cauchy distributions.half_normal
+    distributions.independent distributions.inverse_gamma distributions.kl
+    distributions.kumaraswamy distributions.laplace distributions.lkj_cholesky
+    distributions.log_normal distributions.logistic_normal
+    distributions.lowrank_multivariate_normal distributions.mixture_same_family
+    distributions.multinomial distributions.multivariate_normal distributions.negative_binomial
+    distributions.normal distributions.one_hot_categorical distributions.pareto
+    distributions.poisson distributions.relaxed_bernoulli distributions.relaxed_categorical
+    distributions.studentT distributions.transformed_distribution distributions.transforms
+    distributions.uniform distributions.utils distributions.von_mises distributions.weibull
+    distributions.wishart func functional futures hub jit jit.annotations mps mtia
+    multiprocessing multiprocessing.pool multiprocessing.queue multiprocessing.spawn
+    nn.attention nn.attention.bias nn.common_types nn.grad nn.modules nn.modules.activation
+    nn.modules.adaptive nn.modules.batchnorm nn.modules.channelshuffle nn.modules.container
+    nn.modules.conv nn.modules.distance nn.modules.dropout nn.modules.flatten nn.modules.fold
+    nn.modules.instancenorm nn.modules.lazy nn.modules.linear
+    nn.modules.linear_cross_entropy_options nn.modules.loss nn.modules.module
+    nn.modules.normalization nn.modules.padding nn.modules.pixelshuffle nn.modules.pooling
+    nn.modules.rnn nn.modules.sparse nn.modules.transformer nn.modules.upsampling
+    nn.modules.utils nn.parallel nn.parallel.data_parallel nn.parallel.distributed nn.parameter
+    nn.utils.clip_grad nn.utils.convert_parameters nn.utils.fusion nn.utils.init
+    nn.utils.memory_format nn.utils.parametrizations nn.utils.parametrize nn.utils.prune
+    nn.utils.rnn nn.utils.spectral_norm nn.utils.stateless nn.utils.weight_norm optim.adadelta
+    optim.adagrad optim.adam optim.adamax optim.adamw optim.asgd optim.lbfgs optim.nadam
+    optim.optimizer optim.radam optim.rmsprop optim.rprop optim.sgd optim.sparse_adam overrides
+    profiler.itt profiler.profiler quasirandom return_types serialization signal signal.windows
+    signal.windows.windows storage torch_version types utils utils.benchmark
+    utils.benchmark.utils.common utils.benchmark.utils.compare utils.benchmark.utils.timer
+    utils.checkpoint utils.data.backward_compatibility utils.data.dataloader utils.data.dataset
+    utils.data.distributed utils.data.sampler utils.dlpack utils.flop_counter utils.hooks
+    version xpu
 """.split()
 
 

@@ -3,7 +3,8 @@
     python -m tests.programs.child SIDE FOLDER NAME ...
 
 SIDE is `torch`, `gputensor`, or `back`: PyTorch reading the files that gputensor saved. FOLDER gets
-`NAME.SIDE.npz` for each row, or `NAME.SIDE.txt` with an error message.
+`NAME.SIDE.npz` for each row, or `NAME.SIDE.txt` with an error message. Each model's weights go from
+PyTorch to gputensor by a checkpoint, and its state and that of its optimizer go back by another.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .compare import differing
 from .program import Inputs, Program, Row
 
 # What torchvision's library would define: it is compiled against one build of PyTorch, and without
@@ -97,36 +99,49 @@ def run(row: Row, side: str, folder: Path) -> dict[str, np.ndarray]:
         outputs = list(tensors_of(call(*inputs, **(program.keywords or {}))))
     assert outputs, "no output is a tensor"
     found = {name: array(x) for name, x in outputs}
+    state: dict[str, Any] = {}
     if program.grad:
-        found |= step(program, inputs, loss_of(outputs))
+        found |= step(program, inputs, loss_of(outputs), state)
+    if side == "gputensor" and model is not None:
+        keep(model, state, folder / f"{row.name}.checkpoint")
     if program.saves and side != "back":
         model.save_pretrained(folder / f"{row.name}.{side}")
     return found
 
 
 def take_weights(program: Program, row: Row, side: str, folder: Path) -> None:
-    """PyTorch writes the weights, and gputensor takes them by their names."""
+    """PyTorch writes the weights as a checkpoint, and gputensor reads it: bit for bit the same."""
     import torch
 
-    model, path = program.model, folder / f"{row.name}.weights.npz"
+    model, path = program.model, folder / f"{row.name}.weights"
     if side == "torch":
-        np.savez(path, **{k: array(v) for k, v in model.state_dict().items()})
+        np.savez(f"{path}.npz", **{k: array(v) for k, v in model.state_dict().items()})
+        torch.save(model.state_dict(), f"{path}.pt")
         if program.saves:
             model.save_pretrained(folder / f"{row.name}.start")
-    elif side == "gputensor" and program.saves:
-        loaded = type(model).from_pretrained(folder / f"{row.name}.start")
-        model.load_state_dict(loaded.state_dict())
     elif side == "gputensor":
-        with np.load(path) as kept:
-            values = {k: torch.from_numpy(np.array(kept[k])) for k in kept}
-        state = model.state_dict()  # has the versions of its modules, too
-        for k, v in values.items():
-            state[k] = v.to(state[k].dtype) if k in state else v
+        state = torch.load(f"{path}.pt", weights_only=True)
+        with np.load(f"{path}.npz") as kept:
+            wrong = differing({k: kept[k] for k in kept}, {k: array(v) for k, v in state.items()})
+        assert not wrong, f"the checkpoint: {wrong}"
+        if program.saves:
+            state = type(model).from_pretrained(folder / f"{row.name}.start").state_dict()
         model.load_state_dict(state)
 
 
-def step(program: Program, inputs: list[Any], loss: Any) -> dict[str, np.ndarray]:
-    """Gradients, and the parameters after a step of the optimizer."""
+def keep(model: Any, optimizer: dict[str, Any], path: Path) -> None:
+    """Write a checkpoint, and apart from it the elements that PyTorch must find there."""
+    import torch
+
+    state = {"model": model.state_dict(), "optimizer": optimizer}
+    torch.save(state, f"{path}.pt")
+    np.savez(f"{path}.npz", **{name: array(x) for name, x in tensors_of(state, "checkpoint")})
+
+
+def step(
+    program: Program, inputs: list[Any], loss: Any, state: dict[str, Any]
+) -> dict[str, np.ndarray]:
+    """Gradients, and the parameters after a step of the optimizer, whose state goes to `state`."""
     import torch
 
     loss.backward()
@@ -141,16 +156,23 @@ def step(program: Program, inputs: list[Any], loss: Any) -> dict[str, np.ndarray
     make = program.optimizer or (lambda params: torch.optim.SGD(params, lr=0.1))
     parameters = [p for p in names.values() if p.requires_grad]
     if parameters:
-        make(parameters).step()
+        optimizer = make(parameters)
+        optimizer.step()
+        state.update(optimizer.state_dict())
     found |= {f"state {n}": array(x) for n, x in program.model.state_dict().items()}
     return found
 
 
 def read_back(row: Row, folder: Path) -> dict[str, np.ndarray]:
     """What PyTorch reads from the files that gputensor's side saved."""
-    model = row.make(Inputs(row.name)).model
-    read = type(model).from_pretrained(folder / f"{row.name}.gputensor")
-    return {f"state {n}": array(x) for n, x in read.state_dict().items()}
+    import torch
+
+    state = torch.load(folder / f"{row.name}.checkpoint.pt", weights_only=True)
+    found = {name: array(x) for name, x in tensors_of(state, "checkpoint")}
+    if (saved := folder / f"{row.name}.gputensor").is_dir():
+        read = type(row.make(Inputs(row.name)).model).from_pretrained(saved)
+        found |= {f"state {n}": array(x) for n, x in read.state_dict().items()}
+    return found
 
 
 def main(side: str, folder: str, *names: str) -> None:

@@ -34,9 +34,21 @@ def faults(row: Row, folder: Path) -> list[str]:
     if raised.exists():
         said.append(f"the saved files: {raised.read_text()}")
     elif (folder / f"{row.name}.back.npz").exists():
-        kept = {name: x for name, x in found.items() if name.startswith("state ")}
-        said += [f"of the saved files, {s}"
-                 for s in compared(kept, read(folder / f"{row.name}.back.npz"), 0.0)]  # fmt: skip
+        back, kept = read(folder / f"{row.name}.back.npz"), {}
+        if any(name.startswith("state ") for name in back):
+            kept = {name: x for name, x in found.items() if name.startswith("state ")}
+        kept |= read(folder / f"{row.name}.checkpoint.npz")
+        said += [f"of the saved files, {s}" for s in differing(kept, back)]
+    return said
+
+
+def differing(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> list[str]:
+    """A sentence for each name that one side lacks, and for each array that has other bits."""
+    said = [f"{name} is on one side only" for name in sorted(expected.keys() ^ found.keys())]
+    for name in sorted(expected.keys() & found.keys()):
+        a, b = expected[name], found[name]
+        if (a.dtype, a.shape, a.tobytes()) != (b.dtype, b.shape, b.tobytes()):
+            said.append(f"{name} has other bits")
     return said
 
 

@@ -52,7 +52,7 @@ def run_group(group: str, folder: Path) -> None:
     rows = list(table.GROUPS[group].ROWS)
     run("torch", rows, folder, found)
     run("gputensor", rows, folder, found)
-    saved = [row for row in rows if (folder / f"{row.name}.gputensor").is_dir()]
+    saved = [row for row in rows if (folder / f"{row.name}.checkpoint.pt").exists()]
     if saved:
         run("back", saved, folder, found)
 
@@ -94,6 +94,9 @@ def test_it_agrees(group: str, row: Row, results: Path) -> None:
         pytest.skip(reason)
     faults = compare.faults(row, folder)
     assert not faults, f"{len(faults)} differences: " + "; ".join(faults[:5])
+    # a model has been to gputensor and back in checkpoints, and what is no model has none
+    has_model = (folder / f"{row.name}.weights.pt").exists()
+    assert has_model == (folder / f"{row.name}.back.npz").exists()
 
 
 def test_there_are_many_and_no_two_of_a_name() -> None:
@@ -110,6 +113,13 @@ def test_a_difference_is_seen() -> None:
         "out": np.array([1.0, 2.001], np.float32), "grad of w": np.array([1.0, np.nan], np.float32),
     }.items():  # fmt: skip
         assert len(compare.compared(one, {**one, name: other}, 1e-4)) == 1
+    assert not compare.differing(one, dict(one))
+    other = np.array([0.0, 1.0], np.float32) * -1.0
+    assert compare.differing({"x": other}, {"x": other + 0.0}) == ["x has other bits"]
+    assert compare.differing(one, {}) == [
+        "grad of w is on one side only",
+        "out is on one side only",
+    ]
     assert compare.compared(one, {"out": one["out"].astype(np.float64)}, 1e-4) == [
         "grad of w is on one side only", "out is float64(2,), not float32(2,)"
     ]  # fmt: skip

@@ -63,6 +63,8 @@ _FAMILIES = (
             "Use Value DeepCopyMemoTable import_ir_module* parse_* merge_type_from_type_comment "
             "unify_type_list fork wait get_file_path Capsule",
             "torch.nn.functional": "BroadcastingList* assert_int_or_pair",
+            "torch.jit.annotations": "*Type EvalEnv Module ann_to_type check_fn get_* is_* "
+            "parse_type_line split_type_line try_*",
             "torch.jit": "trace* load save fork wait Attribute CompilationUnit Error Future "
             "ONNXTracedModule RecursiveScriptClass ScriptWarning TopLevelTracedModule Traced* "
             "Trac* enable_onednn_fusion export_opnames fuser isinstance jit_module_from_flatbuffer "
@@ -70,6 +72,9 @@ _FAMILIES = (
             "run_frozen_optimizations save_jit_module_to_flatbuffer script_method "
             "set_fusion_strategy strict_fusion",
         },
+        "torch.jit.frontend torch.jit.generate_bytecode torch.jit.mobile torch.jit.quantized "
+        "torch.jit.unsupported_tensor_ops torch.utils.bundled_inputs torch.utils.mobile_optimizer "
+        "torch.utils.show_pickle torch.utils.throughput_benchmark torch.nn.cpp",
     ),
     _Family(
         "programs are not traced into graphs; call the function as it is, or give it to gt.fuse",
@@ -88,8 +93,14 @@ _FAMILIES = (
         {
             "torch": "*_ipu_* *_xla_* mkldnn_* miopen_* is_vulkan_available",
             "torch.Tensor": "ipu mtia xpu to_mkldnn",
+            "torch.backends.cuda": "preferred_rocm_fa_library",
+            "torch.backends.mkl": "verbose",
+            "torch.backends.mps": "get_core_count get_name is_macos*",
+            "torch.mps": "*", "torch.mtia": "*", "torch.xpu": "*",
         },
-        "torch.backends.kleidiai torch.backends.miopen torch.backends.nnpack",
+        "torch.backends.kleidiai torch.backends.miopen torch.backends.nnpack torch.backends.xeon "
+        "torch.mps.event torch.mps.profiler torch.mtia.memory torch.mtia.mtia_graph "
+        "torch.xpu.graphs torch.xpu.memory torch.xpu.random torch.xpu.streams",
     ),
     _Family(
         "it is a part of another operator; call that, such as conv2d, batch_norm or nn.LSTM",
@@ -112,6 +123,13 @@ _FAMILIES = (
             "has_torch_function is_view_replay_enabled *_multithreading_enabled",
             "torch.cuda": "CudaError DeferredCudaCallError check_error cudaStatus cudart "
             "current_*_handle get_gencode_flags",
+            "torch.amp.autocast_mode": "autocast_decorator",
+            "torch.autograd.gradcheck": "get_*_jacobian*",
+            "torch.autograd.variable": "ImperativeEngine VariableMeta",
+            "torch.backends.cuda": "cuBLASModule cuFFTPlanCache* cublas*_workspace_size "
+            "blas_workspace_size",
+            "torch.utils.flop_counter": "*_flop *_flop_count convert_* get_*_str get_shape "
+            "normalize_tuple shape_wrapper register_flop_formula",
             "torch.autograd.graph": "set_*stream* region_activation_memory_budget",
             "torch.autograd.function": "BackwardCFunction FunctionMeta InplaceFunction "
             "NestedIOFunction",
@@ -130,22 +148,34 @@ _FAMILIES = (
             "torch.functional": "has_torch_function*",
             "torch.return_types": "all_return_types pytree_register_structseq",
             "torch.cuda.amp": "amp_definitely_not_available",
+            "torch.cuda.amp.common": "amp_definitely_not_available",
+            "torch.multiprocessing": "reducer", "torch.multiprocessing.pool": "clean_worker",
+            "torch.multiprocessing.queue": "ConnectionWrapper",
             "torch.utils.dlpack": "DLDeviceType",
             "torch.nn": "factory_kwargs",
             "torch.nn.functional": "has_torch_function*",
             "torch.random": "thread_safe_generator",
         },
-        "torch._subclasses",
+        "torch._subclasses torch.backends.python_native torch.distributed.argparse_util "
+        "torch.distributed.c10d_logger torch.distributed.collective_utils "
+        "torch.distributed.config torch.distributed.debug torch.distributed.flight_recorder "
+        "torch.distributed.logging_handlers torch.distributed.remote_device "
+        "torch.multiprocessing.reductions torch.utils.backend_registration "
+        "torch.utils.cpp_backtrace torch.utils.debug_log torch.utils.file_baton "
+        "torch.utils.module_tracker torch.utils.serialization torch.utils.weak torch.numa",
     ),
     _Family(
         "the profiler of gputensor is gt.profiler.profile",
         {
             "torch.autograd": "Profiler* kineto_available", "torch.cuda": "profiler",
             "torch.profiler": "DeviceType ExecutionTraceObserver RecordScope",
+            "torch.profiler.itt": "mark range*",
+            "torch.profiler.profiler": "ExecutionTraceObserver",
             "torch.autograd.profiler": "DeviceType EnforceUnique FunctionEvent KinetoStepTracker "
             "MemRecordsAcc ProfilerConfig ProfilerState emit_itt load_nvprof parse_nvprof_trace",
         },
-        "torch.monitor",
+        "torch.monitor torch.autograd.profiler_legacy torch.autograd.profiler_util "
+        "torch.cuda.profiler",
     ),
     _Family(
         "operators are cast by their row in native_functions.yaml, those of users by "
@@ -165,9 +195,13 @@ _FAMILIES = (
     ),
     _Family(
         "one process for each device trains with DistributedDataParallel",
-        {"torch.nn.parallel": "gather parallel_apply replicate scatter DistributedDataParallelCPU"},
+        {
+            "torch.nn.parallel": "data_parallel gather parallel_apply replicate scatter "
+            "DistributedDataParallelCPU",
+            "torch.nn.parallel.data_parallel": "data_parallel",
+        },
         "torch.nn.parallel.scatter_gather torch.nn.parallel.replicate "
-        "torch.nn.parallel.parallel_apply",
+        "torch.nn.parallel.parallel_apply torch.nn.parallel.comm torch.cuda.comm",
     ),
     _Family("einops has rearrange; it takes gputensor's tensors", {"torch.func": "rearrange"}),
     _Family(
@@ -185,30 +219,29 @@ _FAMILIES = (
         },
     ),
     _Family(
-        "processes are started by mpiexec; multiprocessing.Process starts others",
-        {
-            "torch.multiprocessing": "ProcessContext ProcessExitedException "
-            "ProcessRaisedException SpawnContext *sharing_strateg* init_reductions spawn "
-            "start_processes",
-        },
-        "torch.multiprocessing.spawn torch.distributed.run torch.distributed.launcher",
+        "processes of a group are started by mpiexec",
+        {}, "torch.distributed.run torch.distributed.launcher torch.distributed.launch "
+        "torch.distributed.rendezvous",
     ),
     _Family(
         "ranks meet by MPI, whose launcher knows them; collectives are all_reduce, broadcast and "
         "their like",
         {
             "torch.distributed": "*Options BackendConfig BuiltinCommHookType DebugLevel DeviceMesh "
-            "FileStore GradBucket GroupName HashStore Logger PrefixStore ProcessGroupGloo "
+            "FileStore GroupName HashStore Logger PrefixStore ProcessGroupGloo "
             "QueueEmptyError Reducer Store TCPStore all_gather_coalesced all_gather_single "
             "all_reduce_coalesced all_to_all breakpoint get_backend_config *debug_level* "
             "get_pg_count group init_device_mesh monitored_barrier new_subgroups* record_comm "
             "*_object_list reduce_op reduce_scatter_single register_rendezvous_handler rendezvous "
             "shrink_group split_group supports_complex",
+            "torch.distributed.constants": "default_pg_nccl_timeout",
+            "torch.distributed.distributed_c10d": "*Options BackendConfig DebugLevel GroupName "
+            "PrefixStore ProcessGroupGloo Store all_gather_coalesced all_gather_single "
+            "all_reduce_coalesced all_to_all get_backend_config get_debug_level get_pg_count "
+            "group has_torch_function monitored_barrier new_subgroups* record_comm "
+            "*_object_list reduce_op reduce_scatter_single shrink_group split_group "
+            "supports_complex",
         },
-    ),
-    _Family(
-        "nothing waits in the background; call the function, or use concurrent.futures",
-        {"torch.futures": "*"},
     ),
     _Family(
         "storages have no classes by dtype; ask the tensor for its dtype",
@@ -233,12 +266,15 @@ _FAMILIES = (
         {
             "torch.nn.init": "constant dirac eye kaiming_normal kaiming_uniform normal orthogonal "
             "sparse uniform xavier_normal xavier_uniform",
-            "torch.nn.utils": "clip_grad_norm",
+            "torch.nn.utils": "clip_grad_norm", "torch.nn.utils.clip_grad": "clip_grad_norm",
         },
     ),
     _Family(
         "it is deprecated in PyTorch; use nn.Sequential, or nn.LocalResponseNorm",
-        {"torch.nn": "Container CrossMapLRN2d"},
+        {
+            "torch.nn": "Container CrossMapLRN2d", "torch.nn.modules": "Container",
+            "torch.nn.modules.container": "Container",
+        },
     ),
     _Family(
         "modules take their weights by load_state_dict, in place",
@@ -249,6 +285,8 @@ _FAMILIES = (
         {
             "torch.cuda": "CUDAPluggableAllocator MemPool use_mem_pool caching_allocator_* "
             "change_current_allocator host_memory_* reset_*host_memory_stats ipc_collect",
+            "torch.cuda.memory": "CUDAPluggableAllocator MemPool use_mem_pool caching_allocator_* "
+            "change_current_allocator host_memory_* reset_*host_memory_stats",
         },
     ),
     _Family(
@@ -256,6 +294,7 @@ _FAMILIES = (
         {
             "torch.cuda": "utilization temperature power_draw clock_rate memory_usage "
             "device_memory_used list_gpu_processes",
+            "torch.cuda.memory": "list_gpu_processes",
         },
     ),
     _Family(
@@ -266,6 +305,34 @@ _FAMILIES = (
         },
         "torch.cuda.jiterator torch.cuda.tunable torch.cuda.gds torch.cuda.green_contexts "
         "torch.cuda.nccl torch.utils.cpp_extension",
+    ),
+    _Family(
+        "optimizers have no functions for one step; use the class",
+        {f"torch.optim.{name}": name for name in (
+            "adadelta", "adagrad", "adam", "adamax", "adamw", "asgd", "nadam", "radam", "rmsprop",
+            "rprop", "sgd",
+        )},
+    ),
+    _Family(
+        "hooks of modules keep a norm's state; use remove_weight_norm and remove_spectral_norm",
+        {"torch.nn.utils.spectral_norm": "SpectralNorm*Hook"},
+    ),
+    _Family(
+        "it tells of PyTorch's build; `gputensor doctor` tells of gputensor's",
+        {}, "torch.utils.collect_env torch.compiler.config",
+    ),
+    _Family(
+        "programs in C++ are compiled against PyTorch, and instructions are not counted",
+        {
+            "torch.utils.benchmark": "CallgrindStats CopyIfCallgrind Colorize FunctionCount* "
+            "Fuzz* Language ParameterAlias ordered_unique trim_sigfig unit_to_english",
+            "torch.utils.benchmark.utils.common": "ordered_unique trim_sigfig unit_to_english",
+            "torch.utils.benchmark.utils.compare": "Colorize Table optional_min",
+            "torch.utils.benchmark.utils.timer": "CPPTimer Language",
+        },
+        "torch.utils.benchmark.op_fuzzers torch.utils.benchmark.utils.compile "
+        "torch.utils.benchmark.utils.cpp_jit torch.utils.benchmark.utils.fuzzer "
+        "torch.utils.benchmark.utils.sparse_fuzzer torch.utils.benchmark.utils.valgrind_wrapper",
     ),
     _Family(
         "nothing warns of synchronisation; gt.audit_copies reports copies between devices",
@@ -286,12 +353,13 @@ _FAMILIES = (
         "torch.distributed.algorithms torch.distributed._functional_collectives "
         "torch.distributed.device_mesh torch.distributed.checkpoint torch.distributed.pipelining "
         "torch.distributed.elastic torch.distributed._tensor torch.distributed.nn "
-        "torch.distributed.optim torch.distributed.rpc",
+        "torch.distributed.optim torch.distributed.rpc torch.distributed.autograd",
     ),
     _Family("models are not written as ONNX", {}, "torch.onnx"),
     _Family(
         "attention has no scores of a program's own; give it a mask",
-        {}, "torch.nn.attention.flex_attention",
+        {"torch.nn.attention.bias": "CausalBias CausalVariant"},
+        "torch.nn.attention.flex_attention torch.nn.attention.varlen",
     ),
     _Family("there are no packages of code; use Python's own", {}, "torch.package"),
     _Family(

@@ -1,0 +1,65 @@
+"""`DistributedDataParallel.join`: ranks with different numbers of batches.
+
+A rank that has no more batches takes part in the collectives of the others, with gradients of
+zeros, until all have ended. Source: torch/distributed/algorithms/join.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import errors
+from ..distributed.collectives import ReduceOp, all_reduce
+from ..distributed.groups import ProcessGroup
+from ..exchange.construct import tensor
+
+
+class Uneven:
+    """One pass over the batches within `join`.
+
+    divides_by_all: means are over all ranks of the group, or over those that still have batches.
+    stops: raise on all ranks as soon as one has no more batches.
+    """
+
+    def __init__(self, group: ProcessGroup, device: Any, divides_by_all: bool, stops: bool) -> None:
+        self._group, self._device = group, device
+        self._divides_by_all, self._stops = divides_by_all, stops
+        self._steps: int = 0  # forwards of this rank
+        self.active: list[int] = []  # ranks in the group, from the last count
+
+    def _count(self, is_active: bool, reduces: bool, syncs: bool) -> tuple[bool, bool]:
+        """Agree with all ranks on who has batches; return what those do in this step."""
+        size, rank = self._group.size(), self._group.rank()
+        flags = [int(is_active and n == rank) for n in range(size)]
+        counts = tensor([*flags, int(reduces), int(syncs)], device=self._device)
+        all_reduce(counts, group=self._group)
+        *found, reducing, syncing = counts.tolist()
+        self.active = [n for n, one in enumerate(found) if one]
+        if self._stops and 0 < len(self.active) < size:
+            rule = "be called with as many batches on all ranks, with throw_on_early_termination"
+            ended = sorted({*range(size)} - {*self.active})
+            got = errors.Got(f"none left on rank {', '.join(map(str, ended))}")
+            raise errors.must("join", "batches", rule, got, kind=errors.DistributedError)
+        return bool(reducing), bool(syncing)
+
+    def begin(self, reduces: bool, syncs: bool) -> None:
+        """Announce a forward of this rank, and what it does."""
+        self._count(True, reduces, syncs)
+        self._steps += 1
+
+    def next(self) -> tuple[bool, bool] | None:
+        """Return what the other ranks do in their next step; None once all have ended."""
+        found = self._count(False, False, False)
+        return found if self.active else None
+
+    @property
+    def scale(self) -> float:
+        """The factor of means over all ranks that makes them means over those with batches."""
+        return 1.0 if self._divides_by_all else self._group.size() / len(self.active)
+
+    def last(self) -> int:
+        """Return a rank that had the most batches, the same one on all ranks."""
+        size = self._group.size()
+        found = tensor([self._steps * size + self._group.rank()], device=self._device)
+        all_reduce(found, ReduceOp.MAX, self._group)
+        return int(found.item()) % size

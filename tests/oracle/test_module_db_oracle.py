@@ -1,0 +1,214 @@
+"""PyTorch's samples of its modules (`module_db`): states, outputs and gradients of both libraries.
+
+Classes of quantised modules are left out. Samples that PyTorch itself rejects do not count.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+
+pytest.importorskip("torch")
+
+import torch
+
+from . import op_db
+
+pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
+
+# Their results in training mode are drawn by another stream of random numbers.
+DRAWN = "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"
+DRAWN += ("RReLU",)
+TOLERANCES = {"float32": 2e-4, "float64": 1e-7}
+CLASSES = 108  # at least
+SAMPLES = 2200  # at least, of both modes
+
+
+def infos() -> list[Any]:
+    op_db.op_db()  # its stand-in for a package of PyTorch's test tools
+    from torch.testing._internal.common_modules import module_db
+
+    return [info for info in module_db if info.module_cls.__module__.startswith("torch.nn.")]
+
+
+@dataclasses.dataclass
+class Pairs:
+    """Tensors of PyTorch's that require gradients, and ours made from them."""
+
+    of: list[tuple[Any, Any]]
+
+    def ours(self, value: Any) -> Any:
+        """Our value for one of PyTorch's: tensors, modules, functions and containers of these."""
+        if isinstance(value, torch.nn.utils.rnn.PackedSequence):
+            parts = [self.ours(x) for x in value]
+            return gt.nn.utils.rnn.PackedSequence(*parts)
+        if isinstance(value, torch.Tensor):
+            made = gt.from_numpy(value.detach().numpy().copy())
+            if value.requires_grad:
+                self.of.append((value, made.requires_grad_()))
+            return made
+        if isinstance(value, torch.nn.Module):
+            return rebuilt(value)
+        if isinstance(value, (torch.dtype, torch.device)):
+            return getattr(gt, str(value).removeprefix("torch."), str(value))
+        if dataclasses.is_dataclass(value):  # options of LinearCrossEntropyLoss
+            of = getattr(gt.nn, type(value).__name__)
+            return of(**{f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+        if isinstance(value, dict):
+            return {name: self.ours(x) for name, x in value.items()}
+        if isinstance(value, (list, tuple)) and type(value) is not torch.Size:
+            return type(value)([self.ours(x) for x in value])
+        if callable(value):
+            return getattr(gt.nn.functional, getattr(value, "__name__", ""), value)
+        return value
+
+
+def rebuilt(module: Any) -> Any:
+    """Our module for one that is an argument of another: a layer of a transformer's encoder."""
+    attention, norm = module.self_attn, module.norm1
+    made = gt.nn.TransformerEncoderLayer(
+        attention.embed_dim, attention.num_heads, module.linear1.out_features, module.dropout.p,
+        getattr(gt.nn.functional, module.activation.__name__), norm.eps, attention.batch_first,
+        module.norm_first, module.linear1.bias is not None,
+        dtype=getattr(gt, str(module.linear1.weight.dtype).removeprefix("torch.")),
+    )  # fmt: skip
+    take_state(made, module)
+    return made
+
+
+def take_state(ours: Any, theirs: Any) -> None:
+    ours.load_state_dict(
+        {name: gt.from_numpy(x.numpy().copy()) for name, x in theirs.state_dict().items()}
+    )
+
+
+def tensors(found: Any) -> Iterator[Any]:
+    """The tensors of nested outputs, in order."""
+    if isinstance(found, (torch.Tensor, gt.Tensor)):
+        yield found
+    elif isinstance(found, (list, tuple)):
+        for x in found:
+            yield from tensors(x)
+
+
+def differs(what: str, wanted: Any, found: Any, tolerance: float) -> str:
+    """How a tensor of ours differs from PyTorch's; "" if it does not."""
+    if (wanted is None) != (found is None):
+        return f"{what} is on one side only"
+    if wanted is None:
+        return ""
+    a, b = (x.detach().numpy() for x in (wanted, found))
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return f"{what} is {b.dtype}{b.shape}, not {a.dtype}{a.shape}"
+    finite = np.abs(a[np.isfinite(a)]).max(initial=0) if a.dtype.kind in "fc" else 0
+    if np.allclose(b, a, tolerance, tolerance * max(1.0, float(finite)) / 10, equal_nan=True):
+        return ""
+    return f"{what} differs by {np.abs(a.astype(complex) - b).max():.3g}"
+
+
+def run(lib: Any, module: Any, given: Any) -> tuple[list[Any], Any]:
+    """Outputs, and a number that depends on each element of those with gradients."""
+    outputs = list(tensors(module(*given.args, **given.kwargs)))
+    total: Any = 0.0
+    for x in outputs:
+        if x.requires_grad:
+            weights = np.random.default_rng(0).normal(size=tuple(x.shape))
+            weights = weights.astype(x.detach().numpy().real.dtype)
+            total = total + (x * lib.from_numpy(weights)).abs().sum() if x.is_complex() else (
+                total + (x * lib.from_numpy(weights)).sum()
+            )  # fmt: skip
+    return outputs, total
+
+
+def made(info: Any, sample: Any, training: bool) -> Any:
+    """PyTorch's module; None where it rejects the sample. A lazy one has its parameters."""
+    given = sample.constructor_input
+    torch.manual_seed(0)
+    module = info.module_cls(*given.args, **given.kwargs).train(training)
+    call = sample.forward_input
+    trial = copy.deepcopy(module)
+    trial(*copy.deepcopy(call.args), **copy.deepcopy(call.kwargs))
+    has_lazy = any(torch.nn.parameter.is_lazy(p) for p in module.parameters())
+    return trial if has_lazy else module
+
+
+def faults(info: Any, sample: Any, training: bool, tolerance: float) -> list[str] | None:
+    """A sentence for each difference; None where PyTorch rejects the sample."""
+    given, call = sample.constructor_input, sample.forward_input
+    name = info.module_cls.__name__
+    try:
+        theirs = made(info, sample, training)
+    except Exception:
+        return None
+    pairs = Pairs([])
+    lazy = name.startswith("Lazy")
+    ours = getattr(gt.nn, name)(*pairs.ours(given.args), **pairs.ours(given.kwargs))
+    ours.train(training)
+    mine = [f"{k}: {tuple(x.shape)}" for k, x in theirs.state_dict().items()]
+    take_state(ours, theirs)
+    said = [f"{k}: {tuple(x.shape)}" for k, x in ours.state_dict().items()]
+    if mine != said:
+        return [f"the state is {said}, not {mine}"]
+    if lazy:  # both have seen an input
+        theirs = theirs.train(training)
+    inputs = type(call)(*pairs.ours(call.args), **pairs.ours(call.kwargs))
+    return compared(theirs, ours, call, inputs, pairs, training and name in DRAWN, tolerance)
+
+
+def compared(
+    theirs: Any, ours: Any, call: Any, inputs: Any, pairs: Pairs, is_drawn: bool, tolerance: float
+) -> list[str]:
+    (wanted, total), (found, of_ours) = run(torch, theirs, call), run(gt, ours, inputs)
+    if is_drawn:
+        sizes = [[(tuple(x.shape), x.requires_grad) for x in xs] for xs in (wanted, found)]
+        return [] if sizes[0] == sizes[1] else [f"outputs are {sizes[1]}, not {sizes[0]}"]
+    if len(wanted) != len(found):
+        return [f"{len(found)} outputs, not {len(wanted)}"]
+    said = [differs(f"output {n}", *xs, tolerance) for n, xs in enumerate(zip(wanted, found))]
+    if [x.requires_grad for x in wanted] != [x.requires_grad for x in found]:
+        return [*said, "other outputs require gradients"]
+    if not isinstance(total, float):
+        total.backward()
+        of_ours.backward()
+    kept = dict(ours.named_parameters()), dict(ours.named_buffers())
+    said += [differs(f"grad of {k}", p.grad, kept[0][k].grad, tolerance)
+             for k, p in theirs.named_parameters()]  # fmt: skip
+    said += [differs(k, x, kept[1][k], tolerance) for k, x in theirs.named_buffers()]
+    said += [differs("grad of an input", x.grad, y.grad, tolerance) for x, y in pairs.of]
+    return [x for x in said if x]
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_each_sample_agrees(dtype: str) -> None:
+    wrong: list[str] = []
+    classes: set[str] = set()
+    count = 0
+    for info in infos():
+        if getattr(torch, dtype) not in info.dtypes:
+            continue
+        for training in (True, False):
+            torch.manual_seed(0)
+            samples = info.module_inputs_func(
+                info, device="cpu", dtype=getattr(torch, dtype), requires_grad=True,
+                training=training,
+            )  # fmt: skip
+            for n, sample in enumerate(samples):
+                try:
+                    said = faults(info, sample, training, TOLERANCES[dtype])
+                except Exception as error:
+                    said = [f"{type(error).__name__}: {str(error).splitlines()[:1]}"]
+                if said is not None:
+                    count += 1
+                    classes.add(info.module_cls.__name__)
+                    where = f"{info.module_cls.__name__} {n} {'training' if training else ''}"
+                    wrong += [f"{where}{sample.desc}: {x}" for x in said]
+    assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong[:60])
+    assert len(classes) >= CLASSES and count >= SAMPLES, (len(classes), count)
