@@ -75,14 +75,17 @@ bool read_step(PyObject* given, Said* to) {
                         &params, &is_row, &arrays, &integers, &numbers))
     return false;
   to->is_row = is_row, to->call = {}, to->is_part = !strcmp(family, "part");
+  to->reduces = false;
   if (!read_ints(operands, MOST_INPUTS, to->operand, &to->n_operands) ||
       !read_ints(params, abi::MOST_SCALARS, to->param, &to->n_params))
     return false;
   to->entry = nullptr, to->rounds = false;
   if (to->is_part) return to->n_operands == 1 && !to->n_params;
-  if (arrays && PyTuple_Size(arrays))
+  if (arrays && PyTuple_Size(arrays)) {
+    if (!strcmp(family, "reduce")) find_reduction(to, op);
     return read_call(family, op, arrays, integers, numbers, &to->call) &&
            to->call.n_floats + to->n_params <= MOST_REALS;
+  }
   if (!strcmp(family, "copy")) return to->n_operands == 1 && !to->n_params;
   const abi::Family* found = family_of(family);
   to->entry = loop_of(found, op, to->common);
@@ -115,6 +118,11 @@ struct Slots {
     program.is_tile[program.n_slots] = is_tile, program.is_row[program.n_slots] = is_row;
     return program.n_slots++;
   }
+  int take_state() {
+    if (program.n_slots == MOST_SLOTS) return -1;
+    program.is_tile[program.n_slots] = program.is_state[program.n_slots] = true;
+    return program.n_slots++;
+  }
   void give(int slot) { free[n_free++] = slot; }
 };
 
@@ -126,7 +134,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   program.n_outputs = n_outputs, program.n_operands = n_outputs + n_inputs;
   int dtype[MOST_VALUES], last_read[MOST_VALUES] = {}, slot[MOST_VALUES], place[MOST_VALUES];
   int number[MOST_STEPS][MOST_INPUTS];
-  int first_scalar[MOST_STEPS];
+  int first_scalar[MOST_STEPS], state[MOST_STEPS];
   bool is_stored[MOST_VALUES] = {};
   for (int v = 0; v < n_inputs + n_steps; v++) {
     dtype[v] = v < n_inputs ? inputs[v] : said[v - n_inputs].out;
@@ -194,6 +202,14 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     if (!now.is_part) slot[value] = slot_of(value);
     if (now.is_part) {
       if (now.operand[0] < n_inputs || !said[now.operand[0] - n_inputs].call.function) return false;
+    } else if (now.reduces && registers.runs(s)) {
+      Step* step = begin(slot[value]);
+      state[s] = slots.take_state();
+      if (!step || state[s] < 0) return false;
+      step->reduction = &now.way[abi::FIRST]->reduction;
+      step->slot[1] = (byte)slot[now.operand[0]], step->slot[2] = (byte)state[s];
+      step->in_registers = (byte)registers.begins(s), step->code = (short)s;
+      step->item = (byte)ITEMSIZE[now.common];
     } else if (now.call.function) {
       RowCall& call = chain.call[s] = now.call;
       Step* step = begin(slot[value]);
@@ -271,7 +287,8 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     if (!step.in_registers) continue;
     const int first = step.code;
     step.code = (short)n_code;
-    n_code += registers.translate(first, slot, number, first_scalar, chain.code + n_code);
+    n_code += registers.translate(first, slot, number, first_scalar, state,
+                                  chain.code + n_code);
     program.code = chain.code;
   }
   i64 of_row = 0;

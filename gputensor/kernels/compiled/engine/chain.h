@@ -20,9 +20,10 @@ struct Said {
   bool rounds;
   int common;
   // For a function over rows instead of a loop; and whether the result has one value for each row.
-  // is_part: a further result of the operand's function, which writes it.
+  // is_part: a further result of the operand's function, which writes it. reduces: the function is a
+  // reduction with an instruction, way[FIRST].
   RowCall call;
-  bool is_row, is_part;
+  bool is_row, is_part, reduces;
 };
 
 // The runs of steps of a chain that run in registers. The steps of a run have one dtype.
@@ -30,18 +31,21 @@ class Registers {
  public:
   // dtype: of each value. is_stored: whether each value is an output.
   void find(const Said* said, int n_steps, int n_inputs, const int* dtype, const bool* is_stored);
+  bool runs(int step) const { return run_[step] >= 0; }
   // The number of steps of the run that begins at this step; 0 if none begins here.
   int begins(int step) const;
   // Whether a value is read only in its own run, so that memory for one tile is enough.
   bool is_local(int value) const { return is_local_[value]; }
   // Write the instructions of the run that begins at this step. Returns their number. slot: the
   // slot of each value; number[s][j]: the slot of a number that is operand j of step s;
-  // first_scalar: of each step.
+  // first_scalar, state: of each step.
   int translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
-                const int* first_scalar, abi::Instruction* to) const;
+                const int* first_scalar, const int* state, abi::Instruction* to) const;
 
  private:
+  bool may_join(int step, int first) const;
   bool fits(int step) const;
+  int held_before(int step) const;
   bool reads_in_registers(int step, int value) const;
   bool is_kept(int step) const;
 
@@ -53,6 +57,8 @@ class Registers {
 
 // Fill `way` with the machine's instructions that give the bits of this loop.
 void find_ways(Said* said, const char* family);
+// Find the instruction that gives the bits of this function of family "reduce", if there is one.
+void find_reduction(Said* said, const char* name);
 
 }  // namespace engine
 

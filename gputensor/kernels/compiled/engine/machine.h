@@ -40,11 +40,21 @@ enum Held : byte {
 };
 constexpr int N_HELD = 9;
 
+// A reduction of a row whose elements come tile by tile. An instruction joins the accumulator with a
+// state, its place, and leaves the accumulator as it is. `add` does this for a tile in memory; at:
+// its byte offset in the row. `end` adds the last n of all elements and writes the result.
+struct TileReduction {
+  void (*add)(char* state, const char* tile, i64 at);
+  void (*end)(char* result, char* state, const char* last, i64 n, i64 all);
+};
+constexpr int STATE_BYTES = 640;
+
 struct InstructionEntry {
-  const char *family, *name;  // of the loop that gives these bits
+  const char *family, *name;  // of the loop, or of the reduction, that gives these bits
   byte dtype, inputs;
   Held held;
   void (*go)();
+  TileReduction reduction;
 };
 
 struct Machine {

@@ -133,6 +133,7 @@ i64 bytes_of(const Plan& plan, int k) {
   const bool is_of_machine = program.dtype[k] == abi::f32 || program.dtype[k] == abi::f64;
   const int tile = program.code && is_of_machine ? program.capability->machine->tile : 0;
   if (program.is_row[k]) return (k < n ? 0 : LINE) + tile;
+  if (program.is_state[k]) return abi::STATE_BYTES;
   if (k < n ? plan.layout[k] == PACKED : !is_number) {
     if (program.is_tile[k]) return program.capability->machine->tile;
     return rounded(plan.capacity * program.itemsize[k]);
@@ -233,8 +234,18 @@ struct Block {
   // For two NaN operands, the loops return the one that is shared by all elements, the instructions
   // the second.
   void run_in_registers(const Step* steps) {
-    if (nans) return run_loops(steps, 0);
-    const abi::Machine& machine = *program.capability->machine;
+    const i64 of_tile = program.capability->machine->tile / steps->item;
+    run_loops(steps, nans ? 0 : run_tiles(steps, m / of_tile) * of_tile, of_tile);
+    for (int s = 0; s < steps->in_registers; s++) {
+      const Step& now = steps[s];
+      if (!now.reduction)
+        step[now.slot[0]] = program.itemsize[now.slot[0]];
+      else if (m % of_tile == 0)
+        end_reduction(now, nullptr, 0);
+    }
+  }
+
+  i64 run_tiles(const Step* steps, i64 tiles) {
     for (int k = 0; program.row && k < program.n_slots; k++)
       if (program.is_row[k] && step[k] == 0) repeat(k);
     abi::Place places[abi::SCALARS + 1];
@@ -243,18 +254,29 @@ struct Block {
       places[k] = {slot[k], program.is_tile[k] ? 0 : -1};
       if (tile[k]) places[k] = {tile[k], 0};
     }
-    const i64 tiles = m * steps->item / machine.tile, first = tiles * machine.tile / steps->item;
-    machine.run(program.code + steps->code, places, tiles);
-    if (first < m) return run_loops(steps, first);
-    for (int s = 0; s < steps->in_registers; s++)
-      step[steps[s].slot[0]] = program.itemsize[steps[s].slot[0]];
+    program.capability->machine->run(program.code + steps->code, places, tiles);
+    return tiles;
   }
 
-  void run_loops(const Step* steps, i64 first) {
-    const i64 most = program.capability->machine->tile / steps->item;
-    for (; first < m; first += most)
-      for (int s = 0; s < steps->in_registers; s++)
-        run_loop(steps[s], first, m - first < most ? m - first : most);
+  void run_loops(const Step* steps, i64 first, i64 of_tile) {
+    for (; first < m; first += of_tile)
+      for (int s = 0; s < steps->in_registers; s++) {
+        const i64 n = m - first < of_tile ? m - first : of_tile;
+        steps[s].reduction ? reduce(steps[s], first, n, n == of_tile)
+                           : run_loop(steps[s], first, n);
+      }
+  }
+
+  void reduce(const Step& now, i64 first, i64 n, bool is_tile) {
+    const int k = now.slot[1];
+    char* x = slot[k] + (program.is_tile[k] ? 0 : first * step[k]);
+    is_tile ? now.reduction->add(slot[now.slot[2]], x, first * step[k]) : end_reduction(now, x, n);
+  }
+
+  void end_reduction(const Step& now, const char* last, i64 n) {
+    const int to = now.slot[0];
+    now.reduction->end(slot[to], slot[now.slot[2]], last, n, m);
+    end_row(to);
   }
 
   void run_steps(const Ahead& ahead) {

@@ -29,6 +29,7 @@ struct RowCall {
 // A loop over slots, or without a loop a cast from slot[1] to slot[0]. call: the number of a
 // function instead, counted from 1. in_registers: this number of steps, from this one on, are the
 // instructions from `code` on; the steps' loops process the elements after a block's last tile.
+// reduction: of slot[1], whose state is slot[2].
 struct Step {
   abi::Loop loop;
   abi::Cast cast;
@@ -36,6 +37,7 @@ struct Step {
   byte first_scalar, in_registers, item;  // item: bytes of an element in each slot
   byte call;
   short code;
+  const abi::TileReduction* reduction;
 };
 
 // Slots are the operands, outputs first, then numbers, then temporaries.
@@ -44,6 +46,7 @@ struct Program {
   byte itemsize[MOST_SLOTS], dtype[MOST_SLOTS];
   bool is_wide[MOST_SLOTS];  // a number, in the type of the computation
   bool is_tile[MOST_SLOTS];  // a temporary of one tile of the machine
+  bool is_state[MOST_SLOTS];  // of a reduction in registers
   bool is_row[MOST_SLOTS];   // an output or a temporary with one value for each block
   // If not 0, a block is a row: this number of elements of dimension 0, or the rest of it.
   i64 row;

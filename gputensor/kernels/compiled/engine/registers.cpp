@@ -51,8 +51,8 @@ int with_number(const Said& said, int way) {
 
 bool is_call(const abi::InstructionEntry* way) { return way && !strcmp(way->name, "call"); }
 
-bool is_truth(const Said& said) { return said.entry->result == abi::b8; }
-bool asks_truth(const Said& said) { return said.entry->input[0] == abi::b8; }
+bool is_truth(const Said& said) { return !said.reduces && said.entry->result == abi::b8; }
+bool asks_truth(const Said& said) { return !said.reduces && said.entry->input[0] == abi::b8; }
 
 int count_of(const Said& said, int value) {
   int found = 0;
@@ -67,6 +67,24 @@ void find_ways(Said* said, const char* family) {
     said->way[held] =
         said->n_params ? nullptr : entry_of(family, said->entry->name, said->common, held);
   if (!said->way[FIRST]) said->way[NOTHING] = call_of(*said);
+}
+
+void find_reduction(Said* said, const char* name) {
+  const abi::InstructionEntry* entry = entry_of("reduce", name, said->common, FIRST);
+  said->reduces = entry && said->n_operands == 1 && said->out == said->common;
+  for (const auto*& way : said->way) way = nullptr;
+  said->way[FIRST] = entry;
+}
+
+// Whether the step can be in a run from `first` on: it reads no result of a reduction in this run,
+// which is known only at the end of the row.
+bool Registers::may_join(int step, int first) const {
+  const Said& said = said_[step];
+  for (int j = 0; j < said.n_operands; j++) {
+    const int made = said.operand[j] - n_inputs_;
+    if (made >= first && made < step && said_[made].reduces) return false;
+  }
+  return said.common == said_[first].common;
 }
 
 // Whether the machine can compute the step's operands and result. A bool must be used only within
@@ -94,21 +112,22 @@ void Registers::find(const Said* said, int n_steps, int n_inputs, const int* dty
   bool may[MOST_STEPS];
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
-    may[s] = now.entry && !now.is_row && (now.way[FIRST] || now.way[NOTHING]) &&
-             now.out == now.entry->result;
+    may[s] = now.reduces || (now.entry && !now.is_row && (now.way[FIRST] || now.way[NOTHING]) &&
+                             now.out == now.entry->result);
     for (int j = 0; may[s] && j < now.n_operands; j++) {
-      const int v = now.operand[j];
-      may[s] = v < 0 ? now.entry->input[j] == now.common : dtype[v] == now.entry->input[j];
+      const int v = now.operand[j], wanted = now.reduces ? now.common : now.entry->input[j];
+      may[s] = v < 0 ? wanted == now.common && !now.reduces : dtype[v] == wanted;
     }
   }
   for (bool is_done = false; !is_done;) {
     for (int first = 0, last; first < n_steps; first = last) {
       for (last = first + 1; may[first] && last < n_steps && may[last]; last++)
-        if (said[last].common != said[first].common) break;
+        if (!may_join(last, first)) break;
       for (int s = first; s < last; s++) run_[s] = last - first > 1 ? first : -1;
     }
     for (int v = 0; v < n_inputs; v++) is_local_[v] = false;
-    for (int s = 0; s < n_steps; s++) is_local_[n_inputs + s] = run_[s] >= 0;
+    for (int s = 0; s < n_steps; s++)
+      is_local_[n_inputs + s] = run_[s] >= 0 && !said[s].reduces;
     for (int v = n_inputs; v < n_inputs + n_steps; v++)
       is_local_[v] = is_local_[v] && !is_stored[v];
     for (int s = 0; s < n_steps; s++)
@@ -131,6 +150,13 @@ int Registers::begins(int step) const {
   return last - step;
 }
 
+// The value in the accumulator when a step of a run begins; -1: none. Reductions leave it as it is.
+int Registers::held_before(int step) const {
+  if (step == run_[step]) return -1;
+  const Said& last = said_[step - 1];
+  return last.reduces ? last.operand[0] : n_inputs_ + step - 1;
+}
+
 // Whether the step can read its operand from the accumulator each time that it reads it.
 bool Registers::reads_in_registers(int step, int value) const {
   const Said& said = said_[step];
@@ -145,12 +171,14 @@ bool Registers::is_kept(int step) const {
   const int value = n_inputs_ + step;
   if (!is_local_[value]) return true;
   for (int s = step + 1; s < n_steps_; s++)
-    if (count_of(said_[s], value) && (s > step + 1 || !reads_in_registers(s, value))) return true;
+    if (count_of(said_[s], value) &&
+        (run_[s] != run_[step] || held_before(s) != value || !reads_in_registers(s, value)))
+      return true;
   return false;
 }
 
 int Registers::translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
-                         const int* first_scalar, Instruction* to) const {
+                         const int* first_scalar, const int* state, Instruction* to) const {
   const int last = first + begins(first), dtype = said_[first].common;
   Instruction* at = to;
   const auto put = [&](const abi::InstructionEntry* entry) {
@@ -162,10 +190,10 @@ int Registers::translate(int first, const int* slot, const int (*number)[MOST_IN
     const auto place_of = [&](int j) {
       return now.operand[j] < 0 ? number[s][j] : slot[now.operand[j]];
     };
-    const int held = n_inputs_ + s - 1;
+    const int held = held_before(s);
     int way = NOTHING, skipped = -1;
     const bool is_square = now.n_operands == 2 && now.operand[0] == now.operand[1];
-    if (s > first && reads_in_registers(s, held)) {
+    if (held >= 0 && reads_in_registers(s, held)) {
       skipped = now.operand[0] == held ? 0 : 1;
       way = count_of(now, held) == 2 ? TWICE : skipped ? SECOND : FIRST;
     } else if (is_square && now.way[abi::PLACE_TWICE]) {
@@ -182,9 +210,10 @@ int Registers::translate(int first, const int* slot, const int (*number)[MOST_IN
       made->loop = now.entry->loop, made->first_scalar = (short)first_scalar[s];
       made->place[n++] = (short)slot[n_inputs_ + s];
     }
+    if (now.reduces) made->place[n++] = (short)state[s];
     for (int j = 0; way != TWICE && j < now.n_operands; j++)
       if (j != skipped) made->place[n++] = (short)place_of(j);
-    if (!made->loop && is_kept(s))
+    if (!made->loop && !now.reduces && is_kept(s))
       put(entry_of("", "store", dtype, FIRST))->place[0] = (short)slot[n_inputs_ + s];
   }
   put(entry_of("", "end", dtype, FIRST));

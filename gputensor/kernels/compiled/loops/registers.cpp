@@ -4,7 +4,7 @@
 // registers. An instruction ends with a jump to the next one. The bits equal those of the loops,
 // because the arithmetic is IEEE's.
 #include "../engine/machine.h"
-#include "capability.h"
+#include "leaves.h"
 
 namespace CAPABILITY {
 namespace {
@@ -137,25 +137,9 @@ template <class T> struct instructions {
 
 // --- what they compute: as the functors of kernels/cuda, of vectors ------------------------------
 
-// Sums and products of two NaN: the instructions of the loops have the second operand first, so
-// they return its NaN. The compiler may exchange operands that commute.
-#if defined(__x86_64__)
-#define IN_ORDER(NAME, SIGN, OP)                                                          \
-  struct NAME {                                                                           \
-    template <class V> static V of(V a, V b) {                                            \
-      V made;                                                                             \
-      if constexpr (sizeof(a[0]) == 4) asm(OP "ps %2, %1, %0" : "=v"(made) : "v"(b), "vm"(a)); \
-      else asm(OP "pd %2, %1, %0" : "=v"(made) : "v"(b), "vm"(a));                        \
-      return made;                                                                        \
-    }                                                                                     \
-  };
-#else
-#define IN_ORDER(NAME, SIGN, OP) \
-  struct NAME { template <class V> static V of(V a, V b) { return b SIGN a; } };
-#endif
-IN_ORDER(add, +, "vadd")
-IN_ORDER(mul, *, "vmul")
-#undef IN_ORDER
+// Sums and products of two NaN: the loops have the second operand first, so its NaN is the result.
+struct add { template <class V> static V of(V a, V b) { return ordered_sum(b, a); } };
+struct mul { template <class V> static V of(V a, V b) { return ordered_product(b, a); } };
 
 #define OF_TWO(NAME, EXPRESSION) \
   struct NAME { template <class V> static V of(V a, V b) { return EXPRESSION; } };
@@ -194,6 +178,82 @@ OF_ONE(root, root_of(x))
 OF_ONE(rsqrt, 1 / root_of(x))
 #undef OF_ONE
 
+// --- reductions ---------------------------------------------------------------------------------
+
+// Tiles are joined with eight lanes in the order of leaf_of<OP, T>::of_row.
+template <class OP, class T, bool IS_MEAN = false> struct tiles_of {
+  typedef typename tile<T>::V V;
+  typedef typename tile<T>::At At;
+  typedef void (*Go)(ARGUMENTS);
+  typedef leaf_of<OP, T> Leaf;
+  static constexpr i64 TILE_BYTES = WIDTH * VECTORS, LANES = Leaf::GROUP * sizeof(T),
+                       BLOCK = Leaf::BLOCK * sizeof(T);
+  static constexpr int N = LANES / WIDTH;
+  static_assert(TILE_BYTES % LANES == 0, "a tile has whole groups of lanes");
+  struct State {
+    alignas(64) char lanes[LANES];
+    typename Leaf::template Blocks<10> blocks;
+  };
+  static_assert(sizeof(State) <= abi::STATE_BYTES, "");
+
+  // The block with the element before this offset has ended.
+  __attribute__((noinline)) static void close(State& state, i64 at) {
+    const i64 number = (at - 1) / BLOCK;
+    if (!number) state.blocks.depth = 0;
+    state.blocks.add(number, (const typename Leaf::vector*)state.lanes);
+  }
+  __attribute__((noinline)) static void close_and_go(ARGUMENTS) {
+    close(*(State*)places[now->place[0]].data, at + TILE_BYTES);
+    NEXT;
+  }
+  static void go(ARGUMENTS) {
+    V* lanes = (V*)((State*)places[now->place[0]].data)->lanes;
+    const V x[] = {a0, a1, a2, a3, a4, a5, a6, a7};
+    V made[N];
+    if (at % BLOCK) {
+#pragma GCC unroll 8
+      for (int k = 0; k < N; ++k) made[k] = OP::join(lanes[k], OP::map(x[k], T{}));
+    } else {
+#pragma GCC unroll 8
+      for (int k = 0; k < N; ++k) made[k] = OP::map(x[k], T{});
+    }
+#pragma GCC unroll 8
+    for (int k = N; k < VECTORS; ++k) made[k % N] = OP::join(made[k % N], OP::map(x[k], T{}));
+#pragma GCC unroll 8
+    for (int k = 0; k < N; ++k) lanes[k] = made[k];
+    if ((at + TILE_BYTES) % BLOCK == 0)
+      return close_and_go(a0, a1, a2, a3, a4, a5, a6, a7, now, places, at);
+    NEXT;
+  }
+
+  static void add_group(State& state, const char* x, i64 at) {
+    typedef typename Leaf::vector vector;
+    vector* lane = (vector*)state.lanes;
+    for (int k = 0; k < 8; ++k) {
+      const vector made = OP::map(Leaf::V::load((const T*)x + k * Leaf::WIDTH), T{});
+      lane[k] = at % BLOCK ? OP::join(lane[k], made) : made;
+    }
+    if ((at + LANES) % BLOCK == 0) close(state, at + LANES);
+  }
+  static void add(char* state, const char* x, i64 at) {
+    for (i64 k = 0; k < TILE_BYTES; k += LANES) add_group(*(State*)state, x + k, at + k);
+  }
+  static T ended(State& state, const char* last, i64 n, i64 all) {
+    i64 at = (all - n) * sizeof(T);
+    if (!at) return Leaf::of_row((const T*)last, n, T{});
+    for (; n >= Leaf::GROUP; n -= Leaf::GROUP, last += LANES, at += LANES)
+      add_group(state, last, at);
+    if (at % BLOCK) close(state, at);
+    alignas(32) T rest[Leaf::WIDTH + Leaf::GROUP] = {};
+    memcpy(rest + Leaf::WIDTH, last, n * sizeof(T));
+    return Leaf::ended(state.blocks.all(), rest + Leaf::WIDTH, n, T{});
+  }
+  static void end(char* result, char* state, const char* last, i64 n, i64 all) {
+    const T found = ended(*(State*)state, last, n, all);
+    *(T*)result = IS_MEAN ? found / (T)all : found;
+  }
+};
+
 using abi::FIRST;
 using abi::NOTHING;
 using abi::SECOND;
@@ -202,7 +262,15 @@ typedef void (*Any)();
 
 #define COMMA ,
 #define ROW(FAMILY, NAME, T, INPUTS, HELD, F) \
-  {FAMILY, NAME, code_of<T>, INPUTS, HELD, (Any)instructions<T>::F},
+  {FAMILY, NAME, code_of<T>, INPUTS, HELD, (Any)instructions<T>::F, {}},
+// Where registers are narrower, a tile is half of a group of lanes.
+#if defined(__aarch64__)
+#define REDUCTION(NAME, T, ...)
+#else
+#define REDUCTION(NAME, T, ...)                                                           \
+  {"reduce", NAME " " #T, code_of<T>, 1, FIRST, (Any)tiles_of<__VA_ARGS__>::go,           \
+   {tiles_of<__VA_ARGS__>::add, tiles_of<__VA_ARGS__>::end}},
+#endif
 #define ONE(NAME, F, T)                                 \
   ROW("unary", NAME, T, 1, FIRST, template of_one<F>)   \
   ROW("unary", NAME, T, 1, NOTHING, template of_one_place<F>)
@@ -232,7 +300,10 @@ typedef void (*Any)();
   TWO("ternary", "clamp_max", minimum, T) TWO("ternary", "clamp_min", maximum, T)         \
   TWO("comparison", "eq", eq, T) TWO("comparison", "ne", ne, T)                           \
   TWO("comparison", "lt", lt, T) TWO("comparison", "le", le, T)                           \
-  TWO("comparison", "gt", gt, T) TWO("comparison", "ge", ge, T)
+  TWO("comparison", "gt", gt, T) TWO("comparison", "ge", ge, T)                           \
+  REDUCTION("sum", T, CAPABILITY::add, T) REDUCTION("mean", T, CAPABILITY::add, T, true)  \
+  REDUCTION("nansum", T, add_known, T)                                                    \
+  REDUCTION("amax", T, extreme<true>, T) REDUCTION("amin", T, extreme<false>, T)
 
 const abi::InstructionEntry entries[] = {ALL(f32) ALL(f64)};
 
