@@ -15,8 +15,8 @@ using abi::Scalar;
 constexpr int MOST_NUMBERS = 64;
 // Bytes of a row's temporaries, which are on a thread's stack.
 constexpr i64 MOST_OF_ROW = 1 << 20;
-// A step is at most a load, itself and a store; a run of two or more has an end.
-constexpr int MOST_INSTRUCTIONS = 3 * MOST_STEPS + MOST_STEPS / 2;
+// A step has at most itself, a load, three stores and an end.
+constexpr int MOST_INSTRUCTIONS = 6 * MOST_STEPS;
 
 // A number of a call, in the form that some step takes.
 struct Entered {
@@ -32,7 +32,7 @@ struct Chain {
   // For each output, a mask of the inputs that are read after the output was written.
   unsigned read_later[MOST_ARRAYS];
   RowCall call[MOST_STEPS];
-  abi::Instruction code[MOST_INSTRUCTIONS];
+  Coded code[MOST_INSTRUCTIONS];
 };
 
 bool read_ints(PyObject* given, int most, int* to, int* n) {
@@ -93,7 +93,7 @@ bool read_step(PyObject* given, Said* to) {
   if (!to->entry || to->entry->inputs != to->n_operands || to->entry->scalars != to->n_params)
     return false;
   to->rounds = found->rounds_numbers;
-  find_ways(to, family);
+  find_instruction(to, family);
   return true;
 }
 
@@ -103,10 +103,10 @@ struct Slots {
   Program& program;
   int free[MOST_SLOTS], n_free = 0;
 
-  int take(int dtype, bool is_tile = false, bool is_row = false) {
+  int take(int dtype, bool is_local = false, bool is_row = false) {
     for (int k = 0; k < n_free; k++) {
       const int slot = free[k];
-      if (program.dtype[slot] != dtype || program.is_tile[slot] != is_tile ||
+      if (program.dtype[slot] != dtype || program.is_local[slot] != is_local ||
           program.is_row[slot] != is_row)
         continue;
       free[k] = free[--n_free];
@@ -115,12 +115,12 @@ struct Slots {
     if (program.n_slots == MOST_SLOTS) return -1;
     program.itemsize[program.n_slots] = (byte)ITEMSIZE[dtype];
     program.dtype[program.n_slots] = (byte)dtype;
-    program.is_tile[program.n_slots] = is_tile, program.is_row[program.n_slots] = is_row;
+    program.is_local[program.n_slots] = is_local, program.is_row[program.n_slots] = is_row;
     return program.n_slots++;
   }
   int take_state() {
     if (program.n_slots == MOST_SLOTS) return -1;
-    program.is_tile[program.n_slots] = program.is_state[program.n_slots] = true;
+    program.is_local[program.n_slots] = program.is_state[program.n_slots] = true;
     return program.n_slots++;
   }
   void give(int slot) { free[n_free++] = slot; }
@@ -134,7 +134,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   program.n_outputs = n_outputs, program.n_operands = n_outputs + n_inputs;
   int dtype[MOST_VALUES], last_read[MOST_VALUES] = {}, slot[MOST_VALUES], place[MOST_VALUES];
   int number[MOST_STEPS][MOST_INPUTS];
-  int first_scalar[MOST_STEPS], state[MOST_STEPS];
+  int state[MOST_STEPS];
   bool is_stored[MOST_VALUES] = {};
   for (int v = 0; v < n_inputs + n_steps; v++) {
     dtype[v] = v < n_inputs ? inputs[v] : said[v - n_inputs].out;
@@ -206,7 +206,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
       Step* step = begin(slot[value]);
       state[s] = slots.take_state();
       if (!step || state[s] < 0) return false;
-      step->reduction = &now.way[abi::FIRST]->reduction;
+      step->reduction = &now.by->reduction;
       step->slot[1] = (byte)slot[now.operand[0]], step->slot[2] = (byte)state[s];
       step->in_registers = (byte)registers.begins(s), step->code = (short)s;
       step->item = (byte)ITEMSIZE[now.common];
@@ -262,7 +262,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
       step->in_registers = (byte)registers.begins(s), step->code = (short)s;
       step->item = (byte)ITEMSIZE[now.common];
       for (int j = 0; j < now.n_operands; j++) step->slot[step->n_slots++] = (byte)given[j];
-      step->first_scalar = (byte)(first_scalar[s] = chain.n_scalars);
+      step->first_scalar = (byte)chain.n_scalars;
       for (int j = 0; j < now.n_params; j++) {
         if (chain.n_scalars == MOST_NUMBERS) return false;
         chain.scalar[chain.n_scalars++] = {-1 - now.param[j], now.common, false};
@@ -287,13 +287,14 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     if (!step.in_registers) continue;
     const int first = step.code;
     step.code = (short)n_code;
-    n_code += registers.translate(first, slot, number, first_scalar, state,
-                                  chain.code + n_code);
+    step.has_calls = registers.has_calls(first);
+    step.n_code = (short)registers.translate(first, slot, number, state, chain.code + n_code);
+    n_code += step.n_code;
     program.code = chain.code;
   }
   i64 of_row = 0;
   for (int k = program.n_operands + program.n_numbers; k < program.n_slots; k++)
-    if (!program.is_tile[k] && !program.is_row[k]) of_row += program.row * program.itemsize[k];
+    if (!program.is_local[k] && !program.is_row[k]) of_row += program.row * program.itemsize[k];
   return of_row <= MOST_OF_ROW;
 }
 

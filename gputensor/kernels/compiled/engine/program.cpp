@@ -87,7 +87,7 @@ void lay_out(Plan& plan) {
     }
   }
   for (int k = n + program.n_numbers; k < program.n_slots; k++)
-    if (!program.is_tile[k] && !program.is_row[k]) temporaries += program.itemsize[k];
+    if (!program.is_local[k] && !program.is_row[k]) temporaries += program.itemsize[k];
   plan.stages = 0;
   for (int s = 0; s < program.n_steps; plan.stages++)
     s += program.step[s].in_registers ? program.step[s].in_registers : 1;
@@ -131,11 +131,11 @@ i64 bytes_of(const Plan& plan, int k) {
   const int n = program.n_operands;
   const bool is_number = k >= n && k < n + program.n_numbers;
   const bool is_of_machine = program.dtype[k] == abi::f32 || program.dtype[k] == abi::f64;
-  const int tile = program.code && is_of_machine ? program.capability->machine->tile : 0;
+  const int tile = program.code && is_of_machine ? abi::GROUP_BYTES : 0;
   if (program.is_row[k]) return (k < n ? 0 : LINE) + tile;
   if (program.is_state[k]) return abi::STATE_BYTES;
   if (k < n ? plan.layout[k] == PACKED : !is_number) {
-    if (program.is_tile[k]) return program.capability->machine->tile;
+    if (program.is_local[k]) return abi::LOCAL_BYTES;
     return rounded(plan.capacity * program.itemsize[k]);
   }
   return is_number || plan.layout[k] == ONE ? tile : 0;
@@ -157,7 +157,7 @@ struct Block {
     const int item = program.dtype[k] == abi::f64 ? 8 : 4;
     const double value = item == 8 ? *(const double*)slot[k] : *(const float*)slot[k];
     nans -= is_nan[k], is_nan[k] = value != value, nans += is_nan[k];
-    const i64 n = program.capability->machine->tile / item;
+    const i64 n = abi::GROUP_BYTES / item;
     program.capability->pack[log2_of(item)](tile[k], slot[k], n, 0, 1, 0);
     shown[k] = slot[k];
   }
@@ -192,7 +192,7 @@ struct Block {
     for (int j = 0; j < now.n_slots; j++) {
       const int k = now.slot[j];
       steps[j] = is_row && !program.is_wide[k] ? program.itemsize[k] : step[k];
-      data[j] = slot[k] + (program.is_tile[k] ? 0 : first * step[k]);
+      data[j] = slot[k] + (program.is_local[k] ? 0 : first * step[k]);
       if (j && !steps[j] && !program.is_wide[k]) {
         program.capability->widen[program.dtype[k]]((char*)&wide[j], slot[k], 1);
         data[j] = (char*)&wide[j];
@@ -234,43 +234,57 @@ struct Block {
   // For two NaN operands, the loops return the one that is shared by all elements, the instructions
   // the second.
   void run_in_registers(const Step* steps) {
-    const i64 of_tile = program.capability->machine->tile / steps->item;
-    run_loops(steps, nans ? 0 : run_tiles(steps, m / of_tile) * of_tile, of_tile);
+    const i64 of_group = abi::GROUP_BYTES / steps->item, whole = m / of_group * of_group;
+    if (!nans) run_tiles(steps, whole * steps->item);
+    run_loops(steps, nans ? 0 : whole, of_group);
     for (int s = 0; s < steps->in_registers; s++) {
       const Step& now = steps[s];
       if (!now.reduction)
         step[now.slot[0]] = program.itemsize[now.slot[0]];
-      else if (m % of_tile == 0)
+      else if (m == whole)
         end_reduction(now, nullptr, 0);
     }
   }
 
-  i64 run_tiles(const Step* steps, i64 tiles) {
+  void run_tiles(const Step* steps, i64 bytes) {
     for (int k = 0; program.row && k < program.n_slots; k++)
       if (program.is_row[k] && step[k] == 0) repeat(k);
-    abi::Place places[abi::SCALARS + 1];
-    places[abi::SCALARS] = {(char*)plan.scalars, 0};
-    for (int k = 0; k < program.n_slots; k++) {
-      places[k] = {slot[k], program.is_tile[k] ? 0 : -1};
-      if (tile[k]) places[k] = {tile[k], 0};
+    const Coded* code = program.code + steps->code;
+    abi::Instruction made[MOST_STEPS * 6];
+    const i64 of_local = steps->has_calls ? abi::LOCAL_BYTES - 1 : 0;
+    for (int n = 0; n < steps->n_code; n++) {
+      made[n].go = code[n].go;
+      for (int j = 0; j < 3; j++) {
+        const int k = code[n].place[j];
+        if (k < 0) continue;
+        if (tile[k]) made[n].place[j] = {tile[k], 0};
+        else made[n].place[j] = {slot[k], program.is_state[k] ? 0
+                                          : program.is_local[k] ? of_local : -1};
+      }
     }
-    program.capability->machine->run(program.code + steps->code, places, tiles);
-    return tiles;
+    const i64 most = steps->has_calls ? abi::LOCAL_BYTES : bytes, item = steps->item;
+    for (i64 at = 0; at < bytes; at += most) {
+      const i64 end = bytes - at < most ? bytes : at + most;
+      for (int n = 0; n < steps->n_code; n = code[n].next)
+        code[n].go ? program.capability->machine->run(made + n, at, end)
+                   : run_loop(steps[code[n].step], at / item, (end - at) / item);
+    }
   }
 
-  void run_loops(const Step* steps, i64 first, i64 of_tile) {
-    for (; first < m; first += of_tile)
+  void run_loops(const Step* steps, i64 first, i64 of_group) {
+    for (; first < m; first += of_group)
       for (int s = 0; s < steps->in_registers; s++) {
-        const i64 n = m - first < of_tile ? m - first : of_tile;
-        steps[s].reduction ? reduce(steps[s], first, n, n == of_tile)
+        const i64 n = m - first < of_group ? m - first : of_group;
+        steps[s].reduction ? reduce(steps[s], first, n, n == of_group)
                            : run_loop(steps[s], first, n);
       }
   }
 
-  void reduce(const Step& now, i64 first, i64 n, bool is_tile) {
+  void reduce(const Step& now, i64 first, i64 n, bool is_group) {
     const int k = now.slot[1];
-    char* x = slot[k] + (program.is_tile[k] ? 0 : first * step[k]);
-    is_tile ? now.reduction->add(slot[now.slot[2]], x, first * step[k]) : end_reduction(now, x, n);
+    char* x = slot[k] + (program.is_local[k] ? 0 : first * step[k]);
+    is_group ? now.reduction->add(slot[now.slot[2]], x, first * step[k])
+             : end_reduction(now, x, n);
   }
 
   void end_reduction(const Step& now, const char* last, i64 n) {
