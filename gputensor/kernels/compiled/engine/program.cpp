@@ -19,19 +19,25 @@ constexpr i64 BLOCK = 1 << 13, GRAIN = 1 << 15;
 constexpr i64 SHORT = 256;
 constexpr i64 LINE = 64;
 
+// Bytes of a run in registers after which some of the next block is prefetched.
+constexpr i64 SOME = 4 * abi::LOCAL_BYTES;
+
 // Prefetches the bytes of contiguous operands in the next block while this block is computed, a
-// part of them before each step. The CPU's own prefetcher starts again in each block.
+// part of them before each step and within runs: the CPU's own prefetcher starts again in each
+// block. Not if all steps are one run, which reads operands steadily.
 struct Ahead {
-  int n = 0, steps;
+  int n = 0;
+  i64 part = 0, parts;
   const char* at[MOST_ARRAYS];
   i64 lines[MOST_ARRAYS];
 
-  void part(int step) const {
+  void go() {
     for (int k = 0; k < n; k++) {
-      const i64 last = lines[k] * (step + 1) / steps;
-      for (i64 line = lines[k] * step / steps; line < last; line++)
+      const i64 last = lines[k] * (part + 1) / parts;
+      for (i64 line = lines[k] * part / parts; line < last; line++)
         __builtin_prefetch(at[k] + line * LINE, 0, 2);
     }
+    part++;
   }
 };
 
@@ -54,7 +60,6 @@ struct Plan {
   bool has_rows;
   bool is_turned;                 // blocks advance along dimension 1 first, then along dimension 0
   i64 capacity;                   // elements of a temporary
-  int stages;                     // loops, casts and runs in registers
   Layout layout[MOST_ARRAYS];
   bool stays[MOST_ARRAYS];      // packed once: the same for every block
   mutable bool has_failed;      // a function declined
@@ -88,9 +93,6 @@ void lay_out(Plan& plan) {
   }
   for (int k = n + program.n_numbers; k < program.n_slots; k++)
     if (!program.is_local[k] && !program.is_row[k]) temporaries += program.itemsize[k];
-  plan.stages = 0;
-  for (int s = 0; s < program.n_steps; plan.stages++)
-    s += program.step[s].in_registers ? program.step[s].in_registers : 1;
   i64 capacity = temporaries ? TEMPORARY_BYTES / temporaries & ~(i64)63 : BLOCK;
   if (capacity < 64) capacity = 64;
   if (capacity > BLOCK) capacity = BLOCK;
@@ -233,9 +235,9 @@ struct Block {
 
   // For two NaN operands, the loops return the one that is shared by all elements, the instructions
   // the second.
-  void run_in_registers(const Step* steps) {
+  void run_in_registers(const Step* steps, Ahead& ahead) {
     const i64 of_group = abi::GROUP_BYTES / steps->item, whole = m / of_group * of_group;
-    if (!nans) run_tiles(steps, whole * steps->item);
+    if (!nans) run_tiles(steps, whole * steps->item, ahead);
     run_loops(steps, nans ? 0 : whole, of_group);
     for (int s = 0; s < steps->in_registers; s++) {
       const Step& now = steps[s];
@@ -246,7 +248,7 @@ struct Block {
     }
   }
 
-  void run_tiles(const Step* steps, i64 bytes) {
+  void run_tiles(const Step* steps, i64 bytes, Ahead& ahead) {
     for (int k = 0; program.row && k < program.n_slots; k++)
       if (program.is_row[k] && step[k] == 0) repeat(k);
     const Coded* code = program.code + steps->code;
@@ -262,8 +264,10 @@ struct Block {
                                           : program.is_local[k] ? of_local : -1};
       }
     }
-    const i64 most = steps->has_calls ? abi::LOCAL_BYTES : bytes, item = steps->item;
+    const i64 most = steps->has_calls ? abi::LOCAL_BYTES : ahead.n ? SOME : bytes,
+              item = steps->item;
     for (i64 at = 0; at < bytes; at += most) {
+      if (at % SOME == 0) ahead.go();
       const i64 end = bytes - at < most ? bytes : at + most;
       for (int n = 0; n < steps->n_code; n = code[n].next)
         code[n].go ? program.capability->machine->run(made + n, at, end)
@@ -293,20 +297,30 @@ struct Block {
     end_row(to);
   }
 
-  void run_steps(const Ahead& ahead) {
-    int stage = 0;
-    for (int s = 0; s < program.n_steps; stage++) {
-      if (ahead.n) ahead.part(stage);
+  void run_steps(Ahead& ahead) {
+    for (int s = 0; s < program.n_steps;) {
       const Step& now = program.step[s];
       if (now.in_registers) {
-        run_in_registers(&now);
+        run_in_registers(&now, ahead);
         s += now.in_registers;
         continue;
       }
+      ahead.go();
       now.call ? run_call(program.call[now.call - 1])
       : now.loop ? run_loop(now, 0, m) : run_cast(now);
       s++;
     }
+  }
+
+  // The number of times that run_steps calls Ahead::go.
+  i64 parts() const {
+    i64 found = 0;
+    for (int s = 0; s < program.n_steps;) {
+      const Step& now = program.step[s];
+      found += now.in_registers ? (m * now.item + SOME - 1) / SOME : 1;
+      s += now.in_registers ? now.in_registers : 1;
+    }
+    return found;
   }
 };
 
@@ -384,12 +398,12 @@ void blocks(void* context, i64 first, i64 last) {
       slot[k] = packed[k];
     }
     Ahead ahead;
-    ahead.steps = plan.stages;
+    ahead.parts = block.parts();
     const int d = plan.outer;
     const bool is_along = !plan.is_turned && inner + 1 < plan.blocks_inner,
                may_be_next = plan.is_turned || (!inner && d < walk.ndim),
                is_next = may_be_next && index[d] + 1 < walk.size[d];
-    if (plan.stages > 1 && b + 1 < last && (is_along || is_next)) {
+    if (program.step[0].in_registers < program.n_steps && b + 1 < last && (is_along || is_next)) {
       for (int k = 0; k < n; k++) {
         const i64 bytes = m * program.itemsize[k], step = is_along ? bytes : walk.stride[k][d];
         if (plan.layout[k] != DENSE || !step) continue;
