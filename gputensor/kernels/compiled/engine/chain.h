@@ -10,7 +10,7 @@ namespace engine {
 
 constexpr int MOST_VALUES = MOST_ARRAYS + MOST_STEPS;
 
-// A step as given by Python. entry: null for a cast. by: its instruction; null if there is none.
+// A step. entry: null for a cast. by: its instruction; null if there is none.
 struct Said {
   const abi::LoopEntry* entry;
   const abi::InstructionEntry* by;
@@ -23,6 +23,8 @@ struct Said {
   // reduction with an instruction.
   RowCall call;
   bool is_row, is_part, reduces;
+
+  bool is_cast() const { return !entry && !call.function && !is_part; }
 };
 
 // The runs of steps of a chain that run in registers. The steps of a run have one dtype.
@@ -31,6 +33,8 @@ class Registers {
   // dtype: of each value. is_stored: whether each value is an output.
   void find(const Said* said, int n_steps, int n_inputs, const int* dtype, const bool* is_stored);
   bool runs(int step) const { return run_[step] >= 0; }
+  // The dtype in which a step's run computes.
+  int type_of(int step) const;
   // The number of steps of the run that begins at this step; 0 if none begins here.
   int begins(int step) const;
   // Whether a value is read only in its own run, so that memory for one tile is enough.
@@ -44,10 +48,12 @@ class Registers {
   bool has_calls(int first) const;
 
  private:
+  bool may_run(int step) const;
   bool may_join(int step, int first) const;
   bool fits(int step) const;
 
   const Said* said_;
+  const int* dtype_;
   int n_steps_, n_inputs_;
   int run_[MOST_STEPS];  // the first step of its run; -1: none
   bool is_local_[MOST_VALUES];

@@ -271,7 +271,7 @@ struct Block {
       const i64 end = bytes - at < most ? bytes : at + most;
       for (int n = 0; n < steps->n_code; n = code[n].next)
         code[n].go ? program.capability->machine->run(made + n, at, end)
-                   : run_loop(steps[code[n].step], at / item, (end - at) / item);
+                   : run_some(steps[code[n].step], at / item, (end - at) / item);
     }
   }
 
@@ -280,8 +280,20 @@ struct Block {
       for (int s = 0; s < steps->in_registers; s++) {
         const i64 n = m - first < of_group ? m - first : of_group;
         steps[s].reduction ? reduce(steps[s], first, n, n == of_group)
-                           : run_loop(steps[s], first, n);
+                           : run_some(steps[s], first, n);
       }
+  }
+
+  // A loop or a cast over n elements from `first` on.
+  void run_some(const Step& now, i64 first, i64 n) {
+    if (now.loop) return run_loop(now, first, n);
+    const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
+    char* made = slot[to] + (program.is_local[to] ? 0 : first * item);
+    if (step[from])
+      return now.cast(made, slot[from] + (program.is_local[from] ? 0 : first * step[from]), n);
+    Scalar one;
+    now.cast((char*)&one, slot[from], 1);
+    program.capability->pack[log2_of(item)](made, (char*)&one, n, 0, 1, 0);
   }
 
   void reduce(const Step& now, i64 first, i64 n, bool is_group) {

@@ -26,17 +26,19 @@ const abi::InstructionEntry* entry_of(const char* family, const char* name, int 
   return nullptr;
 }
 
-// Whether the step's loop can run on the run's tiles.
+bool is_float(int dtype) { return dtype == abi::f32 || dtype == abi::f64; }
+
+// Whether the step has no instruction: its cast, or its loop, runs over some tiles.
 bool is_call(const Said& said) {
-  const int common = said.common;
-  if (said.by || (common != abi::f32 && common != abi::f64)) return false;
+  if (said.is_cast()) return true;
+  if (said.by || said.reduces || !is_float(said.common)) return false;
   for (int j = 0; j < said.entry->inputs; j++)
-    if (said.entry->input[j] != common) return false;
-  return said.entry->result == common;
+    if (said.entry->input[j] != said.common) return false;
+  return said.entry->result == said.common;
 }
 
-bool is_truth(const Said& said) { return !said.reduces && said.entry->result == abi::b8; }
-bool asks_truth(const Said& said) { return !said.reduces && said.entry->input[0] == abi::b8; }
+bool is_truth(const Said& said) { return said.entry && said.entry->result == abi::b8; }
+bool asks_truth(const Said& said) { return said.entry && said.entry->input[0] == abi::b8; }
 
 int count_of(const Said& said, int value) {
   int found = 0;
@@ -55,6 +57,20 @@ void find_reduction(Said* said, const char* name) {
   said->reduces = said->by && said->n_operands == 1 && said->out == said->common;
 }
 
+int Registers::type_of(int step) const {
+  const Said& said = said_[step];
+  return !said.is_cast() ? said.common : is_float(said.out) ? said.out : dtype_[said.operand[0]];
+}
+
+bool Registers::may_run(int step) const {
+  const Said& said = said_[step];
+  if (said.reduces) return dtype_[said.operand[0]] == said.common;
+  if (said.is_row || said.is_part || said.call.function) return false;
+  if (!said.is_cast()) return said.by || is_call(said);
+  const int type = type_of(step);
+  return is_float(type) && (said.out == type || ITEMSIZE[said.out] <= ITEMSIZE[type]);
+}
+
 // Whether the step can be in a run from `first` on: it reads no result of a reduction in this run,
 // which is known only at the end of the row.
 bool Registers::may_join(int step, int first) const {
@@ -63,7 +79,7 @@ bool Registers::may_join(int step, int first) const {
     const int made = said.operand[j] - n_inputs_;
     if (made >= first && made < step && said_[made].reduces) return false;
   }
-  return said.common == said_[first].common;
+  return type_of(step) == type_of(first);
 }
 
 // Whether the machine can compute the step's operands and result. A bool must be used only within
@@ -82,22 +98,14 @@ bool Registers::fits(int step) const {
   }
   if (!asks_truth(said)) return true;
   const int condition = said.operand[0] - n_inputs_;
-  return condition >= 0 && run_[condition] == run_[step];
+  return condition >= 0 && run_[condition] == run_[step] && is_truth(said_[condition]);
 }
 
 void Registers::find(const Said* said, int n_steps, int n_inputs, const int* dtype,
                      const bool* is_stored) {
-  said_ = said, n_steps_ = n_steps, n_inputs_ = n_inputs;
+  said_ = said, n_steps_ = n_steps, n_inputs_ = n_inputs, dtype_ = dtype;
   bool may[MOST_STEPS];
-  for (int s = 0; s < n_steps; s++) {
-    const Said& now = said[s];
-    may[s] = now.reduces || (now.entry && !now.is_row && now.out == now.entry->result &&
-                             (now.by || is_call(now)));
-    for (int j = 0; may[s] && j < now.n_operands; j++) {
-      const int v = now.operand[j], wanted = now.reduces ? now.common : now.entry->input[j];
-      may[s] = v < 0 ? wanted == now.common && !now.reduces : dtype[v] == wanted;
-    }
-  }
+  for (int s = 0; s < n_steps; s++) may[s] = may_run(s);
   for (bool is_done = false; !is_done;) {
     for (int first = 0, last; first < n_steps; first = last) {
       for (last = first + 1; may[first] && last < n_steps && may[last]; last++)
@@ -132,7 +140,7 @@ int Registers::begins(int step) const {
 
 bool Registers::has_calls(int first) const {
   for (int s = first; s < first + begins(first); s++)
-    if (!said_[s].reduces && is_call(said_[s])) return true;
+    if (is_call(said_[s])) return true;
   return false;
 }
 
@@ -141,7 +149,7 @@ namespace {
 // Writes the instructions of one run. held: the value in each bank, or -1.
 struct Writer {
   const Said* said;
-  int n_inputs, first, last;
+  int n_inputs, first, last, dtype;
   const int* slot;
   const int (*number)[MOST_INPUTS];
   const int* state;
@@ -149,7 +157,6 @@ struct Writer {
   int held[N_BANKS] = {-1, -1};
   bool is_in_memory[MOST_VALUES] = {};
 
-  int dtype() const { return said[first].common; }
   // The first step from `step` on that reads a value in this run; `last` if there is none.
   int next_read(int value, int step) const {
     while (value >= 0 && step < last && !count_of(said[step], value)) step++;
@@ -165,12 +172,12 @@ struct Writer {
     return *at++;
   }
   void put(const char* name, int bank, int value) {
-    const abi::Forms& forms = *entry_of("", name, dtype())->forms;
+    const abi::Forms& forms = *entry_of("", name, dtype)->forms;
     const bool is_load = !strcmp(name, "load");
     put(is_load ? forms[bank][PLACE][0] : forms[0][bank][0]).place[0] = (short)slot[value];
   }
   void end() {
-    if (at[-1].go) put((*entry_of("", "end", dtype())->forms)[0][0][0]);
+    if (at[-1].go) put((*entry_of("", "end", dtype)->forms)[0][0][0]);
   }
 
   // Write a bank's value to memory if a step from `step` on reads it.
@@ -223,7 +230,7 @@ struct Writer {
   void write(int step, bool is_local) {
     const Said& now = said[step];
     const int value = n_inputs + step;
-    if (!now.reduces && is_call(now)) return call(step);
+    if (is_call(now)) return call(step);
     const bool is_where = now.n_operands == 3 && asks_truth(now);
     const int to = now.reduces ? 0 : is_where ? bank_of_condition(step) : bank_for(step);
     for (int j = 1; !is_where && now.n_operands == 3 && j < 3; j++)
@@ -252,7 +259,7 @@ struct Writer {
 int Registers::translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
                          const int* state, Coded* to) const {
   const int last = first + begins(first);
-  Writer writer = {said_, n_inputs_, first, last, slot, number, state, to};
+  Writer writer = {said_, n_inputs_, first, last, type_of(first), slot, number, state, to};
   for (int v = 0; v < n_inputs_ + first; v++) writer.is_in_memory[v] = true;
   for (int s = first; s < last; s++) writer.write(s, is_local_[n_inputs_ + s]);
   writer.end();
