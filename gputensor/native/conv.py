@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.device import CPU
 from ..core.dtype import BOOL, FLOATING
@@ -38,21 +38,21 @@ def convolution(
     key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
     dilation: Any, transposed: bool, output_padding: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    op = "convolution"
-    count = weight._geometry.ndim - 2
-    _check(op, input, weight, bias, count, transposed, groups)
-    steps = per_dim(op, "stride", stride, count, 1)
-    gaps = per_dim(op, "dilation", dilation, count, 1)
-    pads, more = per_dim(op, "padding", padding, count), [0] * count
-    if transposed:
-        more = list(per_dim(op, "output_padding", output_padding, count))
-        if any(m >= max(s, d) for m, s, d in zip(more, steps, gaps)):
-            rule = "be smaller than stride or dilation"
-            raise errors.must(op, "output_padding", rule, output_padding)
-    out = _output_sizes(op, input, weight, steps, pads, gaps, transposed, more)
-    outer, inner = weight._geometry.sizes[:2]
-    sizes = (input._geometry.sizes[0], inner * groups if transposed else outer, *out)
-    form, made = _format(input, weight, count), None
+    op, table = "convolution", operators.convolution.table
+    operands = [None if x is None else (x._geometry, x._device) for x in (input, weight, bias)]
+    stride = arguments.ints(op, "stride", stride)
+    padding = arguments.ints(op, "padding", padding)
+    dilation = arguments.ints(op, "dilation", dilation)
+    more = arguments.ints(op, "output_padding", output_padding) if transposed else (0,)
+    groups = arguments.integer(op, "groups", groups)
+    numbers = (stride, padding, dilation, transposed, more, groups)
+    key = (*operands, *numbers)
+    plan = table.plans.get(key)
+    if plan is None:
+        plan = _planned(op, input, weight, bias, *numbers)
+        table.remember(key, plan)
+    steps, pads, gaps, more, out, sizes, form = plan
+    made = None
     if 0 in out:  # the padding removed the whole output of a transposed convolution
         return calls.contiguous(calls.new_zeros(input, sizes), form)
     x, w, b = wide(input), wide(weight), None if bias is None else wide(bias)
@@ -64,6 +64,27 @@ def convolution(
     if made is None:
         made = _composed(x, w, b, out, steps, pads, gaps, transposed, more, groups)
     return calls.contiguous(cast(made, input._geometry.dtype), form)
+
+
+def _planned(
+    op: str, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes,
+    dilation: Sizes, transposed: bool, output_padding: Sizes, groups: int,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Check the arguments. Returns the numbers for each dimension, the output's sizes along them,
+    the result's sizes and its memory format."""
+    count = weight._geometry.ndim - 2
+    _check(op, input, weight, bias, count, transposed, groups)
+    steps = per_dim(op, "stride", stride, count, 1)
+    gaps = per_dim(op, "dilation", dilation, count, 1)
+    pads = per_dim(op, "padding", padding, count)
+    more = per_dim(op, "output_padding", output_padding, count)
+    if transposed and any(m >= max(s, d) for m, s, d in zip(more, steps, gaps)):
+        rule = "be smaller than stride or dilation"
+        raise errors.must(op, "output_padding", rule, output_padding)
+    out = _output_sizes(op, input, weight, steps, pads, gaps, transposed, more)
+    outer, inner = weight._geometry.sizes[:2]
+    sizes = (input._geometry.sizes[0], inner * groups if transposed else outer, *out)
+    return steps, pads, gaps, more, out, sizes, _format(input, weight, count)
 
 
 def _output_sizes(

@@ -13,9 +13,10 @@ from math import prod
 from typing import NamedTuple
 
 from ... import runtime
-from ..._generated import calls
+from ..._generated import calls, operators
 from ...core.device import CPU
 from ...tensor.tensor import Tensor
+from ..missing import ask_inplace
 
 Sizes = tuple[int, ...]
 # Most bytes of a block; on the CPU, reused memory of this size costs half of new memory.
@@ -83,7 +84,7 @@ class Spread(NamedTuple):
                 return made
             x = calls.slice_Tensor(x, d, first, last, 1)
             to = calls.slice_Tensor(to, d, a + first * s, a + (last - 1) * s + 1, s)
-        calls.copy_(to, x)
+        ask_inplace(operators.copy_, to, x, False)
         return made
 
 
@@ -184,9 +185,10 @@ def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
         to, own = of.of(made), calls.slice_Tensor(rows, 0, *of.groups, 1)
         if of.is_plain:
             plain = calls.reshape(to, (*to._geometry.sizes[:2], -1))
-            calls.baddbmm_(plain, own, windows, 0, 1)
+            ask_inplace(operators.baddbmm_, plain, own, windows, 0, 1)
         else:
-            calls.copy_(to, calls.reshape(calls.bmm(own, windows), to._geometry.sizes))
+            found = calls.reshape(calls.bmm(own, windows), to._geometry.sizes)
+            ask_inplace(operators.copy_, to, found, False)
 
     if x._device.type != "meta":
         _each(x, at, each, multiply)
@@ -217,7 +219,7 @@ def weight_gradient(x: Tensor, grad: Tensor, at: Windows) -> Tensor:
         given = calls.reshape(given, (*given._geometry.sizes[:2], -1))
         to = calls.slice_Tensor(made, 0, *of.groups, 1)
         kept = int(of.begin[0] > 0 or any(of.begin[2:]))
-        calls.baddbmm_(to, given, calls.transpose_int(windows, 1, 2), kept, 1)
+        ask_inplace(operators.baddbmm_, to, given, calls.transpose_int(windows, 1, 2), kept, 1)
 
     if x._device.type != "meta":
         _each(x, at, each, add)
