@@ -10,8 +10,10 @@ from typing import Any
 
 from .._generated.functions import maximum, zeros_like
 from ..core import errors
+from ..structured import steps
+from ..structured.steps import mix
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, averages, descend, fresh, mix, rate, scalar
+from .arithmetic import Group, State, descend, fresh, rate, scalar
 from .optimizer import Optimizer
 
 
@@ -44,13 +46,10 @@ class Adam(Optimizer):
         return {**state, "max_exp_avg_sq": zeros_like(p)} if group["amsgrad"] else state
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        average, square, beta1, beta2 = averages(grad, state, group)
-        if group["amsgrad"]:
-            largest = state["max_exp_avg_sq"]
-            square = largest.copy_(maximum(fresh(largest), fresh(square)))
-        step_size = rate(group) / (1 - beta1**step)
-        root = fresh(square.sqrt()).div_((1 - beta2**step) ** 0.5).add_(group["eps"])
-        descend(p, fresh(average) / root, step_size)
+        betas = scalar(group["betas"][0]), scalar(group["betas"][1])
+        largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
+        kept = state["exp_avg"], state["exp_avg_sq"], largest
+        steps.adam(p, grad, *kept, rate(group), betas, group["eps"], step, fresh)
 
 
 class AdamW(Adam):

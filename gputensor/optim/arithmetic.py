@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from ..autograd import is_grad_enabled
 from ..core.dtype import dtype, float32, float64
 from ..dispatch.defaults import get_default_dtype
+from ..structured import steps
+from ..structured.steps import mix, mix_square
 from ..tensor.tensor import Tensor
 
 Group = dict[str, Any]
@@ -65,40 +67,9 @@ def rate(group: Group) -> Any:
     return scalar(group["lr"])
 
 
-def plus(x: Tensor, y: Tensor, factor: Any) -> Tensor:
-    """Return x + factor * y."""
-    return x + fresh(y) * factor if isinstance(factor, Tensor) else x.add(y, alpha=factor)
-
-
-def add(x: Tensor, y: Tensor, factor: Any) -> None:
-    """x += factor * y."""
-    if isinstance(factor, Tensor):
-        x.add_(fresh(y) * factor)
-    else:
-        x.add_(y, alpha=factor)
-
-
-@lru_cache(maxsize=256)
-def _rest(kept: float) -> float:
-    """Return 1 - kept. It is one object for each value, because short cuts compare by identity."""
-    return 1 - kept
-
-
-def mix(x: Tensor, y: Tensor, kept: Any) -> None:
-    """x = kept * x + (1 - kept) * y."""
-    if isinstance(kept, Tensor):
-        x.add_((y - x) * (1 - kept))
-    else:
-        x.lerp_(y, _rest(kept))
-
-
-def mix_square(x: Tensor, y: Tensor, kept: Any) -> None:
-    """x = kept * x + (1 - kept) * y * y."""
-    x.mul_(kept)
-    if isinstance(kept, Tensor):
-        x.add_(y.square() * (1 - kept))
-    else:
-        x.addcmul_(y, y, value=_rest(kept))
+plus = partial(steps.plus, fresh=fresh)
+add = partial(steps.add, fresh=fresh)
+descend = partial(steps.descend, fresh=fresh)
 
 
 def averages(grad: Tensor, state: State, group: Group) -> tuple[Tensor, Tensor, Any, Any]:
@@ -110,11 +81,3 @@ def averages(grad: Tensor, state: State, group: Group) -> tuple[Tensor, Tensor, 
     mix(state["exp_avg"], grad, beta1)
     mix_square(state["exp_avg_sq"], grad, beta2)
     return state["exp_avg"], state["exp_avg_sq"], beta1, beta2
-
-
-def descend(p: Tensor, direction: Tensor, lr: Any) -> None:
-    """p -= lr * direction."""
-    if isinstance(lr, Tensor):
-        p.sub_(fresh(direction) * lr)
-    else:
-        p.add_(direction, alpha=-lr)

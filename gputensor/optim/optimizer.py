@@ -19,8 +19,9 @@ from ..core.arguments import flag, number as plain_number
 from ..core.dtype import float64
 from ..dispatch.refusal import declares, is_iterable
 from ..runtime import capture
+from ..structured import steps
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, fresh, number_dtype, plus, rate, scalar
+from .arithmetic import Group, State, fresh, number_dtype, rate, scalar
 from .hooks import (
     Hooked, hooked, register_optimizer_step_post_hook, register_optimizer_step_pre_hook,
 )  # fmt: skip
@@ -171,13 +172,10 @@ class Optimizer(Hooked):
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
         """Return the gradient with weight decay added; if decoupled, shrink the parameter."""
-        decay = scalar(group.get("weight_decay"))
+        decay, is_decoupled = scalar(group.get("weight_decay")), group.get("decoupled_weight_decay")
         if not isinstance(decay, Tensor) and not decay:
             return grad
-        if group.get("decoupled_weight_decay"):
-            p.mul_(1 - rate(group) * decay)
-            return grad
-        return plus(grad, p, decay)
+        return steps.decayed(p, grad, rate(group), decay, bool(is_decoupled), fresh)
 
     # --- state --------------------------------------------------------------------------------
 

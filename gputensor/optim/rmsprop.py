@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._generated.functions import full_like, zeros_like
+from ..structured import steps
+from ..structured.steps import mix, mix_square
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, descend, fresh, mix, mix_square, rate, scalar
+from .arithmetic import Group, State, descend, fresh, rate, scalar
 from .optimizer import Optimizer
 
 
@@ -93,9 +95,8 @@ class Adagrad(Optimizer):
         return {"sum": full_like(p, complex(first, first) if p.is_complex() else first)}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        lr = rate(group) / (1 + (step - 1) * scalar(group["lr_decay"]))
-        total = state["sum"].add_(grad * grad)
-        descend(p, grad / fresh(total.sqrt()).add_(group["eps"]), lr)
+        numbers = rate(group), scalar(group["lr_decay"]), group["eps"], step
+        steps.adagrad(p, grad, state["sum"], *numbers, fresh)
 
 
 class Adadelta(Optimizer):

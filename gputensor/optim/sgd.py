@@ -10,8 +10,9 @@ from typing import Any
 
 from .._generated.functions import zeros_like
 from ..core import errors
+from ..structured import steps
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, add, descend, keep, plus, rate, rounded, scalar
+from .arithmetic import Group, State, descend, fresh, keep, rate, rounded, scalar
 from .optimizer import Optimizer
 
 
@@ -50,14 +51,12 @@ class SGD(Optimizer):
         return bool(group["momentum"])
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
-        if self._has_state(group):
-            momentum, average = scalar(group["momentum"]), state.get("momentum_buffer")
-            if average is None:
-                average = state["momentum_buffer"] = grad.detach().clone()
-            else:
-                add(average.mul_(momentum), grad, 1 - scalar(group["dampening"]))
-            grad = plus(grad, average, momentum) if group["nesterov"] else average
-        descend(p, grad, rate(group))
+        average = state.get("momentum_buffer") if self._has_state(group) else None
+        is_first = average is None
+        if is_first and self._has_state(group):
+            average = state["momentum_buffer"] = grad.detach().clone()
+        numbers = rate(group), scalar(group["momentum"]), scalar(group["dampening"])
+        steps.sgd(p, grad, average, *numbers, group["nesterov"], is_first, fresh)
 
 
 class ASGD(Optimizer):

@@ -1,0 +1,114 @@
+"""The formulas of optimizers that PyTorch also has as operators: Adam, SGD and Adagrad.
+
+The classes of optim/ and the operators of native/optimizer.py both call them. Steps work in place;
+`fresh` copies an operand that a recorded step must not overwrite, and returns it otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from .._generated import calls
+from ..tensor.tensor import Tensor
+
+Fresh = Callable[[Tensor], Tensor]
+
+
+def plain(x: Tensor) -> Tensor:
+    """`fresh` for steps that are not recorded."""
+    return x
+
+
+def plus(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> Tensor:
+    """Return x + factor * y."""
+    return x + fresh(y) * factor if isinstance(factor, Tensor) else x.add(y, alpha=factor)
+
+
+def add(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> None:
+    """x += factor * y."""
+    if isinstance(factor, Tensor):
+        x.add_(fresh(y) * factor)
+    else:
+        x.add_(y, alpha=factor)
+
+
+@lru_cache(maxsize=256)
+def _rest(kept: float) -> float:
+    """Return 1 - kept, as the same object each time, for short cuts."""
+    return 1 - kept
+
+
+def mix(x: Tensor, y: Tensor, kept: Any) -> None:
+    """x = kept * x + (1 - kept) * y."""
+    if isinstance(kept, Tensor):
+        x.add_((y - x) * (1 - kept))
+    else:
+        x.lerp_(y, _rest(kept))
+
+
+def mix_square(x: Tensor, y: Tensor, kept: Any) -> None:
+    """x = kept * x + (1 - kept) * y * y."""
+    x.mul_(kept)
+    if isinstance(kept, Tensor):
+        x.add_(y.square() * (1 - kept))
+    else:
+        x.addcmul_(y, y, value=_rest(kept))
+
+
+def descend(p: Tensor, direction: Tensor, lr: Any, fresh: Fresh = plain) -> None:
+    """p -= lr * direction."""
+    if isinstance(lr, Tensor):
+        p.sub_(fresh(direction) * lr)
+    else:
+        p.add_(direction, alpha=-lr)
+
+
+def decayed(
+    p: Tensor, grad: Tensor, lr: Any, decay: Any, is_decoupled: bool, fresh: Fresh = plain
+) -> Tensor:
+    """Return the gradient with weight decay added; if decoupled, shrink the parameter."""
+    if not isinstance(decay, Tensor) and not decay:
+        return grad
+    if is_decoupled:
+        p.mul_(1 - lr * decay)
+        return grad
+    return plus(grad, p, decay, fresh)
+
+
+def adam(
+    p: Tensor, grad: Tensor, average: Tensor, square: Tensor, largest: Tensor | None, lr: Any,
+    betas: tuple[Any, Any], eps: Any, step: Any, fresh: Fresh = plain,
+) -> None:  # fmt: skip
+    """A step of Adam, from 1. largest: the largest average square so far, with amsgrad."""
+    mix(average, grad, betas[0])
+    mix_square(square, grad, betas[1])
+    if largest is not None:
+        square = largest.copy_(calls.maximum(fresh(largest), fresh(square)))
+    step_size = lr / (1 - betas[0] ** step)
+    root = fresh(square.sqrt()).div_((1 - betas[1] ** step) ** 0.5).add_(eps)
+    descend(p, fresh(average) / root, step_size, fresh)
+
+
+def sgd(
+    p: Tensor, grad: Tensor, average: Tensor | None, lr: Any, momentum: Any, dampening: Any,
+    is_nesterov: bool, is_first: bool, fresh: Fresh = plain,
+) -> None:  # fmt: skip
+    """A step of SGD. average: of the gradients, None without momentum; at the first step it is the
+    gradient already."""
+    if average is not None:
+        if not is_first:
+            add(average.mul_(momentum), grad, 1 - dampening, fresh)
+        grad = plus(grad, average, momentum, fresh) if is_nesterov else average
+    descend(p, grad, lr, fresh)
+
+
+def adagrad(
+    p: Tensor, grad: Tensor, total: Tensor, lr: Any, lr_decay: Any, eps: Any, step: Any,
+    fresh: Fresh = plain,
+) -> None:  # fmt: skip
+    """A step of Adagrad, from 1. total: the sum of the squares of the gradients."""
+    total.add_(grad * grad)
+    root = fresh(total.sqrt()).add_(eps)
+    descend(p, grad / root, lr / (1 + (step - 1) * lr_decay), fresh)
