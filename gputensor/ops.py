@@ -35,6 +35,10 @@ class OperatorPacket:
         for operator in self._overloads:
             self.__dict__[operator.overload or "default"] = operator
 
+    @property
+    def __name__(self) -> str:
+        return self.qualified_name.partition("::")[2]
+
     def overloads(self) -> list[str]:
         """The names of the overloads, in the order in which they are tried."""
         return [o.overload or "default" for o in self._overloads]

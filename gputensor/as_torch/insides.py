@@ -143,6 +143,38 @@ class TorchDispatchMode(gt.DispatchMode):
         return self.__torch_dispatch__(op, types, args, kwargs)  # type: ignore[attr-defined]
 
 
+# --- torch._scaled_mm -----------------------------------------------------------------------------
+
+
+def scaled_mm(
+    self: Any, mat2: Any, scale_a: Any, scale_b: Any, bias: Any = None, scale_result: Any = None,
+    out_dtype: Any = None, use_fast_accum: bool = False,
+) -> Any:  # fmt: skip
+    """Return the product of matrices of float8, times their scales, plus a bias.
+
+    Computed in float32 and rounded once.
+
+    Args:
+        self, mat2: (m, k) and (k, n), float8.
+        scale_a, scale_b: float32, of one element, or (m, 1) and (1, n). bias: (n,).
+        out_dtype: by default that of self. use_fast_accum: accepted.
+    """
+    op = "_scaled_mm"
+    for name, x, size, scale in (
+        ("self", self, (self.shape[0], 1), scale_a), ("mat2", mat2, (1, mat2.shape[-1]), scale_b)
+    ):  # fmt: skip
+        if not str(x.dtype).partition(".")[2].startswith("float8"):
+            raise errors.must(op, name, "be float8", x)
+        if scale.dtype is not gt.float32 or (scale.numel() != 1 and scale.shape != size):
+            rule = f"be a float32 tensor of one element, or {size}"
+            raise errors.must(op, f"scale of {name}", rule, scale)
+    if scale_result is not None:
+        raise errors.must(op, "scale_result", "be None", scale_result, kind=errors.AbsentError)
+    made = (self.to(gt.float32) @ mat2.to(gt.float32)) * scale_a * scale_b
+    made = made if bias is None else made + bias.to(gt.float32)
+    return made.to(out_dtype or self.dtype)
+
+
 # --- torch.utils._pytree --------------------------------------------------------------------------
 
 
@@ -184,7 +216,7 @@ _nodes = _pytree.SUPPORTED_NODES
 OF_TORCH: dict[str, Any] = {
     **{f"_foreach_{name}": _foreach(name) for name in _EACH},
     "_foreach_norm": foreach_norm,
-    "_grouped_mm": gt.nn.functional.grouped_mm,
+    "_scaled_mm": scaled_mm, "_grouped_mm": gt.nn.functional.grouped_mm,
     "_softmax_backward_data": gt.ops.aten._softmax_backward_data,
     "_shape_as_tensor": lambda x: gt.tensor(x.shape), "__file__": gt.__file__,
 }  # fmt: skip

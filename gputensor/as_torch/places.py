@@ -43,6 +43,7 @@ _ALONE = {
     "gputensor.nn.utils": "torch.nn.utils.clip_grad torch.nn.utils.convert_parameters "
     "torch.nn.utils.init torch.nn.utils.memory_format",
     "gputensor.parallel.hooks": "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
+    "gputensor.parallel.uneven": "torch.distributed.algorithms.join",
     "gputensor.utils.data": "torch.utils.data._utils torch.utils.data.dataloader "
     "torch.utils.data.sampler",
     "gputensor.utils.data.collate": "torch.utils.data._utils.collate",

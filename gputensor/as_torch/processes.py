@@ -26,6 +26,10 @@ STRATEGIES = {"file_descriptor", "file_system"}
 class ProcessException(Exception):
     """A process has failed. error_index: its number; error_pid: its id."""
 
+    msg: str
+    error_index: int
+    error_pid: int
+
     def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
         self.msg, self.error_index, self.error_pid = msg, error_index, error_pid
@@ -40,6 +44,9 @@ class ProcessRaisedException(ProcessException):
 
 class ProcessExitedException(ProcessException):
     """A process ended by an exit code or a signal."""
+
+    exit_code: int
+    signal_name: str | None
 
     def __init__(
         self, msg: str, error_index: int, error_pid: int, exit_code: int,

@@ -122,7 +122,8 @@ class TorchVersion(str):
     def __ne__(self, other: Any) -> Any:
         return not self == other
 
-    __hash__ = str.__hash__
+    def __hash__(self) -> int:
+        return str.__hash__(self)
 
 
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)[.-]?(dev|a|b|c|rc|alpha|beta|post)?\.?(\d*)(\+[\w.-]+)?")

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core import errors
+from ..core import errors, lazy
 from .boxing import adapters
 from . import keys, precedence, shortcuts, tls
 from .keys import AliasKey, DispatchKey
@@ -310,6 +310,25 @@ class Operator:
     def short_name(self) -> str:
         """The name that errors use, without the namespace `aten`."""
         return self.name.removeprefix("aten::")
+
+    @property
+    def _opname(self) -> str:
+        return self.name.partition("::")[2]
+
+    @property
+    def _overloadname(self) -> str:
+        return self.overload or "default"
+
+    @property
+    def __name__(self) -> str:
+        return f"{self._opname}.{self._overloadname}"
+
+    @property
+    def overloadpacket(self) -> Any:
+        """All overloads of the operator: `gt.ops.aten.add` for `aten::add.Tensor`."""
+        return lazy.loaded("ops", "_packet")(self.name)
+
+    _overloadpacket = overloadpacket
 
     @property
     def is_defined(self) -> bool:

@@ -32,8 +32,8 @@ class Bucket:
     __slots__ = ("parameters", "missing", "flat", "work", "reduce")
 
     def __init__(self, parameters: list[Tensor]) -> None:
-        self.parameters = parameters
-        self.missing = len(parameters)  # gradients that backward has not computed yet
+        self.parameters: list[Tensor] = parameters
+        self.missing: int = len(parameters)  # gradients that backward has not computed yet
         self.flat: Any = None
         self.work: Work | Future | None = None
         self.reduce: Callable[[Bucket, ProcessGroup], Work | Future] = mean

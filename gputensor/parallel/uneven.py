@@ -6,6 +6,7 @@ zeros, until all have ended. Source: torch/distributed/algorithms/join.py.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..core import errors
@@ -63,3 +64,19 @@ class Uneven:
         found = tensor([self._steps * size + self._group.rank()], device=self._device)
         all_reduce(found, ReduceOp.MAX, self._group)
         return int(found.item()) % size
+
+
+def Join(
+    joinables: Any, enable: bool = True, throw_on_early_termination: bool = False, **kwargs: Any
+) -> AbstractContextManager[None]:
+    """`joinables[0].join(...)`: the context of one DistributedDataParallel, by PyTorch's name.
+
+    kwargs: divide_by_initial_world_size.
+    """
+    found = [*joinables] if isinstance(joinables, (list, tuple)) else [joinables]
+    if len(found) != 1 or not hasattr(found[0], "join"):
+        rule = "be a list of one DistributedDataParallel"
+        raise errors.must("Join", "joinables", rule, joinables, kind=errors.AbsentError)
+    options = {"enable": enable, "throw_on_early_termination": throw_on_early_termination}
+    context: AbstractContextManager[None] = found[0].join(**options, **kwargs)
+    return context

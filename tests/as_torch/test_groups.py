@@ -47,6 +47,20 @@ if rank != 1:
 net = DistributedDataParallel(torch.nn.Linear(2, 1))
 net(torch.full((1, 2), float(rank))).sum().backward()
 assert net.module.weight.grad.tolist() == [[1, 1]]
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks as default
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.join import Join
+assert default.fp16_compress_hook is fp16_compress_hook
+net.zero_grad()
+net.register_comm_hook(None, fp16_compress_hook)
+with Join([net]):
+    for _ in range(rank + 1):
+        net.zero_grad()
+        net(torch.full((1, 2), float(rank))).sum().backward()
+assert (net.module.weight.grad - [1, 1, 2 / 3][rank]).abs().max() < 1e-3  # of the own last step
+future = torch.futures.Future()
+future.set_result(dist.all_reduce(x, async_op=True).get_future().wait()[0])
+assert future.then(lambda done: done.value().sum().item()).wait() == 36.0
 dist.barrier()
 dist.destroy_process_group()
 print(f"rank {rank} is done\\n", end="")  # in one piece, between those of other ranks

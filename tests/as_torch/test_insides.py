@@ -98,3 +98,39 @@ def test_containers() -> None:
     assert str(insides.SequenceKey(1)) + str(insides.MappingKey("k")) == "[1]['k']"
     assert insides.SequenceKey(0).get([5]) == 5
     assert insides.OF_PYTREE["tree_is_leaf"](3) and not insides.OF_PYTREE["tree_is_leaf"]([3])
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("to", ["bfloat16", "float32", None])
+def test_scaled_products_of_float8(rows: bool, to: str | None) -> None:
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib, product in ((torch, torch._scaled_mm), (gt, insides.scaled_mm)):
+        a = lib.linspace(-3, 3, 16 * 32).reshape(16, 32).to(lib.float8_e4m3fn)
+        b = lib.linspace(-2, 2, 16 * 32).reshape(16, 32).to(lib.float8_e4m3fn).t()
+        scales = [lib.tensor(0.5), lib.tensor(0.25)]
+        if rows:
+            scales = [lib.linspace(0.1, 1, 16)[:, None], lib.linspace(0.1, 1, 16)[None]]
+        dtype = None if to is None else getattr(lib, to)
+        if to is None and rows:
+            return  # PyTorch's has no such kernel
+        bias = None if to is None else lib.ones(16, dtype=dtype)
+        y = product(a, b, *scales, bias, out_dtype=dtype)
+        assert str(y.dtype).endswith(to or "float8_e4m3fn")
+        found.append(y.to(lib.float32).numpy())
+    tolerance = {"float32": 1e-5, "bfloat16": 2e-2, None: 7e-2}[to]
+    np.testing.assert_allclose(found[1], found[0], tolerance, tolerance)
+
+
+def test_refused_products_of_float8() -> None:
+    a, one = gt.ones(2, 2).to(gt.float8_e5m2), gt.tensor(1.0)
+    assert insides.scaled_mm(a, a, one, one, out_dtype=gt.float32).tolist() == [[2, 2], [2, 2]]
+    for given, said in (
+        ((gt.ones(2, 2), a, one, one), "'self' must be float8"),
+        ((a, a, one.double(), one), "'scale of self' must be a float32 tensor of one element, or"),
+        ((a, a, one, gt.ones(2)), "'scale of mat2' must be a float32 tensor"),
+        ((a, a, one, one, None, one), "'scale_result' must be None"),
+    ):
+        with pytest.raises(gt.GpuTensorError, match=said):
+            insides.scaled_mm(*given)

@@ -76,3 +76,14 @@ def test_operators_copy_and_pickle_as_themselves(lib: Library) -> None:
     packet = ops.__getattr__(lib.ns).f
     for held in (packet, packet.default):
         assert copy.deepcopy(held) is held is pickle.loads(pickle.dumps(held))
+
+
+def test_an_overload_knows_its_packet() -> None:
+    """By PyTorch's names: modes of programs look operators up in tables of packets."""
+    add = ops.aten.add
+    assert add.Tensor.overloadpacket is add and add.Tensor._overloadpacket is add
+    assert (add.Tensor.__name__, add.Tensor._opname, add.Tensor._overloadname) == (
+        "add.Tensor", "add", "Tensor",
+    )  # fmt: skip
+    assert ops.aten.relu.default.__name__ == "relu.default" and add.__name__ == "add"
+    assert ops.aten.relu.default._overloadname == "default"

@@ -11,7 +11,7 @@ import numpy as np
 import gputensor as gt
 import gputensor.distributed as dist
 from gputensor import nn
-from gputensor.parallel import hooks
+from gputensor.parallel import hooks, uneven
 
 from .reference import case
 
@@ -376,7 +376,8 @@ def uneven_batches_may_stop_all(device: str) -> None:
                 model(gt.ones(2, 4, device=device))["out"][0].sum().backward()
 
     raises(train, "none left on rank 0") if n > 1 else train()
-    with model.join():
+    raises(lambda: uneven.Join([]), "'joinables' must be a list of one")
+    with uneven.Join([model]):
         raises(lambda: model.join().__enter__(), "'module' must not be inside another join")
         model(gt.ones(2, 4, device=device))["out"][0].sum().backward()
 

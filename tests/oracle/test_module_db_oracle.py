@@ -127,11 +127,12 @@ def run(lib: Any, module: Any, given: Any) -> tuple[list[Any], Any]:
     return outputs, total
 
 
-def made(info: Any, sample: Any, training: bool) -> Any:
-    """PyTorch's module; None where it rejects the sample. A lazy one has its parameters."""
+def made(info: Any, sample: Any, training: bool, dtype: str) -> Any:
+    """PyTorch's module. A lazy one has its parameters."""
     given = sample.constructor_input
     torch.manual_seed(0)
     module = info.module_cls(*given.args, **given.kwargs).train(training)
+    module.to(getattr(torch, dtype))
     call = sample.forward_input
     trial = copy.deepcopy(module)
     trial(*copy.deepcopy(call.args), **copy.deepcopy(call.kwargs))
@@ -139,27 +140,25 @@ def made(info: Any, sample: Any, training: bool) -> Any:
     return trial if has_lazy else module
 
 
-def faults(info: Any, sample: Any, training: bool, tolerance: float) -> list[str] | None:
+def faults(info: Any, sample: Any, training: bool, dtype: str) -> list[str] | None:
     """A sentence for each difference; None where PyTorch rejects the sample."""
     given, call = sample.constructor_input, sample.forward_input
     name = info.module_cls.__name__
     try:
-        theirs = made(info, sample, training)
+        theirs = made(info, sample, training, dtype)
     except Exception:
         return None
     pairs = Pairs([])
-    lazy = name.startswith("Lazy")
     ours = getattr(gt.nn, name)(*pairs.ours(given.args), **pairs.ours(given.kwargs))
-    ours.train(training)
+    ours.train(training).to(getattr(gt, dtype))
     mine = [f"{k}: {tuple(x.shape)}" for k, x in theirs.state_dict().items()]
     take_state(ours, theirs)
     said = [f"{k}: {tuple(x.shape)}" for k, x in ours.state_dict().items()]
     if mine != said:
         return [f"the state is {said}, not {mine}"]
-    if lazy:  # both have seen an input
-        theirs = theirs.train(training)
     inputs = type(call)(*pairs.ours(call.args), **pairs.ours(call.kwargs))
-    return compared(theirs, ours, call, inputs, pairs, training and name in DRAWN, tolerance)
+    is_drawn = training and name in DRAWN
+    return compared(theirs, ours, call, inputs, pairs, is_drawn, TOLERANCES[dtype])
 
 
 def compared(
@@ -202,7 +201,7 @@ def test_each_sample_agrees(dtype: str) -> None:
             )  # fmt: skip
             for n, sample in enumerate(samples):
                 try:
-                    said = faults(info, sample, training, TOLERANCES[dtype])
+                    said = faults(info, sample, training, dtype)
                 except Exception as error:
                     said = [f"{type(error).__name__}: {str(error).splitlines()[:1]}"]
                 if said is not None:

@@ -350,3 +350,20 @@ def test_clipping() -> None:
     gt.nn.utils.clip_grad_value_(ours, 0.01)
     for p, q in zip(theirs, ours):
         near(q.grad, p.grad)
+
+
+@pytest.mark.parametrize("of", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("kept", ["float32", "float64"])
+@pytest.mark.parametrize("learns", [True, False])
+def test_statistics_of_another_dtype(of: str, kept: str, learns: bool) -> None:
+    """instance_norm takes running statistics of any floating dtype, in PyTorch too."""
+    found = []
+    for lib in (torch, gt):
+        x = lib.arange(24.0).reshape(2, 3, 4).to(getattr(lib, of))
+        mean = lib.zeros(3, dtype=getattr(lib, kept))
+        var = lib.ones(3, dtype=getattr(lib, kept))
+        y = lib.nn.functional.instance_norm(x, mean, var, use_input_stats=learns)
+        assert str(y.dtype).endswith(of) and str(mean.dtype).endswith(kept)
+        found.append([x.to(lib.float64).numpy() for x in (y, mean, var)])
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a, b, 1e-2 if of == "bfloat16" else 2e-6)
