@@ -11,12 +11,12 @@ HEAD = """\
 # Operators
 
 {count} operators in {families} families. The family is the file's name in every folder: `native/`
-holds the meaning, `kernels/cpu/` the NumPy loop, `kernels/cuda/` the CUDA C.
-`python -m codegen where add` gives lines. *Composite* operators are made of others and have no loop
-of their own; in-place and `out` forms share the loop of their operator. Schemas are PyTorch's;
-functions take NumPy's `axis` and `keepdims` for `dim` and `keepdim`, as PyTorch's do, and NumPy's
-dtypes for ours.
-What the policies of autocast do: [autocast.md](autocast.md).
+has the implementation, `kernels/cpu/` the NumPy loop, `kernels/cuda/` the CUDA C.
+`python -m codegen where add` prints the lines. *Composite* operators are composed of others and have
+no loop; in-place and `out` forms use the loop of their operator. Schemas are PyTorch's.
+Functions also take NumPy's names `axis` and `keepdims` for `dim` and `keepdim`, as PyTorch's do, and
+NumPy's dtypes.
+[autocast.md](autocast.md) describes the policies of autocast.
 """
 
 

@@ -156,7 +156,8 @@ def made(name: str, closed: list[str], array: str) -> list[str]:
 
 
 def filled() -> list[str]:
-    """As `made`, with a number; 0.0 equals -0.0, and 1 equals True, so these are checked."""
+    """As `made`, with a number. It is compared exactly, because 0.0 equals -0.0 and 1 equals
+    True."""
     doc = "(size, value) -> a tensor over array(). asks: for the default device, as none was named."
     closed = ["geometry", "array", "asks", "value"]
     return form("filled", closed, doc, ["kept = value"], ["size", "value"], [
@@ -182,8 +183,8 @@ def counted(given: Sequence[str]) -> list[str]:
 def copied() -> list[str]:
     """The form of copies.
 
-    The array of a view that permutes a whole tensor is made as a view of that tensor's array,
-    which costs half. It is kept only if that is the storage's own array.
+    For a view that permutes a whole tensor, the array is made as a view of that tensor's array,
+    which takes half the time. The array is kept only if it is the storage's own.
     """
     doc = "self -> a copy of a geometry, in NumPy's order. turns: what is turned, and how."
     setup = ["of, dims = turns"]

@@ -27,7 +27,8 @@ ALLOCATED = [
 
 
 def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -> list[str]:
-    """low_bits: the bits that must be 0; other kernels may handle other addresses."""
+    """Get the addresses of operands. low_bits: the bits that must be 0; other addresses take the
+    full dispatch, which may choose another kernel."""
     lines = [
         f"{x} = {storage}._data.ptr + {operand}._offset * size_{x}"
         for x, storage, operand in zip(ARRAYS, storages, operands)
@@ -40,7 +41,8 @@ def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -
 
 
 def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
-    """The functional form. With params, it is only for those with which the launch was made."""
+    """The functional form. With params, it serves only calls with the params of the recorded
+    launch."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]
     closed += ["low_bits", "params"] if n_params else []

@@ -126,7 +126,8 @@ def arrays(operands: Iterable[str]) -> list[str]:
 
 
 def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
-    """Get the storage of the tensor that is written to, and check that operands share no memory.
+    """Get the storage of the tensor that the call writes to, and check that operands share no
+    memory.
 
     may_lack: CPU tensors may have no storage yet.
     """

@@ -13,14 +13,14 @@ BUDGET = 30
 
 
 def counted(texts: dict[Path, str]) -> dict[Path, int]:
-    """The numbers of lines generated within the package."""
+    """Return the numbers of lines generated within the package."""
     return {
         path: text.count("\n") for path, text in texts.items() if paths.GENERATED in path.parents
     }
 
 
 def lines(model: Model) -> dict[Path, int]:
-    """The lines of every generated file of the package."""
+    """Return the lines of every generated file of the package."""
     return counted(generate.files(model))
 
 

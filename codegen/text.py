@@ -12,7 +12,7 @@ ROOM = WIDTH - 8
 
 
 def module(docstring: str, *parts: str) -> str:
-    """A generated module: header, docstring, parts with two blank lines between them."""
+    """Return a generated module: header, docstring, and parts with two blank lines between them."""
     body = "\n\n\n".join(part.strip("\n") for part in parts)
     return f'{HEADER}"""{docstring}"""\n' + (f"\n{body}\n" if body else "")
 
@@ -48,8 +48,8 @@ def wrap(head: str, items: Sequence[str], tail: str, room: int = ROOM) -> list[s
 
 
 def pruned(parts: Sequence[str]) -> list[str]:
-    """The parts, without those import lines of the first one whose names are not used by the
-    others."""
+    """Return the parts, without the first part's import lines whose names the other parts do not
+    use."""
     used = set(re.findall(r"\w+", "\n".join(parts[1:])))
     lines = parts[0].split("\n")
     kept = [line for line in lines if not line.startswith("from .") or line.split()[-1] in used]

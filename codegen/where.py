@@ -34,7 +34,8 @@ def print_places(known: Model, name: str) -> int:
 
 
 def places(op: Op) -> list[tuple[str, str]]:
-    """(what, where) in the order of a call: names, generated code, native, kernels, test row."""
+    """Return (what, where) pairs in the order of a call: names, generated code, native, kernels,
+    test row."""
     found = [("public", ", ".join(public_names(op)) or "gt.ops only"), ("schema", op.full_schema)]
     found.append(("yaml", f"{paths.shown(paths.YAML)}:{op.line}"))
     natives = op.natives
@@ -59,7 +60,7 @@ def places(op: Op) -> list[tuple[str, str]]:
 
 
 def public_names(op: Op) -> list[str]:
-    """`gt.add`, `Tensor.add`, and Python's operators."""
+    """Return the public names: `gt.add`, `Tensor.add`, and Python's operators."""
     found = []
     if op.is_public and op.kind != "out":
         found += [f"gt.{op.public_name}"] if "function" in op.variants else []
@@ -73,13 +74,13 @@ def public_names(op: Op) -> list[str]:
 
 
 def _in_module(name: str) -> str:
-    """`special.erf` of special_erf."""
+    """Return the name in its module: `special.erf` for special_erf."""
     module, _, rest = name.partition("_")
     return f"{module}.{rest}" if module in model.MODULES else name
 
 
 def row_names(path: Path) -> dict[str, int]:
-    """First arguments of `Row(...)` in a file of test rows, with their lines."""
+    """Return the first arguments of `Row(...)` in a file of test rows, with their lines."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     found: dict[str, int] = {}
     for match in re.finditer(r"""Row\(\s*["']([\w.]+)["']""", text):

@@ -1,9 +1,9 @@
-"""What `make docs` adds to the pages of this folder, as a hook of mkdocs (mkdocs.yml).
+"""A hook of mkdocs (mkdocs.yml): what `make docs` adds to the pages of this folder.
 
-The reference is written from the package as it is imported: families of operators load when they
-are named, so their functions are in no module's text. For every public name a stub with its
-signature and docstring goes into `build/reference/gt`, which mkdocstrings reads. The pages at the
-root of the repository join the site, and links that lead out of it become plain text.
+The reference describes the package as it is imported, because families of operators load on first
+use and their functions are in no module's text. For every public name a stub with its signature and
+docstring goes into `build/reference/gt`, which mkdocstrings reads. The pages at the root of the
+repository join the site, and links to files that are not in the site become plain text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GUIDES = [
     "where_to_start.md", "architecture.md", "kernels_without_a_gpu.md", "new_device.md",
     "custom_operators.md", "new_operator.md", "dispatch_tools.md", "autocast.md", "cuda_graphs.md",
 ]  # fmt: skip
-# Page -> (title, modules whose public names it has, as users spell them).
+# Page -> (title, names of the modules whose public names are on the page).
 MODULES = {
     "library": ("gt.library: operators of your own", ["library"]),
     "dispatch": ("gt.dispatch: the dispatcher", ["dispatch", "fallback"]),
@@ -88,7 +88,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The pages that are not in this folder, and pictures of records."""
+    """Add the pages and pictures that are not in this folder."""
     for source, uri in (PAGES | _results()).items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, uri, content=_links(text, source, uri)))
@@ -116,7 +116,7 @@ def _decisions(docs: Path) -> list[str]:
 
 
 def _links(text: str, source: str, uri: str) -> str:
-    """Links of the page `source` of the repository as they are from `uri` of the site."""
+    """Rewrite the links of the repository's page `source` for its place `uri` in the site."""
 
     def relink(match: re.Match[str]) -> str:
         mark, label, target = match.groups()
@@ -141,7 +141,7 @@ def _links(text: str, source: str, uri: str) -> str:
 
 
 def _reference() -> dict[str, str]:
-    """Page -> its text; writes the stubs that it is made from."""
+    """Return page -> its text, and write the stubs that mkdocstrings reads for them."""
     pages = {"reference/functions.md": _functions(), "reference/tensor.md": _tensor()}
     others = [n for n in _names(gt) if n not in index.FUNCTIONS and n != "Tensor"]
     _write("gt", gt, [*index.FUNCTIONS, "Tensor", *others])
@@ -185,7 +185,7 @@ def _module(name: str) -> Any:
 
 
 def _names(of: Any) -> list[str]:
-    """Public functions and classes of a module, what a class has that is public."""
+    """Return the public functions and classes of a module, or the public attributes of a class."""
     if inspect.isclass(of):
         return [n for n in dir(of) if not n.startswith("_") and hasattr(of, n)]
     given = getattr(of, "__all__", None) or [n for n in dir(of) if not n.startswith("_")]
@@ -199,7 +199,7 @@ def _names(of: Any) -> list[str]:
 
 
 def _write(name: str, of: Any, names: list[str]) -> None:
-    """The stub of a module: signatures and docstrings, as Python that is only read."""
+    """Write the stub of a module: signatures and docstrings, as Python that is only read."""
     path = STUBS.joinpath(*name.split("."))
     path.mkdir(parents=True, exist_ok=True)
     (path.parent / "__init__.py").touch()
@@ -235,7 +235,8 @@ def _member(cls: Any, name: str) -> Any:
 
 
 def _typed() -> dict[tuple[bool, str], list[ast.FunctionDef]]:
-    """(is it a method, name) -> what the committed stubs say of it, overload by overload."""
+    """Return (True for a method, name) -> the functions in the committed stubs, one for each
+    overload."""
     found: dict[tuple[bool, str], list[ast.FunctionDef]] = {}
     for name in ("functions", "methods"):
         path = Path(index.__file__).with_name(f"{name}.pyi")
@@ -251,7 +252,7 @@ _TYPED = _typed()
 
 
 def _docstring(text: str | None) -> str:
-    """As Markdown: examples are code, and so are the formulas of a gradient."""
+    """Return a docstring as Markdown, with examples and the formulas of a gradient as code."""
     if not text:
         return "..."
     text = re.sub(r"^(Gradient): (.+)", r"\n**\1:** `\2`\n", text, flags=re.MULTILINE)

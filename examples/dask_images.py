@@ -20,7 +20,8 @@ SIDE, PER_CHUNK, PATTERNS = 64, 200, 3
 
 
 def images(block_info=None) -> gt.Tensor:
-    """(n, 3, SIDE, SIDE), uint8: sums of a few patterns and noise, equal in each run."""
+    """Make a chunk of images, (n, 3, SIDE, SIDE), uint8: sums of a few patterns and noise, equal in
+    each run."""
     (first, last), *_ = block_info[None]["array-location"]
     generator = gt.Generator().manual_seed(first)
     axis = gt.linspace(0, 3.14, SIDE)
@@ -35,7 +36,7 @@ def images(block_info=None) -> gt.Tensor:
 
 
 def features(block: gt.Tensor, mean: gt.Tensor, deviation: gt.Tensor) -> gt.Tensor:
-    """(n, 192): images normalised, and averaged over tiles of 8 by 8."""
+    """Normalise images and average them over tiles of 8 by 8: (n, 192)."""
     normal = (block.float() - mean[:, None, None]) / deviation[:, None, None]
     return gt.nn.functional.avg_pool2d(normal, SIDE // 8).reshape(block.shape[0], -1)
 

@@ -3,11 +3,11 @@ redistribution.
 
     mpiexec -n 4 python examples/fft_parallel.py --size 2048
 
-A 2-d transform is a transform along the rows, which are whole in each process, and one along the
-columns, which are whole after `redistribute(x, 0, 1)`: layout kernels pack, one all-to-all moves
-the data, and layout kernels unpack. Each rank gets its columns of the spectrum; the inverse takes
-the reverse way. The program prints the times of the parts and of the transform in one process, and
-compares the results. Needs `pip install 'gputensor[mpi]'`.
+A 2-d transform consists of a transform along the rows and one along the columns. Each process has
+whole rows at first, and whole columns after `redistribute(x, 0, 1)`: layout kernels pack, one
+all-to-all moves the data, and layout kernels unpack. Each rank gets its columns of the spectrum.
+The inverse does the same steps in reverse order. The program prints the times of the parts and of
+the transform in one process, and compares the results. Needs `pip install 'gputensor[mpi]'`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ ROUNDS = 7
 
 
 def rows(numbers: gt.Tensor, size: int) -> gt.Tensor:
-    """These rows of the matrix, which do not depend on the number of processes."""
+    """Return these rows of the matrix. They do not depend on the number of processes."""
     y, x = numbers.unsqueeze(1), gt.arange(size)
     waves = gt.sin(x * 0.37 + y * 0.11) + gt.cos(x * 0.05 - y * 0.23)
     return (waves + ((x * 7919 + y * 104729) % 1013) / 1013).float()
 
 
 def transform(mine: gt.Tensor) -> gt.Tensor:
-    """This rank's columns of the spectrum, from its rows of the matrix."""
+    """Return this rank's columns of the spectrum, from its rows of the matrix."""
     return gt.fft.fft(dist.redistribute(gt.fft.fft(mine, dim=1), 0, 1), dim=0)
 
 
 def inverse(mine: gt.Tensor) -> gt.Tensor:
-    """This rank's rows of the matrix, from its columns of the spectrum."""
+    """Return this rank's rows of the matrix, from its columns of the spectrum."""
     return gt.fft.ifft(dist.redistribute(gt.fft.ifft(mine, dim=0), 1, 0), dim=1)
 
 
 def milliseconds(call: Callable[[], object]) -> float:
-    """Milliseconds of the best of some rounds, which all ranks begin together."""
+    """Return the milliseconds of the fastest of some rounds; all ranks begin a round together."""
     best = float("inf")
     for _ in range(ROUNDS):
         dist.barrier()

@@ -6,8 +6,8 @@ write text.
     python examples/gpt.py --weights gpt.safetensors     # keeps the weights, with PyTorch's names
 
 The model is written as for PyTorch: change the import and it runs there. The program writes
-`gpt.png`, the losses of the training text and of the held-out text. Needs matplotlib for that,
-safetensors for `--weights`.
+`gpt.png`, which shows the losses of the training text and of the held-out text. It needs matplotlib
+for the picture, and safetensors for `--weights`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Text:
         return "".join(self.characters[n] for n in numbers.tolist())
 
     def batch(self, part: str, size: int, length: int, device: str) -> tuple[torch.Tensor, ...]:
-        """Windows of the text, and the windows one character later; each (size, length)."""
+        """Return windows of the text and the same windows one character later, each (size,
+        length)."""
         numbers = self.parts[part]
         starts = torch.randint(len(numbers) - length, (size, 1))
         windows = numbers[starts + torch.arange(length + 1)].to(device)

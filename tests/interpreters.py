@@ -1,4 +1,5 @@
-"""Print the other Pythons of this machine for tests, a line `3.12 PATH` for each, for make.
+"""Print a line `3.12 PATH` for each other Python of this machine, so that make can run tests with
+it.
 
 One of each version from 3.11 on, except the running one, from the PATH or the folders of pyenv and
 uv, that can make a virtual environment. Missing versions are reported on stderr.

@@ -188,7 +188,8 @@ def measure(
 def _numpy_side(
     case: Case, arrays: Mapping[str, Any], theirs: Built, expected: Any
 ) -> tuple[Built | None, str]:
-    """Return NumPy's call, or why there is none. A determined result is compared."""
+    """Return NumPy's call, or the reason why there is none. Compare its result with PyTorch's,
+    unless the case has its own comparison."""
     if not case.call.numpy:
         return None, "it has no such function"
     try:

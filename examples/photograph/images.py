@@ -18,7 +18,8 @@ _BYTES_PER_BATCH_BYTE = 100
 
 
 def default() -> Path:
-    """The public-domain photograph that matplotlib ships; found without importing matplotlib."""
+    """Return the path of the public-domain photograph in matplotlib, without importing
+    matplotlib."""
     spec = find_spec("matplotlib")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder, _DEFAULT)

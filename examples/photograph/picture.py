@@ -1,5 +1,5 @@
-"""The demonstration as one picture: the photograph before and after, the order of its numbers in
-memory, and the time of each library."""
+"""Draws the demonstration as one picture: the photograph before and after, the order of its numbers
+in memory, and the time of each library."""
 
 from __future__ import annotations
 

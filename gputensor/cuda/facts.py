@@ -134,7 +134,7 @@ def max_memory_reserved(device: Any = None) -> int:
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
-    """`memory_stats`, with a dict for each part of a name."""
+    """Return `memory_stats` as nested dicts, one for each part of a name."""
     found: dict[str, Any] = {}
     for name, value in memory_stats(device).items():
         *parts, last = name.split(".")

@@ -19,7 +19,8 @@ Factory = Callable[[Any], Transform]
 
 
 class ConstraintRegistry:
-    """Factories of transforms by constraint class; calling it returns a constraint's transform."""
+    """A table from constraint class to factory of transforms. Calling it with a constraint returns
+    the constraint's transform."""
 
     def __init__(self) -> None:
         self._registry: dict[type[Constraint], Factory] = {}
@@ -66,7 +67,8 @@ def _between(constraint: Any) -> Transform:
 
 
 def _of_parts(registry: ConstraintRegistry) -> dict[Any, Factory]:
-    """Factories for constraints made of other constraints, whose transforms `registry` returns."""
+    """Return factories for constraints made of other constraints; `registry` returns the transforms
+    of the parts."""
     return {
         constraints.independent: lambda c: transforms.IndependentTransform(
             registry(c.base_constraint), c.reinterpreted_batch_ndims

@@ -75,7 +75,8 @@ class _Dependent(Constraint):
 class dependent_property(property, _Dependent):
     """A property of a distribution or transform that returns its constraint.
 
-    `@dependent_property(is_discrete=..., event_dim=...)` gives what the class alone knows.
+    `@dependent_property(is_discrete=..., event_dim=...)` gives the values that are equal for all
+    instances of the class.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ def is_dependent(constraint: Any) -> bool:
 
 
 class _Wrapped(Constraint):
-    """A constraint that changes `base_constraint`."""
+    """Base of constraints that modify another one, `base_constraint`."""
 
     def __init__(self, base_constraint: Constraint) -> None:
         if not isinstance(base_constraint, Constraint):

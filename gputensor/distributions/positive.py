@@ -239,7 +239,8 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
     probs: Tensor = computed(lambda self: clamp_probs(self.logits.sigmoid()))
 
     def _regions(self) -> tuple[Tensor, Tensor]:
-        """Return where the formulas hold, and `probs` with a valid value where they do not."""
+        """Return a mask that is true where the formulas hold, and `probs` with a valid value
+        elsewhere."""
         holds = (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
         return holds, where(holds, self.probs, self._lims[0])
 

@@ -99,7 +99,8 @@ def log_standard_gamma(concentration: Tensor) -> Tensor:
 
 # Hörmann's constants hold for means from _LARGE upwards; smaller means take `_by_counting`.
 _LARGE = 10.0
-# Samples of a mean below _LARGE are smaller: the probability of more is below a cdf's rounding.
+# Poisson samples with a mean below _LARGE are below _MOST: a larger one has a probability below a
+# cdf's rounding error.
 _MOST = 100
 
 

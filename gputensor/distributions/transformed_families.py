@@ -93,7 +93,7 @@ class HalfNormal(_Half):
 
 
 class HalfCauchy(_Half):
-    """Distribution of |x| for x of a Cauchy distribution around 0."""
+    """Distribution of |x|, where x has a Cauchy distribution around 0."""
 
     _base = Cauchy
 

@@ -260,7 +260,8 @@ class ReshapeTransform(Composite):
 class CorrCholeskyTransform(Transform):
     """Vector of D (D - 1) / 2 numbers to the Cholesky factor of a D x D correlation matrix.
 
-    Each tanh is the signed share that an element takes of the length left in its row, of 1 in all.
+    A row has length 1. Each tanh is the signed share of the row's remaining length that an element
+    takes.
     """
 
     domain: Any = constraints.real_vector

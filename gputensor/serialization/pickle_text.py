@@ -24,7 +24,8 @@ from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 from . import allowed
 
-# dtype -> PyTorch's class of storages; other dtypes are written as bytes, with the dtype beside.
+# dtype -> PyTorch's class of storages. Storages of other dtypes are written as bytes, and the dtype
+# is written separately.
 STORAGE_TYPES = {
     "float64": "DoubleStorage", "float32": "FloatStorage", "float16": "HalfStorage",
     "bfloat16": "BFloat16Storage", "int64": "LongStorage", "int32": "IntStorage",
@@ -46,9 +47,9 @@ class Writer:
         self._takes_any = takes_any
         self.storages: list[Storage] = []
         self._out = bytearray(b"\x80\x02")
-        self._numbers: dict[int, int] = {}  # numbers of storages, by id
+        self._numbers: dict[int, int] = {}  # id of a storage -> its number
         self._types: dict[int, str | None] = {}  # the class of each storage; None for bytes
-        self._memo: dict[int, int] = {}  # numbers of tensors and objects, by id
+        self._memo: dict[int, int] = {}  # id of a tensor or object -> its number
         self._alive: list[Any] = []  # keeps the objects alive, so that their ids stay in use
         self._open: set[int] = set()
         self._kinds: dict[type, Callable[[Any], None]] = {
@@ -244,8 +245,8 @@ class Writer:
         number = self._numbers.setdefault(id(storage), len(self._numbers))
         if number == len(self.storages):
             self.storages.append(storage)
-        # A storage is written as bytes if its size is no multiple of the element's, or if the dtype
-        # has no class. PyTorch keeps the class of a storage's first use.
+        # A storage is written as bytes if its size is not a multiple of the element's, or if the
+        # dtype has no class. Otherwise it gets the class of its first use, as in PyTorch.
         size = shape.dtype.itemsize
         kind = STORAGE_TYPES.get(shape.dtype.name) if storage._nbytes % size == 0 else None
         if self._types.setdefault(id(storage), kind) != kind:

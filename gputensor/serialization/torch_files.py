@@ -38,14 +38,14 @@ _BYTES = _DTYPES["uint8"]
 
 
 class _StorageType:
-    """Stands for PyTorch's class of a storage; it has the dtype of the elements."""
+    """Stands for one of PyTorch's storage classes, which give the dtype of the elements."""
 
     def __init__(self, of: dtype) -> None:
         self.dtype = of
 
 
 class _Stored:
-    """A storage and the dtype of its class."""
+    """A storage, and the dtype of its class in PyTorch."""
 
     def __init__(self, storage: Storage, of: dtype) -> None:
         self.storage, self.dtype = storage, of
@@ -138,7 +138,7 @@ NAMES: dict[str, Any] = {
 
 
 def _described(persistent: Any) -> tuple[dtype, str, str, int]:
-    """Return (dtype of its class, key, location, numel) of a storage's persistent id."""
+    """Return (dtype, key, location, numel) of a storage's persistent id."""
     if type(persistent) is not tuple or len(persistent) not in (5, 6) or persistent[0] != "storage":
         raise Damaged("its pickle names an object that is no storage")
     if len(persistent) == 6 and persistent[5] is not None:
@@ -235,7 +235,8 @@ def load_legacy(file: IO[bytes], places: Places) -> Any:
         raise Damaged("its version is unknown")
     if head[2].get("little_endian", True) != (sys.byteorder == "little"):
         raise Damaged(f"its bytes are not in {sys.byteorder}-endian order")
-    # Storages come after the value: scan the value for them, read them, then read the value.
+    # Storages come after the value. So read the value once to find its storages, read these, and
+    # read the value again.
     asked: dict[str, tuple[dtype, str, int]] = {}
 
     def ask(persistent: Any) -> _Stored:

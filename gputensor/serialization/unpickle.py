@@ -112,8 +112,8 @@ class _Machine:
         self.push(kind.__new__(kind, *arguments))
 
     def build(self, _: Any) -> None:
-        """Set the state of an allowed object, or the attributes of an OrderedDict, which
-        `Module.state_dict` has."""
+        """Set the state of an allowed object, or the attributes of an OrderedDict, such as the
+        result of `Module.state_dict`."""
         state, made = self.pop(), self.stack[-1]
         if allowed.has(type(made)):
             allowed.built(made, state)

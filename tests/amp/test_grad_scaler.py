@@ -1,5 +1,5 @@
-"""gt.amp.GradScaler against its rules; against PyTorch's in
-tests/oracle/test_autocast_oracle.py."""
+"""gt.amp.GradScaler follows its rules; tests/oracle/test_autocast_oracle.py compares it with
+PyTorch's."""
 
 from __future__ import annotations
 

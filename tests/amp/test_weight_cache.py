@@ -1,4 +1,5 @@
-"""The weight cache of autocast: its entries, their validity, and that it keeps nothing alive."""
+"""The weight cache of autocast: its entries, when they are valid, and that it keeps no tensor
+alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`torch.distributed` of programs that say "gloo": one process, and several under mpiexec."""
+"""`torch.distributed` in programs that ask for the backend "gloo": one process, and several under
+mpiexec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.profiler of programs: schedules and counts are PyTorch's, times are our profiler's."""
+"""torch.profiler in programs: schedules and counts are PyTorch's, times come from our profiler."""
 
 from __future__ import annotations
 

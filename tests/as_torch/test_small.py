@@ -1,4 +1,4 @@
-"""Small functions of PyTorch's modules of utilities, beside PyTorch's."""
+"""Small functions of PyTorch's utility modules, compared with PyTorch's."""
 
 from __future__ import annotations
 

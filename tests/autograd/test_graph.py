@@ -1,4 +1,4 @@
-"""gt.autograd.graph: hooks of saved tensors. Also `x.data = y`."""
+"""gt.autograd.graph: hooks of saved tensors; also the effect of `x.data = y`."""
 
 from __future__ import annotations
 

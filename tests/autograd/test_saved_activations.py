@@ -1,4 +1,5 @@
-"""Activations before a product: only their input is saved, and backward computes them again."""
+"""Activations before a product: autograd saves only their input, and backward computes the
+activations again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The example device with its own arithmetic, and streams that run only when waited for."""
+"""The example device with its own arithmetic, and with streams that run only when something waits
+for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurement of copies: alternation, number of rounds, choice of peers, errors."""
+"""Measurement of copies: alternating rounds and their number, choice of peers, errors."""
 
 from __future__ import annotations
 

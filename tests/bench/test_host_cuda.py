@@ -1,4 +1,5 @@
-"""CUDA's host cost over a stub of the driver: CuPy's own launches, or one sentence why not."""
+"""CUDA's host cost, measured by CuPy's own launches over a stub of the driver; where that is
+impossible, one sentence tells the reason."""
 
 from __future__ import annotations
 

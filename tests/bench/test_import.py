@@ -1,4 +1,4 @@
-"""`python -m bench run import`: new processes, and the package with a larger index."""
+"""`python -m bench run import`: it times new processes, and the package with a larger index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Devices as values: valid indices, for any devices named before."""
+"""Devices as values: valid indices, and PyTorch's device types for which no backend is
+registered."""
 
 from __future__ import annotations
 

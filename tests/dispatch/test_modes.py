@@ -1,4 +1,5 @@
-"""DispatchMode: the calls that a mode gets, their order, and that it has no effect afterwards."""
+"""DispatchMode: the calls that a mode gets, their order, and that a mode that ended has no
+effect."""
 
 from __future__ import annotations
 

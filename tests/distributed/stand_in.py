@@ -1,4 +1,4 @@
-"""A replacement for CuPy's module of NCCL, by MPI on emulated memory.
+"""A replacement for CuPy's NCCL module that uses MPI on emulated memory.
 
 It has the signatures of CuPy's class, runs in the order of the emulator's streams and checks NCCL's
 rules. It does not test NCCL itself: connections between GPUs and the bits of its sums.

@@ -1,5 +1,5 @@
-"""Tests of fusion record operators on few elements, too; test_small.py has what blocks do with them
-by default."""
+"""Let tests of fusion record operators on few elements too. test_small.py tests the default, which
+runs such operators at once."""
 
 from __future__ import annotations
 

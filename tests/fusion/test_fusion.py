@@ -1,4 +1,5 @@
-"""`gt.fuse`: what is recorded, what runs the record, and that only the time differs."""
+"""`gt.fuse`: which operators it records, which code runs them, and that their results are the eager
+ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Repeated recordings: found by one lookup, with other threads, in a tree of bounded size."""
+"""Repeated recordings are found by one lookup, also by several threads, in a tree of bounded
+size."""
 
 from __future__ import annotations
 

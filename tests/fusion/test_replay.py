@@ -1,4 +1,5 @@
-"""Replays of fused functions, which do not run their Python: when, and with equal results."""
+"""Fused functions that are replayed without running their Python: when this happens, and with equal
+results."""
 
 from __future__ import annotations
 

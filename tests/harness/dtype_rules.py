@@ -1,4 +1,4 @@
-"""The dtypes of a call by the YAML's `dtypes:`: that of the arithmetic and that of the result.
+"""The dtypes of a call's arithmetic and of its result, by `dtypes:` in the YAML.
 
 Written independently of the kernels, from PyTorch's rules (words of core/dtype_rules.py).
 """

@@ -1,4 +1,4 @@
-"""Valid calls of public functions that are no operators, for tests that replace one argument."""
+"""Valid calls of public functions that are not operators, for tests that replace one argument."""
 
 from __future__ import annotations
 

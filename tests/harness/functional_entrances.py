@@ -1,4 +1,4 @@
-"""Valid calls of functions in gt.nn.functional that are no operators; see harness/entrances.py."""
+"""Valid calls of functions in gt.nn.functional that are not operators; see harness/entrances.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CuPy's interface of cuSOLVER, by LAPACK on host memory."""
+"""A replacement for CuPy's interface of cuSOLVER that uses LAPACK on host memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled loops of families gather and scatter give what NumPy's give."""
+"""The compiled loops of families gather and scatter have the results of NumPy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled loops of family nonzero give what NumPy's give."""
+"""The compiled loops of family nonzero have the results of NumPy's."""
 
 from __future__ import annotations
 

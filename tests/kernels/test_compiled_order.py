@@ -1,4 +1,4 @@
-"""The compiled loops of family order give what NumPy's stable sort gives."""
+"""The compiled loops of family order have the results of NumPy's stable sort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The compiled loops of family random give what NumPy's give, to last bits of functions."""
+"""The compiled loops of family random give NumPy's numbers, except for the last bits of elementary
+functions."""
 
 from __future__ import annotations
 

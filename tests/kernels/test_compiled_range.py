@@ -1,4 +1,4 @@
-"""The compiled loops of family range give the bits that NumPy's give."""
+"""The compiled loops of family range have the bits of NumPy's."""
 
 from __future__ import annotations
 

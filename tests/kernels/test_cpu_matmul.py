@@ -1,3 +1,5 @@
+"""CPU matrix products: layouts, sizes, exact integers, products in blocks."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,4 @@
-"""fill, arange, linspace, eye and uniform."""
+"""CPU loops without inputs: fill, arange, linspace, eye and uniform."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""CPU loops raise no warning or error of NumPy, for any error state of the caller."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""kernels/cusolver.py over a replacement for CuPy by LAPACK."""
+"""kernels/cusolver.py over a replacement for CuPy that uses LAPACK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Special functions with degrees and dimensions for which loops would not end."""
+"""Special functions end for degrees and dimensions that would make their loops run without end."""
 
 from __future__ import annotations
 

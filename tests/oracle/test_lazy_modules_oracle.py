@@ -1,4 +1,5 @@
-"""Lazy modules against torch.nn's: keys, sizes after the first input, states either way."""
+"""Lazy modules against torch.nn's: keys, sizes after the first input, and states loaded before
+it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """gt.nn's losses against torch.nn's: values, first and second gradients, over reductions, weights,
-dtypes, broadcasting and odd numbers."""
+dtypes, broadcasting and unusual numbers."""
 
 from __future__ import annotations
 

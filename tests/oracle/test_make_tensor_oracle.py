@@ -1,4 +1,4 @@
-"""gt.testing.make_tensor beside PyTorch's: sizes, strides, intervals, and what is refused."""
+"""gt.testing.make_tensor against PyTorch's: sizes, strides, intervals and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks of every module, and hooks that are called always, beside PyTorch's."""
+"""Hooks that apply to all modules, and hooks that run even after an error, against PyTorch's."""
 
 from __future__ import annotations
 

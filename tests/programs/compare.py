@@ -1,4 +1,4 @@
-"""Compare a row's results of both libraries by relative difference."""
+"""Compare the results of both libraries for a row, by relative difference."""
 
 from __future__ import annotations
 

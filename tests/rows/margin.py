@@ -1,4 +1,4 @@
-"""Rows of native/margin: composed of other operators, with their own gradients."""
+"""Rows of native/margin: losses composed of other operators, with their own gradients."""
 
 from __future__ import annotations
 

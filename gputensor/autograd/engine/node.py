@@ -23,7 +23,7 @@ Grads = list[Tensor | Any]  # None if no gradient arrived
 
 
 class Careful:
-    """A run's handling of nodes with attachments.
+    """The state of a run of backward, and how it handles nodes with hooks or captured gradients.
 
     needed: the nodes to run, or None for all. captures: node -> [(output, input)]. found: the
     gradients of inputs. keep, create: as in `backward`. own_state: the caller's dispatch state.

@@ -12,7 +12,7 @@ from .base import ArgumentTypeError, GpuTensorError, describe
 
 
 class AutogradError(GpuTensorError, RuntimeError):
-    """A derivative cannot be computed: of this graph, or because of a write to a tensor."""
+    """A derivative cannot be computed, because of the graph or of a write to one of its tensors."""
 
 
 class AnomalyWarning(UserWarning):

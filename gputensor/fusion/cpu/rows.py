@@ -31,8 +31,8 @@ Array = Any
 _SHORTEST, _LONGEST = 256, 1 << 14
 # Elements that a function adds up before it merges sums: without a cast, and with one.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# Arrays of a function are given as numbers: an operand's index, or one of these for the result, for
-# no array, for a result that is dropped, and for a further result.
+# A function gets its arrays as numbers: the index of an operand, _RESULT, or _NONE for no array.
+# `_of_value` makes the number of a further result, `_unread` that of a result that nothing reads.
 _RESULT, _NONE = -1, -100
 
 

@@ -152,8 +152,9 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
 
 
 def _is_named() -> bool:
-    """True if the user chose the directory. Then others may read it if the umask allows, because
-    root may fill an image that another user runs. The default directory is private."""
+    """Return True if the user chose the directory. Other users may then read its files if the
+    umask allows it: root may fill the cache of an image that another user runs. The default
+    directory is private."""
     return bool(os.environ.get("GPUTENSOR_CACHE_DIR"))
 
 

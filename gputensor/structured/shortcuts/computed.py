@@ -212,8 +212,8 @@ def into(loop: Any, geometry: Geometry) -> Callable[..., Any]:
 
 
 def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
-    """Make the maker of a pointwise plan; its loop gets the numbers and `beside` after the
-    arrays."""
+    """Return the maker of short cuts for a pointwise plan. The loop's arguments are the arrays,
+    the numbers and `beside`."""
     loop, numbers = entry.loop, tuple([x for x in inputs if type(x) in NUMBERS])
     behind = (*numbers, *beside)
     bare = getattr(loop, "bare", None)
@@ -226,7 +226,7 @@ def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ma
 
 
 def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
-    """Make the maker of a pointwise plan in place; the loop writes to the first operand."""
+    """Return the maker for a pointwise plan in place, whose loop writes to the first operand."""
     loop, behind = entry.loop, (*[x for x in inputs if type(x) in NUMBERS], *beside)
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
