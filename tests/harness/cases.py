@@ -50,6 +50,10 @@ def _by_row() -> dict[str, tuple[Op, ...]]:
 
 
 OPS_OF = _by_row()
+# The overloads of each name.
+OVERLOADS: dict[str, list[Op]] = {}
+for _op in OPS:
+    OVERLOADS.setdefault(_op.base, []).append(_op)
 # Rows that can be called on the available devices.
 CALLABLE = [row for row in ROWS.values() if not row.needs_backend]
 
@@ -255,7 +259,7 @@ def as_function(name: str) -> Callable[..., Any] | None:
 def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     """Return the method `base`, by default the row's name, as a function of self and arguments."""
     base = base or name
-    overloads = [op for op in OPS if op.base == base]
+    overloads = OVERLOADS.get(base, [])
     methods = [op for op in overloads if "method" in op.variants]
     op = next(iter(methods), None)
     if op is None or not op.is_public:
