@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ def load(path: Path = paths.YAML) -> Model:
     return loads(path.read_text(encoding="utf-8"))
 
 
+@cache
 def loads(text: str) -> Model:
-    """Return the operators of a YAML text. Raises: EntryError for the first mistake."""
+    """Return the operators of a YAML text, which is read once. Raises: EntryError for the first
+    mistake."""
     try:
         root = _compose(text)
     except yaml.MarkedYAMLError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -70,14 +71,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Each process imports what it collects: leave out PyTorch where no oracle test is asked for,
-    and where only these are, every file without the mark."""
+    """Each process imports what it collects: leave out files whose marks, on one line, exclude all
+    their tests, and where only oracle tests are asked for, every file without the mark."""
     asked = config.getoption("markexpr")
     if asked == "not oracle" and collection_path == HERE / "oracle":
         return True
-    if asked == "oracle" and collection_path.match("test_*.py"):
-        return b"mark.oracle" not in collection_path.read_bytes() or None
-    return None
+    if not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    if asked == "oracle":
+        return "mark.oracle" not in text or None
+    excluded = {"oracle"} if asked == "not oracle" else set()
+    excluded |= set() if tier.is_full() else {"full"}
+    of_all = re.search(r"^pytestmark = .*$", text, re.M)
+    marks = re.findall(r"mark\.(\w+)", of_all[0]) if of_all else []
+    return bool(excluded & {*marks}) or None
 
 
 def pytest_report_header() -> str:

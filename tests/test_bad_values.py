@@ -37,7 +37,7 @@ def _good(row: Row) -> list[Case]:
 def _forms(row: Row) -> Iterator[tuple[str, Callable[..., Any], int | None]]:
     """(name, callable, where `self` is among the arguments of a method)."""
     for base in dict.fromkeys(op.base for op in OPS_OF[row.name]):
-        ops = [op for op in OPS if op.base == base and op.is_public]
+        ops = [op for op in cases.OVERLOADS[base] if op.is_public]
         if any("function" in op.variants and op.kind != "out" for op in ops):
             yield f"gt.{ops[0].public_name}", cases.public(ops[0]), None
         method = next((op for op in ops if "method" in op.variants), None)

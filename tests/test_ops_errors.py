@@ -14,26 +14,26 @@ from gputensor.core.errors import GpuTensorError
 from .harness.cases import CALLABLE, Case
 from .rows import Fails, Row
 
-REFUSED = [(row, fails) for row in CALLABLE for fails in row.errors]
-
-
-def _name(value: object) -> str:
-    if isinstance(value, Row):
-        return value.name
-    return str(Case(CALLABLE[0], value.sample, value.dtype or dtypes.float32)).partition("(")[2]
+REFUSING = [row for row in CALLABLE if row.errors]
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-@pytest.mark.parametrize(("row", "fails"), REFUSED, ids=_name)
-def test_refused(row: Row, fails: Fails, device: str) -> None:
-    case = Case(row, fails.sample, fails.dtype or dtypes.float32)
+@pytest.mark.parametrize("row", REFUSING, ids=str)
+def test_refused(row: Row, device: str) -> None:
     if device == "meta" and row.no_meta:
         pytest.skip(row.no_meta)
+    for fails in row.errors:
+        check_refused(row, fails, device)
+
+
+def check_refused(row: Row, fails: Fails, device: str) -> None:
+    case = Case(row, fails.sample, fails.dtype or dtypes.float32)
     call = case.build(device)
     tensors = [made.tensor for made in call.built]
     before = [(x.shape, x.stride(), x.storage_offset(), x._version) for x in tensors]
     with pytest.raises(fails.kind, match=fails.message) as caught:
         call.run()
+        pytest.fail(f"{case}: was not refused on {device}")
     assert isinstance(caught.value, GpuTensorError), f"{case}: {caught.value!r} is not of the house"
     text = str(caught.value)
     assert "\n" not in text and not text.endswith("."), f"{case}: {text!r}"
@@ -44,5 +44,5 @@ def test_refused(row: Row, fails: Fails, device: str) -> None:
 
 
 def test_not_empty() -> None:
-    assert len(REFUSED) > 100
+    assert len(REFUSING) > 50
     assert gt.GpuTensorError is GpuTensorError

@@ -12,7 +12,7 @@ from gputensor.core.errors import ArgumentError, DtypeError
 from gputensor.core.geometry import geometry
 from gputensor.tensor.base import materialised
 
-from .harness.cases import CALLABLE, OPS_OF, Case, cases, long_cases, some
+from .harness.cases import CALLABLE, OPS_OF, Case, cases, has_long_cases, long_cases, some
 from .harness.compare import assert_same, assert_within, signs_dropped, to_numpy
 from .rows import Row
 
@@ -35,7 +35,7 @@ def test_values(row: Row) -> None:
     assert checked
 
 
-COMPUTING = [row for row in CALLABLE if long_cases(row)]
+COMPUTING = [row for row in CALLABLE if has_long_cases(row)]
 
 
 @pytest.mark.parametrize("row", some(COMPUTING, 4), ids=str)

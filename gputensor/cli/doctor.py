@@ -255,9 +255,8 @@ def _cache() -> Finding:
         return Finding(
             "kernel cache", BROKEN, found, "set GPUTENSOR_CACHE_DIR to a writable folder"
         )
-    files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
-    size = sum(f.stat().st_size for f in files)
-    return Finding("kernel cache", OK, f"{folder}: {len(files)} kernels, {size / 2**20:.1f} MiB")
+    count, nbytes = kernel_cache.stored()
+    return Finding("kernel cache", OK, f"{folder}: {count} kernels, {nbytes / 2**20:.1f} MiB")
 
 
 def _carried() -> list[Finding]:

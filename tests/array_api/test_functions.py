@@ -16,6 +16,7 @@ import pytest
 
 import gputensor as gt
 from gputensor import array_api as xp
+from tests.harness import tier
 
 strict.set_array_api_strict_flags(api_version="2025.12")
 
@@ -205,9 +206,10 @@ def test_sizes_and_dtypes_of_meta_tensors(name):
         assert any(compare(name, "meta", dtype) for dtype in FIRST)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in WITH_VALUES if n not in ("from_dlpack", "broadcast_shapes")]
-)
+ON_CUDA = [n for n in WITH_VALUES if n not in ("from_dlpack", "broadcast_shapes")]
+
+
+@pytest.mark.parametrize("name", tier.pick(ON_CUDA[::4], ON_CUDA))
 def test_values_of_cuda_tensors(name):
     assert any(compare(name, "cuda", dtype) for dtype in FIRST)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import json
 import re
 import subprocess
@@ -19,32 +21,23 @@ Image = pytest.importorskip("PIL.Image", reason="the demonstration reads images 
 pytest.importorskip("matplotlib", reason="the demonstration draws its picture with matplotlib")
 
 
-@pytest.fixture
-def picture(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small image with an odd height, every pixel its own."""
     pixels = np.random.default_rng(0).integers(0, 256, (37, 48, 3), np.uint8)
-    path = tmp_path / "picture.png"
+    path = tmp_path_factory.mktemp("picture") / "picture.png"
     Image.fromarray(pixels).save(path)
     return path
 
 
-@pytest.fixture
-def report(picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    output = tmp_path / "out.png"
-    arguments = [
-        str(picture),
-        "--device",
-        "cpu",
-        "--batch",
-        "2",
-        "--peers",
-        "numpy",
-        "--json",
-        "--output",
-        str(output),
-    ]
-    assert main(["demo", *arguments]) == 0
-    return json.loads(capsys.readouterr().out)
+@pytest.fixture(scope="module")
+def report(picture: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What one run tells; tests only read it."""
+    output = str(tmp_path_factory.mktemp("drawn") / "out.png")
+    of_run = "--device cpu --batch 2 --peers numpy --json --output".split()
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main(["demo", str(picture), *of_run, output]) == 0
+    return json.loads(printed.getvalue())
 
 
 def rows(report: dict) -> dict[str, dict]:
@@ -165,25 +158,20 @@ def test_trace_of_one_contiguous(report: dict) -> None:
     ]
 
 
-def test_text_for_people(picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(
-            [
-                "demo",
-                str(picture),
-                "--device",
-                "cpu",
-                "--batch",
-                "1",
-                "--peers",
-                "numpy",
-                "--output",
-                str(tmp_path / "o.png"),
-            ]
-        )
-        == 0
-    )
+def test_the_default_photograph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(demo.EXAMPLES))
+    images = importlib.import_module("photograph.images")
+    image = images.read(images.default())
+    assert image.shape == (600, 512, 3) and image.dtype == np.uint8
+
+
+def test_text_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = str(tmp_path / "o.png")
+    given = ["--device", "cpu", "--batch", "1", "--peers", "numpy", "--output", output]
+    assert main(["demo", *given]) == 0
     printed = capsys.readouterr().out
+    # The first line names the photograph and the last one the output, by paths of any length.
+    assert max(map(len, printed.splitlines()[1:-1])) <= 120
     for expected in (
         "channels_last",
         "[64,20]",
@@ -194,22 +182,6 @@ def test_text_for_people(picture: Path, tmp_path: Path, capsys: pytest.CaptureFi
         "bit by bit",
     ):
         assert expected in printed
-
-
-def test_the_default_photograph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(demo.EXAMPLES))
-    images = importlib.import_module("photograph.images")
-    image = images.read(images.default())
-    assert image.shape == (600, 512, 3) and image.dtype == np.uint8
-
-
-def test_lines_are_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = str(tmp_path / "o.png")
-    given = ["--device", "cpu", "--batch", "1", "--peers", "numpy", "--output", output]
-    assert main(["demo", *given]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    # The first line names the photograph and the last one the output, by paths of any length.
-    assert max(map(len, printed[1:-1])) <= 120
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 9)])

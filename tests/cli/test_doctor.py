@@ -16,7 +16,10 @@ from gputensor.cli import doctor, driver
 ROOT = Path(__file__).parents[2]
 
 
-def examine(**environment: str) -> tuple[int, dict[str, dict[str, str]]]:
+Findings = dict[str, dict[str, str]]
+
+
+def examine(**environment: str) -> tuple[int, Findings]:
     """Exit status and findings by name, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "gputensor", "doctor", "--json"],
@@ -29,8 +32,36 @@ def examine(**environment: str) -> tuple[int, dict[str, dict[str, str]]]:
     return done.returncode, {f["name"]: f for f in found}
 
 
-def test_it_names_everything() -> None:
-    _, found = examine()
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """What it finds with an own cache and no further settings."""
+    return examine(GPUTENSOR_CACHE_DIR=str(tmp_path_factory.mktemp("cache")))[1]
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Findings]:
+    """Exit status and findings where everything that can be set is wrong."""
+    folder, file = tmp_path_factory.mktemp("open"), tmp_path_factory.mktemp("held") / "file"
+    folder.chmod(0o777)
+    file.write_text("")  # where the cache's folder should be: unwritable for root as well
+    return examine(
+        PATH="/nonexistent", GPUTENSOR_CUDA="maybe", GPUTENSOR_CARRIED_CUBINS=str(folder),
+        GPUTENSOR_CACHE_DIR=str(file / "cache"),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def off(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """What it finds without CUDA, with cubins, and a cache that others may write to."""
+    cubins, cache = tmp_path_factory.mktemp("cubins"), tmp_path_factory.mktemp("cache")
+    (cubins / "a.cubin").write_bytes(b"")
+    cache.chmod(0o777)
+    return examine(
+        GPUTENSOR_CUDA="off", GPUTENSOR_CARRIED_CUBINS=str(cubins), GPUTENSOR_CACHE_DIR=str(cache)
+    )[1]
+
+
+def test_it_names_everything(complete: Findings) -> None:
     assert {
         "Python",
         "gputensor",
@@ -44,20 +75,19 @@ def test_it_names_everything() -> None:
         "emulator",
         "kernel cache",
         "cpu",
-    } <= set(found)
-    for finding in found.values():
+    } <= set(complete)
+    for finding in complete.values():
         assert finding["state"] in ("ok", "absent", "broken") and finding["found"]
         if finding["state"] == "broken":
             assert finding["remedy"]
 
 
-def test_off_is_not_broken() -> None:
-    _, found = examine(GPUTENSOR_CUDA="off")
-    assert found["GPU"]["state"] == "absent" and found["GPU"]["found"] == "GPUTENSOR_CUDA=off"
+def test_off_is_not_broken(off: Findings) -> None:
+    assert off["GPU"]["state"] == "absent" and off["GPU"]["found"] == "GPUTENSOR_CUDA=off"
 
 
-def test_a_wrong_setting_is_broken() -> None:
-    status, found = examine(GPUTENSOR_CUDA="maybe")
+def test_a_wrong_setting_is_broken(broken: tuple[int, Findings]) -> None:
+    status, found = broken
     assert status == 1
     assert (
         found["GPUTENSOR_CUDA"]["state"] == "broken"
@@ -65,30 +95,36 @@ def test_a_wrong_setting_is_broken() -> None:
     )
 
 
-def test_a_cache_that_others_may_write_is_broken(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    _, found = examine(GPUTENSOR_CACHE_DIR=str(tmp_path))
-    assert "may be written by others" in found["kernel cache"]["found"]
-    assert found["kernel cache"]["state"] == "broken"
+def test_a_cache_that_others_may_write_is_broken(off: Findings) -> None:
+    assert "may be written by others" in off["kernel cache"]["found"]
+    assert off["kernel cache"]["state"] == "broken"
 
 
-def test_an_unwritable_cache_is_broken(tmp_path: Path) -> None:
-    # a file where the folder should be: unwritable for root as well
-    (tmp_path / "file").write_text("")
-    status, found = examine(GPUTENSOR_CACHE_DIR=str(tmp_path / "file" / "cache"))
-    assert status == 1
-    assert (
-        found["kernel cache"]["state"] == "broken"
-        and "GPUTENSOR_CACHE_DIR" in found["kernel cache"]["remedy"]
-    )
+def test_an_unwritable_cache_is_broken(broken: tuple[int, Findings]) -> None:
+    found = broken[1]["kernel cache"]
+    assert found["state"] == "broken" and "GPUTENSOR_CACHE_DIR" in found["remedy"]
+    assert "is not writable" in found["found"]
 
 
-def test_without_a_compiler_the_emulator_is_absent() -> None:
-    _, found = examine(PATH="/nonexistent")
-    assert found["emulator"]["state"] == "absent" and "install g++" in found["emulator"]["remedy"]
+def test_a_cache_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complete: Findings
+) -> None:
+    assert complete["kernel cache"]["found"].endswith(": 0 kernels, 0.0 MiB")
+    for name, nbytes in (("a.so", 1 << 20), ("b.cubin", 1 << 19), ("lock", 1 << 20)):
+        (tmp_path / name).write_bytes(bytes(nbytes))
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
+    assert doctor._cache().found == f"{tmp_path}: 2 kernels, 1.5 MiB"
 
 
-def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_compiler_the_emulator_is_absent(broken: tuple[int, Findings]) -> None:
+    found = broken[1]["emulator"]
+    assert found["state"] == "absent" and "install g++" in found["remedy"]
+
+
+def test_text_for_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
     main(["doctor"])
     printed = capsys.readouterr().out
     assert "NVIDIA driver" in printed and "kernel cache" in printed
@@ -156,12 +192,10 @@ def test_the_makefile_and_pyproject_know_the_same_extras() -> None:
     assert done.stdout.strip() in ("none", "cuda12", "cuda13")
 
 
-def test_carried_cubins_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "a.cubin").write_bytes(b"")
-    _, found = examine(GPUTENSOR_CARRIED_CUBINS=str(tmp_path))
-    assert found["carried cubins"] | {"remedy": None} == {
-        "name": "carried cubins", "state": "ok", "found": f"{tmp_path}: 1", "remedy": None,
-    }  # fmt: skip
-    tmp_path.chmod(0o777)
-    assert examine(GPUTENSOR_CARRIED_CUBINS=str(tmp_path))[1]["carried cubins"]["state"] == "broken"
-    assert "carried cubins" not in examine()[1]
+def test_carried_cubins_are_told_where_they_are_asked_for(
+    complete: Findings, off: Findings, broken: tuple[int, Findings]
+) -> None:
+    found = off["carried cubins"]
+    assert found["state"] == "ok" and found["found"].endswith("cubins0: 1")
+    assert broken[1]["carried cubins"]["state"] == "broken"
+    assert "carried cubins" not in complete

@@ -453,11 +453,10 @@ def chosen(sources: list[str]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_short_cuts_is_used(form: str) -> None:
+def test_every_form_of_short_cuts_is_used() -> None:
     users = (*paths.PACKAGE.glob("structured/shortcuts/*.py"), paths.PACKAGE / "native/slicing.py")
     sources = [path.read_text() for path in users]
-    assert form in chosen(sources)
+    assert len(FORMS) > 20 and not {*FORMS} - chosen(sources)
 
 
 def test_what_a_text_says_uses_no_form() -> None:

@@ -145,6 +145,7 @@ def test_other_architectures(family: str, arch: str) -> None:
     assert family in CALLED or not any(record["spills"] for record in records)
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("family", variants.FAMILIES)
 def test_a_bare_file_compiles(family: str) -> None:

@@ -37,7 +37,7 @@ def test_a_short_form(gpt: ModuleType, tmp_path: Path, capsys: pytest.CaptureFix
     picture, weights = tmp_path / "gpt.png", tmp_path / "gpt.safetensors"
     loss = gpt.main([*SHORT, "--plot", str(picture), "--weights", str(weights)])
     shown = capsys.readouterr()
-    assert loss < math.log(len(gpt.Text(gpt.documentation()).characters)) - 0.5
+    assert loss < math.log(len(gpt.Text(gpt.documentation()).characters)) - 0.4
     assert "step 12/12" in shown.err and "A tensor " in shown.out
     assert re.search(rf"12 steps in \d+ s: {loss:.3f} nats a character held out", shown.out)
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 20_000

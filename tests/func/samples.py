@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import gputensor as gt
@@ -75,13 +76,14 @@ def tensors(x: Any) -> Iterator[gt.Tensor]:
             yield from tensors(y)
 
 
-def all_of(*dtypes: gt.dtype, keep: Callable[[Any], bool] = lambda row: True) -> Iterator[Sample]:
-    """Every sample in the first of these dtypes that its operator takes, that runs as it is."""
+def all_of(
+    *dtypes: gt.dtype, keep: Callable[[Any], bool] = lambda row: True, most: int | None = None
+) -> Iterator[Sample]:
+    """Every sample in the first of these dtypes that its operator takes, that runs as it is; at
+    most so many of each operator."""
     for row in samples.load():
         of = next((d for d in dtypes if d in row.dtypes), None)
         if of is None or not row.has_values or not keep(row):
             continue
-        for args, kwargs in row.samples:
-            sample = Sample(row.name, of, args, kwargs)
-            if sample.tensors:
-                yield sample
+        made = (Sample(row.name, of, args, kwargs) for args, kwargs in row.samples)
+        yield from islice((sample for sample in made if sample.tensors), most)

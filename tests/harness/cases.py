@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -49,6 +50,10 @@ def _by_row() -> dict[str, tuple[Op, ...]]:
 
 
 OPS_OF = _by_row()
+# The overloads of each name.
+OVERLOADS: dict[str, list[Op]] = {}
+for _op in OPS:
+    OVERLOADS.setdefault(_op.base, []).append(_op)
 # Rows that can be called on the available devices.
 CALLABLE = [row for row in ROWS.values() if not row.needs_backend]
 
@@ -254,7 +259,7 @@ def as_function(name: str) -> Callable[..., Any] | None:
 def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     """Return the method `base`, by default the row's name, as a function of self and arguments."""
     base = base or name
-    overloads = [op for op in OPS if op.base == base]
+    overloads = OVERLOADS.get(base, [])
     methods = [op for op in overloads if "method" in op.variants]
     op = next(iter(methods), None)
     if op is None or not op.is_public:
@@ -332,9 +337,13 @@ def long_cases(row: Row) -> list[Case]:
     each dtype and each layout, uncrossed in the full tier too, because kernels planned for a layout
     are built one by one.
     """
-    if row.like or not any(op.dtypes for op in OPS_OF[row.name]):
-        return []
-    return _spread(row, _lengthened(row))
+    return _spread(row, _lengthened(row)) if has_long_cases(row) else []
+
+
+def has_long_cases(row: Row) -> bool:
+    """Return True if long_cases(row) is not empty, without its cases."""
+    computes = any(op.dtypes for op in OPS_OF[row.name])
+    return computes and not row.like and bool(_lengthened(row))
 
 
 @cache
@@ -390,26 +399,25 @@ def _spread(row: Row, samples: tuple[S, ...] | None = None) -> list[Case]:
 
 def _cover(row: Row, samples: list[S]) -> list[Case]:
     takes = dtypes_of(row)
-    free = [sample for sample in samples if not _is_fixed(sample)]
+    free = {s: _layouts(row, s) for s in samples if not _is_fixed(s)}
     made = [Case(row, sample, dtypes.float32) for sample in samples if _is_fixed(sample)]
     each = -(-len(takes) // max(len(free), 1))
-    for place in range(each * len(free)):
-        sample = free[place // each]
-        here = _layouts(row, sample)
+    for place, sample in enumerate(s for s in free for _ in range(each)):
+        here = free[sample]
         made.append(Case(row, sample, takes[place % len(takes)], here[place % len(here)]))
     # dtypes and layouts of invalid calls are tried again
-    possible = [
-        Case(row, sample, of, layout)
-        for sample in free
-        for of in takes
-        for layout in _layouts(row, sample)
-    ]
-    for part in ("sample", "dtype", "layout"):
-        met = {getattr(case, part) for case in made if case.expected() is not None}
-        for case in possible:
-            if getattr(case, part) not in met and case.expected() is not None:
-                met.add(getattr(case, part))
-                made.append(case)
+    axes = {
+        "sample": {*free},
+        "dtype": {*takes},
+        "layout": {x for here in free.values() for x in here},
+    }
+    for part, wanted in axes.items():
+        wanted -= {getattr(case, part) for case in made if case.expected() is not None}
+        for sample, of in product(free, takes) if wanted else ():
+            for case in (Case(row, sample, of, layout) for layout in free[sample]):
+                if getattr(case, part) in wanted and case.expected() is not None:
+                    wanted.remove(getattr(case, part))
+                    made.append(case)
     return made
 
 

@@ -63,8 +63,14 @@ def run(op, operands, out):
     return made
 
 
-@pytest.mark.parametrize("number, op, operands, out, result", ROWS)
-def test_pointwise(number, op, operands, out, result):
+@pytest.mark.parametrize("chosen", sorted({row[1] for row in ROWS}))
+def test_pointwise(chosen):
+    for _, op, operands, out, result in ROWS:
+        if op == chosen:
+            check_pointwise(op, operands, out, result)
+
+
+def check_pointwise(op, operands, out, result):
     if result.startswith("error"):
         kind, match = ERRORS[result.split()[1]]
         with pytest.raises(kind, match=match):
@@ -72,11 +78,11 @@ def test_pointwise(number, op, operands, out, result):
         return
     made = run(op, operands.split(), out)
     g = made.outputs[0].geometry
-    assert show(g.dtype, g.sizes, g.strides) == result
+    assert show(g.dtype, g.sizes, g.strides) == result, (op, operands)
     expected = plan.KEEP if op.endswith("_") else plan.ALLOCATE
     if out:
         expected = plan.KEEP if parse(out).sizes == g.sizes else plan.RESIZE
-    assert made.outputs[0].action == expected
+    assert made.outputs[0].action == expected, (op, operands)
 
 
 @pytest.mark.parametrize("number, op, operand, dims, keepdim, result", REDUCTIONS)
@@ -88,7 +94,8 @@ def test_reduction(number, op, operand, dims, keepdim, result):
     assert show(g.dtype, g.sizes, g.strides) == result
 
 
-@pytest.mark.parametrize("text, strides", [(row[0], row[2]) for row in GEOMETRIES])
-def test_dense_strides_like(text, strides):
-    x = parse(text)
-    assert dense_strides_like(geometry(x.sizes, x.strides, x.dtype)) == ints(strides.strip("()"))
+def test_dense_strides_like():
+    for text, _, strides, *_ in GEOMETRIES:
+        x = parse(text)
+        found = dense_strides_like(geometry(x.sizes, x.strides, x.dtype))
+        assert found == ints(strides.strip("()")), text

@@ -16,8 +16,6 @@ from gputensor.kernels.cpu import cast, copy, quiet
 
 from .cpu_arrays import awkward, same_bits
 
-PAIRS = [(src, dst) for src in ALL for dst in ALL]
-
 
 def by_the_rules(value: complex | int | bool, src: dtype, dst: dtype):
     """One element, as a NumPy scalar of dst; `value` is exact in Python."""
@@ -74,20 +72,21 @@ def python_values(array: np.ndarray) -> list:
     return array.astype(np.float64).tolist()
 
 
-@pytest.mark.parametrize(("src", "dst"), PAIRS, ids=lambda d: d.short)
-def test_every_pair(src, dst):
+@pytest.mark.parametrize("src", ALL, ids=lambda d: d.short)
+def test_every_pair(src):
     given = awkward(src)
-    expected = np.array([by_the_rules(v, src, dst) for v in python_values(given)], dst.np)
-    same_bits(quiet.run(cast.convert, given, dst.np), expected)
-    into = np.zeros((2, given.size), dst.np)
-    with np.errstate(all="raise"):
-        copy.copy(into.T, given[:, None])  # broadcast, transposed, and silent by itself
-    same_bits(into[0], expected)
-    same_bits(into[1], expected)
+    for dst in ALL:
+        expected = np.array([by_the_rules(v, src, dst) for v in python_values(given)], dst.np)
+        same_bits(quiet.run(cast.convert, given, dst.np), expected)
+        into = np.zeros((2, given.size), dst.np)
+        with np.errstate(all="raise"):
+            copy.copy(into.T, given[:, None])  # broadcast, transposed, and silent by itself
+        same_bits(into[0], expected)
+        same_bits(into[1], expected)
 
 
-def test_pairs_are_not_empty():
-    assert len(PAIRS) == 225
+def test_dtypes_are_not_empty():
+    assert len(ALL) == 15
 
 
 @pytest.mark.parametrize("dst", ALL, ids=lambda d: d.short)

@@ -38,14 +38,21 @@ def missing() -> str:
 
 
 def built(capability: str, machine: str, folder: Path, to: Path) -> Path:
-    """The harness with the loops of a capability; objects stay in `folder`."""
-    flags = build_library.CAPABILITIES[machine][capability].split()
-    units = [
-        unit._replace(places=()) if unit.name.startswith("engine") else unit
-        for unit in build_library.units({capability: flags}, folder)
-        if unit.name[7:] not in ("module", "chain", "operands", "registers", "blocks")  # Python's
+    """The harness with the loops of a capability; objects stay in `folder`, and the library's own
+    are taken where it has such loops."""
+    wanted = {capability: build_library.CAPABILITIES[machine][capability].split()}
+    engine = [
+        unit._replace(places=())
+        for unit in build_library.units(wanted, folder)
+        if unit.name.startswith("engine")
+        and unit.name[7:] not in ("module", "chain", "operands", "registers", "blocks")  # Python's
     ]
-    objects = build_library.all_compiled(units, folder)
+    of_loops = build_library.FOLDER
+    if not any(of_loops.glob(f"{capability}_*.o")):
+        of_loops = folder
+    loops = build_library.loop_units(wanted, of_loops)
+    objects = build_library.all_compiled(engine, folder)
+    objects += build_library.all_compiled(loops, of_loops)
     program = to / capability
     command = [*build_library.compiler(), "-std=c++17", "-O1", "-w", "-static"]
     command += [f"-DCAPABILITY={capability}", f"-I{build_library.SOURCES}", str(HARNESS)]

@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 
 from gputensor._generated.index import OPERATORS
 
@@ -58,11 +57,12 @@ def lists(text: str, stem: str = "") -> Iterator[set[str]]:
             yield found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_file_lists_operators(path: Path) -> None:
-    name = path.relative_to(ROOT).as_posix()
-    for found in lists(path.read_text(encoding="utf-8"), path.stem):
-        assert found <= KNOWN.get(name, set()), f"{name} lists {', '.join(sorted(found))}"
+def test_no_file_lists_operators() -> None:
+    assert len(FILES) > 100
+    for path in FILES:
+        name = path.relative_to(ROOT).as_posix()
+        for found in lists(path.read_text(encoding="utf-8"), path.stem):
+            assert found <= KNOWN.get(name, set()), f"{name} lists {', '.join(sorted(found))}"
 
 
 def test_what_is_known_is_there() -> None:

@@ -41,11 +41,14 @@ class Producer:
         return self.tensor.__dlpack__(max_version=self.version, dl_device=dl_device, copy=copy)
 
 
-@pytest.mark.parametrize("version", [None, (0, 8), (1, 0), (1, 2)], ids=str)
-@pytest.mark.parametrize("layout", range(len(LAYOUTS)))
 @pytest.mark.parametrize("element", dt.ALL, ids=lambda d: d.name)
-def test_round_trip_shares_and_keeps_strides(element, layout, version):
-    x = LAYOUTS[layout](numbers(element))
+def test_round_trip_shares_and_keeps_strides(element):
+    for version in (None, (0, 8), (1, 0), (1, 2)):
+        for look in LAYOUTS:
+            check_round_trip(look(numbers(element)), version)
+
+
+def check_round_trip(x, version):
     y = gt.from_dlpack(Producer(x, version))
     assert (y.dtype, y.shape, y.stride()) == (x.dtype, x.shape, x.stride())
     assert y.data_ptr() == x.data_ptr()

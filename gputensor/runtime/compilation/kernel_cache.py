@@ -235,6 +235,16 @@ def _paths(place: str) -> list[str]:
     return [os.path.join(place, name) for name in names if name.endswith(_SUFFIXES)]
 
 
+def stored() -> tuple[int, int]:
+    """(number of files in the cache directory, their bytes); no file is read."""
+    count = nbytes = 0
+    for path in _paths(directory()):
+        with contextlib.suppress(FileNotFoundError):  # another process trims or clears
+            nbytes += os.stat(path).st_size
+            count += 1
+    return count, nbytes
+
+
 class Entry:
     """One file of the cache, as `gputensor cache list` shows it. The age counts from the last
     use."""
