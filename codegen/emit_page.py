@@ -12,10 +12,10 @@ HEAD = """\
 
 {count} operators in {families} families. The family is the file's name in every folder: `native/`
 has the implementation, `kernels/cpu/` the NumPy loop, `kernels/cuda/` the CUDA C.
-`python -m codegen where add` prints the lines. *Composite* operators are composed of others and have
-no loop; in-place and `out` forms use the loop of their operator. Schemas are PyTorch's.
-Functions also take NumPy's names `axis` and `keepdims` for `dim` and `keepdim`, as PyTorch's do, and
-NumPy's dtypes.
+`python -m codegen where add` prints the lines. *Composite* operators are composed of others and
+have no loop; in-place and `out` forms use the loop of their operator. Schemas are PyTorch's.
+Functions also take NumPy's names `axis` and `keepdims` for `dim` and `keepdim`, as PyTorch's do,
+and NumPy's dtypes.
 [autocast.md](autocast.md) describes the policies of autocast.
 """
 
