@@ -145,7 +145,7 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 
 class MissingAttribute(GpuTensorError, AttributeError):
-    """AttributeError for this tensor, so that hasattr() is False."""
+    """AttributeError of a tensor or of the library, so that hasattr() is False."""
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
