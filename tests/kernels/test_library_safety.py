@@ -423,11 +423,3 @@ for headroom in (0, 1 << 20, 8 << 20):
 print(raised > 0)
 """
     assert run(program) == "True"
-
-
-def test_tools_that_look_for_a_name_in_every_module_find_none() -> None:
-    """pickle does, for functions that do not name their module."""
-    loaded = library.choice().library
-    assert not hasattr(loaded, "pickled_function")
-    with pytest.raises(AttributeError, match="run: python build_library.py"):
-        loaded.pickled_function()

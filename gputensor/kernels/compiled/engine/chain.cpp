@@ -5,7 +5,7 @@
 // the operator alone, so a program gives the bits of its operators run one by one.
 #include <string.h>
 
-#include "chain.h"
+#include "with_casts.h"
 
 namespace engine {
 namespace {
@@ -15,8 +15,8 @@ using abi::Scalar;
 constexpr int MOST_NUMBERS = 64;
 // Bytes of a row's temporaries, which are on a thread's stack.
 constexpr i64 MOST_OF_ROW = 1 << 20;
-// A step is at most a load, itself and a store; a run of two or more has an end.
-constexpr int MOST_INSTRUCTIONS = 3 * MOST_STEPS + MOST_STEPS / 2;
+// A step has at most itself, a load, three stores and an end.
+constexpr int MOST_INSTRUCTIONS = 6 * MOST_STEPS;
 
 // A number of a call, in the form that some step takes.
 struct Entered {
@@ -32,7 +32,7 @@ struct Chain {
   // For each output, a mask of the inputs that are read after the output was written.
   unsigned read_later[MOST_ARRAYS];
   RowCall call[MOST_STEPS];
-  abi::Instruction code[MOST_INSTRUCTIONS];
+  Coded code[MOST_INSTRUCTIONS];
 };
 
 bool read_ints(PyObject* given, int most, int* to, int* n) {
@@ -59,9 +59,6 @@ bool read_call(const char* family, const char* name, PyObject* arrays, PyObject*
   return to->function;
 }
 
-// Among the arrays of a function: none, and OF_VALUE + v for value v, a further result.
-constexpr int NONE = -100, OF_VALUE = 100;
-
 // Read (family, op, common, out, operands, params), or for rows (…, is_row, arrays, integers,
 // numbers). Returns false if there is no such loop. arrays: the arguments of a function: operands
 // by index, -1 for the result, -2 - dtype for a result of each row that is not read, NONE, or a
@@ -75,14 +72,17 @@ bool read_step(PyObject* given, Said* to) {
                         &params, &is_row, &arrays, &integers, &numbers))
     return false;
   to->is_row = is_row, to->call = {}, to->is_part = !strcmp(family, "part");
+  to->reduces = false;
   if (!read_ints(operands, MOST_INPUTS, to->operand, &to->n_operands) ||
       !read_ints(params, abi::MOST_SCALARS, to->param, &to->n_params))
     return false;
   to->entry = nullptr, to->rounds = false;
   if (to->is_part) return to->n_operands == 1 && !to->n_params;
-  if (arrays && PyTuple_Size(arrays))
+  if (arrays && PyTuple_Size(arrays)) {
+    if (!strcmp(family, "reduce")) find_reduction(to, op);
     return read_call(family, op, arrays, integers, numbers, &to->call) &&
            to->call.n_floats + to->n_params <= MOST_REALS;
+  }
   if (!strcmp(family, "copy")) return to->n_operands == 1 && !to->n_params;
   const abi::Family* found = family_of(family);
   to->entry = loop_of(found, op, to->common);
@@ -90,7 +90,7 @@ bool read_step(PyObject* given, Said* to) {
   if (!to->entry || to->entry->inputs != to->n_operands || to->entry->scalars != to->n_params)
     return false;
   to->rounds = found->rounds_numbers;
-  find_ways(to, family);
+  find_instruction(to, family);
   return true;
 }
 
@@ -100,10 +100,10 @@ struct Slots {
   Program& program;
   int free[MOST_SLOTS], n_free = 0;
 
-  int take(int dtype, bool is_tile = false, bool is_row = false) {
+  int take(int dtype, bool is_local = false, bool is_row = false) {
     for (int k = 0; k < n_free; k++) {
       const int slot = free[k];
-      if (program.dtype[slot] != dtype || program.is_tile[slot] != is_tile ||
+      if (program.dtype[slot] != dtype || program.is_local[slot] != is_local ||
           program.is_row[slot] != is_row)
         continue;
       free[k] = free[--n_free];
@@ -112,7 +112,12 @@ struct Slots {
     if (program.n_slots == MOST_SLOTS) return -1;
     program.itemsize[program.n_slots] = (byte)ITEMSIZE[dtype];
     program.dtype[program.n_slots] = (byte)dtype;
-    program.is_tile[program.n_slots] = is_tile, program.is_row[program.n_slots] = is_row;
+    program.is_local[program.n_slots] = is_local, program.is_row[program.n_slots] = is_row;
+    return program.n_slots++;
+  }
+  int take_state() {
+    if (program.n_slots == MOST_SLOTS) return -1;
+    program.is_local[program.n_slots] = program.is_state[program.n_slots] = true;
     return program.n_slots++;
   }
   void give(int slot) { free[n_free++] = slot; }
@@ -126,14 +131,14 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   program.n_outputs = n_outputs, program.n_operands = n_outputs + n_inputs;
   int dtype[MOST_VALUES], last_read[MOST_VALUES] = {}, slot[MOST_VALUES], place[MOST_VALUES];
   int number[MOST_STEPS][MOST_INPUTS];
-  int first_scalar[MOST_STEPS];
+  int state[MOST_STEPS];
   bool is_stored[MOST_VALUES] = {};
   for (int v = 0; v < n_inputs + n_steps; v++) {
     dtype[v] = v < n_inputs ? inputs[v] : said[v - n_inputs].out;
     place[v] = -1;
   }
   for (int k = 0; k < n_outputs; k++) {
-    if (outputs[k] < n_inputs || outputs[k] >= n_inputs + n_steps) return false;
+    if (outputs[k] < n_inputs) return false;  // a cast that casts nothing
     place[outputs[k]] = k, is_stored[outputs[k]] = true;
     program.itemsize[k] = (byte)ITEMSIZE[chain.dtype[k] = dtype[outputs[k]]];
     program.dtype[k] = (byte)chain.dtype[k];
@@ -147,7 +152,6 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   for (int s = 0; s < n_steps; s++) {
     for (int j = 0; j < said[s].n_operands; j++) {
       const int v = said[s].operand[j];
-      if (v >= n_inputs + s) return false;
       if (v >= 0) {
         last_read[v] = s;
       } else if (!said[s].entry || said[s].entry->input[j] != said[s].common ||
@@ -174,13 +178,6 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     step->slot[0] = (byte)to, step->n_slots = 1;
     return step;
   };
-  const auto cast = [&](int to, int from, int to_type, int from_type) {
-    Step* step = begin(to);
-    if (!step) return false;
-    step->cast = capability->casts[from_type][to_type];
-    step->slot[step->n_slots++] = (byte)from;
-    return true;
-  };
   int scratch[abi::MOST_OPERANDS], n_scratch = 0;
   program.call = chain.call;
   const auto slot_of = [&](int v) {
@@ -190,10 +187,18 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   };
   for (int s = 0; s < n_steps; s++) {
     const Said& now = said[s];
-    const int value = n_inputs + s, out = now.out;
+    const int value = n_inputs + s;
     if (!now.is_part) slot[value] = slot_of(value);
     if (now.is_part) {
       if (now.operand[0] < n_inputs || !said[now.operand[0] - n_inputs].call.function) return false;
+    } else if (now.reduces && registers.runs(s)) {
+      Step* step = begin(slot[value]);
+      state[s] = slots.take_state();
+      if (!step || state[s] < 0) return false;
+      step->reduction = &now.by->reduction;
+      step->slot[1] = (byte)slot[now.operand[0]], step->slot[2] = (byte)state[s];
+      step->in_registers = (byte)registers.begins(s), step->code = (short)s;
+      step->item = (byte)ITEMSIZE[now.common];
     } else if (now.call.function) {
       RowCall& call = chain.call[s] = now.call;
       Step* step = begin(slot[value]);
@@ -222,37 +227,24 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
         if (which < -1) scratch[n_scratch++] = of;
       }
       while (n_scratch) slots.give(scratch[--n_scratch]);
-    } else if (!now.entry) {
-      const int from = now.operand[0];
-      if (!cast(slot[value], slot[from], out, dtype[from])) return false;
     } else {
-      int given[MOST_INPUTS], own[MOST_INPUTS + 1], n_own = 0, to = slot[value];
-      for (int j = 0; j < now.n_operands; j++) {
-        const int v = now.operand[j], wanted = now.entry->input[j];
-        if (v < 0) {
-          given[j] = number[s][j];
-        } else if (dtype[v] == wanted) {
-          given[j] = slot[v];
-        } else {
-          given[j] = own[n_own++] = slots.take(wanted, false, now.is_row);
-          if (!cast(given[j], slot[v], wanted, dtype[v])) return false;
-        }
-      }
-      if (now.entry->result != out)
-        to = own[n_own++] = slots.take(now.entry->result, false, now.is_row);
-      Step* step = begin(to);
+      Step* step = begin(slot[value]);
       if (!step) return false;
-      step->loop = now.entry->loop;
       step->in_registers = (byte)registers.begins(s), step->code = (short)s;
-      step->item = (byte)ITEMSIZE[now.common];
-      for (int j = 0; j < now.n_operands; j++) step->slot[step->n_slots++] = (byte)given[j];
-      step->first_scalar = (byte)(first_scalar[s] = chain.n_scalars);
+      step->item = (byte)ITEMSIZE[registers.type_of(s)];
+      for (int j = 0; j < now.n_operands; j++) {
+        const int v = now.operand[j];
+        step->slot[step->n_slots++] = (byte)(v < 0 ? number[s][j] : slot[v]);
+      }
+      if (now.entry)
+        step->loop = now.entry->loop;
+      else
+        step->cast = capability->casts[dtype[now.operand[0]]][now.out];
+      step->first_scalar = (byte)chain.n_scalars;
       for (int j = 0; j < now.n_params; j++) {
         if (chain.n_scalars == MOST_NUMBERS) return false;
         chain.scalar[chain.n_scalars++] = {-1 - now.param[j], now.common, false};
       }
-      if (to != slot[value] && !cast(slot[value], to, out, now.entry->result)) return false;
-      while (n_own) slots.give(own[--n_own]);
     }
     for (int j = 0; j < now.n_operands; j++) {
       const int v = now.operand[j];
@@ -271,12 +263,14 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     if (!step.in_registers) continue;
     const int first = step.code;
     step.code = (short)n_code;
-    n_code += registers.translate(first, slot, number, first_scalar, chain.code + n_code);
+    step.has_calls = registers.has_calls(first);
+    step.n_code = (short)registers.translate(first, slot, number, state, chain.code + n_code);
+    n_code += step.n_code;
     program.code = chain.code;
   }
   i64 of_row = 0;
   for (int k = program.n_operands + program.n_numbers; k < program.n_slots; k++)
-    if (!program.is_tile[k] && !program.is_row[k]) of_row += program.row * program.itemsize[k];
+    if (!program.is_local[k] && !program.is_row[k]) of_row += program.row * program.itemsize[k];
   return of_row <= MOST_OF_ROW;
 }
 
@@ -456,7 +450,13 @@ PyObject* make(PyObject*, PyObject* args) {
   Chain* chain = (Chain*)PyMem_Calloc(1, sizeof(Chain));
   if (!chain) return PyErr_NoMemory();
   chain->program.row = row;
-  if (!build(*chain, inputs, n_inputs, outputs, n_outputs, said, n_steps)) {
+  WithCasts all;
+  is_one = all.read(said, n_steps, inputs, n_inputs);
+  for (int k = 0; is_one && k < n_outputs; k++) {
+    is_one = outputs[k] >= n_inputs && outputs[k] < n_inputs + n_steps;
+    if (is_one) outputs[k] = all.value[outputs[k]];
+  }
+  if (!is_one || !build(*chain, inputs, n_inputs, outputs, n_outputs, all.said, all.n_steps)) {
     PyMem_Free(chain);
     Py_RETURN_NONE;
   }

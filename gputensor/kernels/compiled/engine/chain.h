@@ -10,19 +10,24 @@ namespace engine {
 
 constexpr int MOST_VALUES = MOST_ARRAYS + MOST_STEPS;
 
-// A step as given by Python. entry: null for a cast. way: its instruction for each content of the
-// accumulator; null if there is none.
+// Among the arrays of a function: none, and OF_VALUE + v for value v, a further result.
+constexpr int NONE = -100, OF_VALUE = 100;
+
+// A step. entry: null for a cast. by: its instruction; null if there is none.
 struct Said {
   const abi::LoopEntry* entry;
-  const abi::InstructionEntry* way[abi::N_HELD];
+  const abi::InstructionEntry* by;
   int out, n_operands, n_params;
   int operand[MOST_INPUTS], param[abi::MOST_SCALARS];
   bool rounds;
   int common;
   // For a function over rows instead of a loop; and whether the result has one value for each row.
-  // is_part: a further result of the operand's function, which writes it.
+  // is_part: a further result of the operand's function, which writes it. reduces: the function is
+  // a reduction with an instruction.
   RowCall call;
-  bool is_row, is_part;
+  bool is_row, is_part, reduces;
+
+  bool is_cast() const { return !entry && !call.function && !is_part; }
 };
 
 // The runs of steps of a chain that run in registers. The steps of a run have one dtype.
@@ -30,29 +35,37 @@ class Registers {
  public:
   // dtype: of each value. is_stored: whether each value is an output.
   void find(const Said* said, int n_steps, int n_inputs, const int* dtype, const bool* is_stored);
+  bool runs(int step) const { return run_[step] >= 0; }
+  // The dtype in which a step's run computes.
+  int type_of(int step) const;
   // The number of steps of the run that begins at this step; 0 if none begins here.
   int begins(int step) const;
   // Whether a value is read only in its own run, so that memory for one tile is enough.
   bool is_local(int value) const { return is_local_[value]; }
   // Write the instructions of the run that begins at this step. Returns their number. slot: the
-  // slot of each value; number[s][j]: the slot of a number that is operand j of step s;
-  // first_scalar: of each step.
-  int translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
-                const int* first_scalar, abi::Instruction* to) const;
+  // slot of each value; number[s][j]: the slot of a number that is operand j of step s; state: of
+  // each step that reduces.
+  int translate(int first, const int* slot, const int (*number)[MOST_INPUTS], const int* state,
+                Coded* to) const;
+  // Whether the run that begins at this step calls loops.
+  bool has_calls(int first) const;
 
  private:
+  bool may_run(int step) const;
+  bool may_join(int step, int first) const;
   bool fits(int step) const;
-  bool reads_in_registers(int step, int value) const;
-  bool is_kept(int step) const;
 
   const Said* said_;
+  const int* dtype_;
   int n_steps_, n_inputs_;
   int run_[MOST_STEPS];  // the first step of its run; -1: none
   bool is_local_[MOST_VALUES];
 };
 
-// Fill `way` with the machine's instructions that give the bits of this loop.
-void find_ways(Said* said, const char* family);
+// Find the machine's instruction that gives the bits of this loop, or of this function of family
+// "reduce".
+void find_instruction(Said* said, const char* family);
+void find_reduction(Said* said, const char* name);
 
 }  // namespace engine
 

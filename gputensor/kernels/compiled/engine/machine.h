@@ -1,10 +1,10 @@
 // Arithmetic on tiles in registers: the instructions that engine/registers.cpp makes from the steps
 // of a program and that loops/registers.cpp runs.
 //
-// A tile is eight vectors. The machine has one accumulator of one tile. An instruction computes
-// with the accumulator and with tiles in memory (its places), and writes its result to the
-// accumulator. Numbers, and operands with one value, are places that repeat it. A bool is a vector
-// lane as wide as the elements, with all bits set or none.
+// A tile is four vectors. The machine has two banks of one tile. An instruction computes with the
+// banks and with tiles in memory (its places), and writes its result to a bank. Numbers, and
+// operands with one value, are places that repeat it. A bool is a vector lane as wide as the
+// elements, with all bits set or none.
 #ifndef GPUTENSOR_MACHINE
 #define GPUTENSOR_MACHINE
 
@@ -17,43 +17,45 @@ struct Place { char* data; i64 mask; };
 
 struct Instruction {
   void (*go)();
-  Loop loop;  // for "call", which runs this loop from place[1] on to place[0]
-  short place[4], first_scalar;
+  Place place[3];  // of each operand
 };
 
-// the place of the loops' scalars
-constexpr int SCALARS = 128;
+// Where an operand is. A place in memory is place[j] for operand j. ONE: the place is a number, of
+// which one vector is read.
+enum Source : byte { BANK_A, BANK_B, PLACE, ONE };
+constexpr int N_BANKS = 2, N_SOURCES = 4;
 
-// The content of the accumulator when an instruction begins: its first operand, its second, both,
-// or neither. Other operands are places, in order. ONE: the place named is a number, of which one
-// vector is read. PLACE_TWICE: one place is both operands.
-enum Held : byte {
-  FIRST,
-  SECOND,
-  TWICE,
-  NOTHING,
-  FIRST_AND_ONE,
-  SECOND_AND_ONE,
-  ONE_AND_PLACE,
-  PLACE_AND_ONE,
-  PLACE_TWICE
+// A reduction of a row whose elements come tile by tile. An instruction joins its operand with a
+// state, place[1]. `add` does this for a group in memory; at: its byte offset in the row. `end`
+// adds the last n of all elements and writes the result.
+struct TileReduction {
+  void (*add)(char* state, const char* group, i64 at);
+  void (*end)(char* result, char* state, const char* last, i64 n, i64 all);
 };
-constexpr int N_HELD = 9;
+constexpr int STATE_BYTES = 640;
+
+// [bank of the result][source of the first operand][source of the second]; null if there is none.
+// "where": the condition is in the bank of the result, and the sources are those of the second and
+// third operand. Operands without a source are places. An instruction without a result has [0].
+typedef void (*Forms[N_BANKS][N_SOURCES][N_SOURCES])();
 
 struct InstructionEntry {
-  const char *family, *name;  // of the loop that gives these bits
+  const char *family, *name;  // of the loop, or of the reduction, that gives these bits
   byte dtype, inputs;
-  Held held;
-  void (*go)();
+  const Forms* forms;
+  TileReduction reduction;
 };
 
 struct Machine {
-  int tile;  // bytes
   const InstructionEntry* entries;
   int n_entries;
-  // Run the instructions for each of n tiles; the last instruction is "end".
-  void (*run)(const Instruction* code, const Place* places, i64 n);
+  // Run the instructions, of which the last one is "end", for each tile between two byte offsets.
+  void (*run)(const Instruction* code, i64 from, i64 to);
 };
+
+// Bytes of a group: one or more tiles on each CPU. Bytes of the memory of a value that only one run
+// of instructions reads: some groups, over which a loop without an instruction runs at once.
+constexpr int GROUP_BYTES = 256, LOCAL_BYTES = 1024;
 
 }  // namespace abi
 

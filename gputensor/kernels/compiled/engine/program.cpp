@@ -19,19 +19,25 @@ constexpr i64 BLOCK = 1 << 13, GRAIN = 1 << 15;
 constexpr i64 SHORT = 256;
 constexpr i64 LINE = 64;
 
+// Bytes of a run in registers after which some of the next block is prefetched.
+constexpr i64 SOME = 4 * abi::LOCAL_BYTES;
+
 // Prefetches the bytes of contiguous operands in the next block while this block is computed, a
-// part of them before each step. The CPU's own prefetcher starts again in each block.
+// part of them before each step and within runs: the CPU's own prefetcher starts again in each
+// block. Not if all steps are one run, which reads operands steadily.
 struct Ahead {
-  int n = 0, steps;
+  int n = 0;
+  i64 part = 0, parts;
   const char* at[MOST_ARRAYS];
   i64 lines[MOST_ARRAYS];
 
-  void part(int step) const {
+  void go() {
     for (int k = 0; k < n; k++) {
-      const i64 last = lines[k] * (step + 1) / steps;
-      for (i64 line = lines[k] * step / steps; line < last; line++)
+      const i64 last = lines[k] * (part + 1) / parts;
+      for (i64 line = lines[k] * part / parts; line < last; line++)
         __builtin_prefetch(at[k] + line * LINE, 0, 2);
     }
+    part++;
   }
 };
 
@@ -54,7 +60,6 @@ struct Plan {
   bool has_rows;
   bool is_turned;                 // blocks advance along dimension 1 first, then along dimension 0
   i64 capacity;                   // elements of a temporary
-  int stages;                     // loops, casts and runs in registers
   Layout layout[MOST_ARRAYS];
   bool stays[MOST_ARRAYS];      // packed once: the same for every block
   mutable bool has_failed;      // a function declined
@@ -87,10 +92,7 @@ void lay_out(Plan& plan) {
     }
   }
   for (int k = n + program.n_numbers; k < program.n_slots; k++)
-    if (!program.is_tile[k] && !program.is_row[k]) temporaries += program.itemsize[k];
-  plan.stages = 0;
-  for (int s = 0; s < program.n_steps; plan.stages++)
-    s += program.step[s].in_registers ? program.step[s].in_registers : 1;
+    if (!program.is_local[k] && !program.is_row[k]) temporaries += program.itemsize[k];
   i64 capacity = temporaries ? TEMPORARY_BYTES / temporaries & ~(i64)63 : BLOCK;
   if (capacity < 64) capacity = 64;
   if (capacity > BLOCK) capacity = BLOCK;
@@ -131,10 +133,11 @@ i64 bytes_of(const Plan& plan, int k) {
   const int n = program.n_operands;
   const bool is_number = k >= n && k < n + program.n_numbers;
   const bool is_of_machine = program.dtype[k] == abi::f32 || program.dtype[k] == abi::f64;
-  const int tile = program.code && is_of_machine ? program.capability->machine->tile : 0;
+  const int tile = program.code && is_of_machine ? abi::GROUP_BYTES : 0;
   if (program.is_row[k]) return (k < n ? 0 : LINE) + tile;
+  if (program.is_state[k]) return abi::STATE_BYTES;
   if (k < n ? plan.layout[k] == PACKED : !is_number) {
-    if (program.is_tile[k]) return program.capability->machine->tile;
+    if (program.is_local[k]) return abi::LOCAL_BYTES;
     return rounded(plan.capacity * program.itemsize[k]);
   }
   return is_number || plan.layout[k] == ONE ? tile : 0;
@@ -156,7 +159,7 @@ struct Block {
     const int item = program.dtype[k] == abi::f64 ? 8 : 4;
     const double value = item == 8 ? *(const double*)slot[k] : *(const float*)slot[k];
     nans -= is_nan[k], is_nan[k] = value != value, nans += is_nan[k];
-    const i64 n = program.capability->machine->tile / item;
+    const i64 n = abi::GROUP_BYTES / item;
     program.capability->pack[log2_of(item)](tile[k], slot[k], n, 0, 1, 0);
     shown[k] = slot[k];
   }
@@ -191,7 +194,7 @@ struct Block {
     for (int j = 0; j < now.n_slots; j++) {
       const int k = now.slot[j];
       steps[j] = is_row && !program.is_wide[k] ? program.itemsize[k] : step[k];
-      data[j] = slot[k] + (program.is_tile[k] ? 0 : first * step[k]);
+      data[j] = slot[k] + (program.is_local[k] ? 0 : first * step[k]);
       if (j && !steps[j] && !program.is_wide[k]) {
         program.capability->widen[program.dtype[k]]((char*)&wide[j], slot[k], 1);
         data[j] = (char*)&wide[j];
@@ -232,45 +235,104 @@ struct Block {
 
   // For two NaN operands, the loops return the one that is shared by all elements, the instructions
   // the second.
-  void run_in_registers(const Step* steps) {
-    if (nans) return run_loops(steps, 0);
-    const abi::Machine& machine = *program.capability->machine;
+  void run_in_registers(const Step* steps, Ahead& ahead) {
+    const i64 of_group = abi::GROUP_BYTES / steps->item, whole = m / of_group * of_group;
+    if (!nans) run_tiles(steps, whole * steps->item, ahead);
+    run_loops(steps, nans ? 0 : whole, of_group);
+    for (int s = 0; s < steps->in_registers; s++) {
+      const Step& now = steps[s];
+      if (!now.reduction)
+        step[now.slot[0]] = program.itemsize[now.slot[0]];
+      else if (m == whole)
+        end_reduction(now, nullptr, 0);
+    }
+  }
+
+  void run_tiles(const Step* steps, i64 bytes, Ahead& ahead) {
     for (int k = 0; program.row && k < program.n_slots; k++)
       if (program.is_row[k] && step[k] == 0) repeat(k);
-    abi::Place places[abi::SCALARS + 1];
-    places[abi::SCALARS] = {(char*)plan.scalars, 0};
-    for (int k = 0; k < program.n_slots; k++) {
-      places[k] = {slot[k], program.is_tile[k] ? 0 : -1};
-      if (tile[k]) places[k] = {tile[k], 0};
+    const Coded* code = program.code + steps->code;
+    abi::Instruction made[MOST_STEPS * 6];
+    const i64 of_local = steps->has_calls ? abi::LOCAL_BYTES - 1 : 0;
+    for (int n = 0; n < steps->n_code; n++) {
+      made[n].go = code[n].go;
+      for (int j = 0; j < 3; j++) {
+        const int k = code[n].place[j];
+        if (k < 0) continue;
+        if (tile[k]) made[n].place[j] = {tile[k], 0};
+        else made[n].place[j] = {slot[k], program.is_state[k] ? 0
+                                          : program.is_local[k] ? of_local : -1};
+      }
     }
-    const i64 tiles = m * steps->item / machine.tile, first = tiles * machine.tile / steps->item;
-    machine.run(program.code + steps->code, places, tiles);
-    if (first < m) return run_loops(steps, first);
-    for (int s = 0; s < steps->in_registers; s++)
-      step[steps[s].slot[0]] = program.itemsize[steps[s].slot[0]];
+    const i64 most = steps->has_calls ? abi::LOCAL_BYTES : ahead.n ? SOME : bytes,
+              item = steps->item;
+    for (i64 at = 0; at < bytes; at += most) {
+      if (at % SOME == 0) ahead.go();
+      const i64 end = bytes - at < most ? bytes : at + most;
+      for (int n = 0; n < steps->n_code; n = code[n].next)
+        code[n].go ? program.capability->machine->run(made + n, at, end)
+                   : run_some(steps[code[n].step], at / item, (end - at) / item);
+    }
   }
 
-  void run_loops(const Step* steps, i64 first) {
-    const i64 most = program.capability->machine->tile / steps->item;
-    for (; first < m; first += most)
-      for (int s = 0; s < steps->in_registers; s++)
-        run_loop(steps[s], first, m - first < most ? m - first : most);
+  void run_loops(const Step* steps, i64 first, i64 of_group) {
+    for (; first < m; first += of_group)
+      for (int s = 0; s < steps->in_registers; s++) {
+        const i64 n = m - first < of_group ? m - first : of_group;
+        steps[s].reduction ? reduce(steps[s], first, n, n == of_group)
+                           : run_some(steps[s], first, n);
+      }
   }
 
-  void run_steps(const Ahead& ahead) {
-    int stage = 0;
-    for (int s = 0; s < program.n_steps; stage++) {
-      if (ahead.n) ahead.part(stage);
+  // A loop or a cast over n elements from `first` on.
+  void run_some(const Step& now, i64 first, i64 n) {
+    if (now.loop) return run_loop(now, first, n);
+    const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
+    char* made = slot[to] + (program.is_local[to] ? 0 : first * item);
+    if (step[from])
+      return now.cast(made, slot[from] + (program.is_local[from] ? 0 : first * step[from]), n);
+    Scalar one;
+    now.cast((char*)&one, slot[from], 1);
+    program.capability->pack[log2_of(item)](made, (char*)&one, n, 0, 1, 0);
+  }
+
+  void reduce(const Step& now, i64 first, i64 n, bool is_group) {
+    const int k = now.slot[1];
+    char* x = slot[k] + (program.is_local[k] ? 0 : first * step[k]);
+    is_group ? now.reduction->add(slot[now.slot[2]], x, first * step[k])
+             : end_reduction(now, x, n);
+  }
+
+  void end_reduction(const Step& now, const char* last, i64 n) {
+    const int to = now.slot[0];
+    now.reduction->end(slot[to], slot[now.slot[2]], last, n, m);
+    end_row(to);
+  }
+
+  void run_steps(Ahead& ahead) {
+    for (int s = 0; s < program.n_steps;) {
       const Step& now = program.step[s];
       if (now.in_registers) {
-        run_in_registers(&now);
+        run_in_registers(&now, ahead);
         s += now.in_registers;
         continue;
       }
+      ahead.go();
       now.call ? run_call(program.call[now.call - 1])
       : now.loop ? run_loop(now, 0, m) : run_cast(now);
       s++;
     }
+  }
+
+  // The number of times that run_steps calls Ahead::go.
+  i64 parts() const {
+    i64 found = 0;
+    for (int s = 0; s < program.n_steps;) {
+      const Step& now = program.step[s];
+      found += now.in_registers ? (m * now.item + SOME - 1) / SOME : 1;
+      s += now.in_registers ? now.in_registers : 1;
+    }
+    return found;
   }
 };
 
@@ -348,12 +410,12 @@ void blocks(void* context, i64 first, i64 last) {
       slot[k] = packed[k];
     }
     Ahead ahead;
-    ahead.steps = plan.stages;
+    ahead.parts = block.parts();
     const int d = plan.outer;
     const bool is_along = !plan.is_turned && inner + 1 < plan.blocks_inner,
                may_be_next = plan.is_turned || (!inner && d < walk.ndim),
                is_next = may_be_next && index[d] + 1 < walk.size[d];
-    if (plan.stages > 1 && b + 1 < last && (is_along || is_next)) {
+    if (program.step[0].in_registers < program.n_steps && b + 1 < last && (is_along || is_next)) {
       for (int k = 0; k < n; k++) {
         const i64 bytes = m * program.itemsize[k], step = is_along ? bytes : walk.stride[k][d];
         if (plan.layout[k] != DENSE || !step) continue;
@@ -383,48 +445,6 @@ void blocks(void* context, i64 first, i64 last) {
 }
 
 }  // namespace
-
-void coalesce(Walk& walk, int n_operands) {
-  int kept = 0;
-  for (int d = 0; d < walk.ndim; d++) {
-    if (walk.size[d] == 1) continue;
-    walk.size[kept] = walk.size[d];
-    for (int k = 0; k < n_operands; k++) walk.stride[k][kept] = walk.stride[k][d];
-    kept++;
-  }
-  walk.ndim = kept;
-  // Insertion sort, stable for equal strides. Source: TensorIterator.cpp, reorder_dimensions.
-  for (int d = 1; d < walk.ndim; d++) {
-    for (int e = d; e > 0; e--) {
-      int order = 0;
-      for (int k = 0; k < n_operands && !order; k++) {
-        const i64 a = size_of(walk.stride[k][e - 1]), b = size_of(walk.stride[k][e]);
-        if (a && b) order = a > b ? 1 : a < b ? -1 : 0;
-      }
-      if (order <= 0) break;
-      i64 swap = walk.size[e];
-      walk.size[e] = walk.size[e - 1], walk.size[e - 1] = swap;
-      for (int k = 0; k < n_operands; k++) {
-        swap = walk.stride[k][e];
-        walk.stride[k][e] = walk.stride[k][e - 1], walk.stride[k][e - 1] = swap;
-      }
-    }
-  }
-  int last = 0;
-  for (int d = 1; d < walk.ndim; d++) {
-    bool joins = true;
-    for (int k = 0; k < n_operands; k++)
-      joins = joins && walk.stride[k][last] * walk.size[last] == walk.stride[k][d];
-    if (joins) {
-      walk.size[last] *= walk.size[d];
-    } else {
-      last++;
-      walk.size[last] = walk.size[d];
-      for (int k = 0; k < n_operands; k++) walk.stride[k][last] = walk.stride[k][d];
-    }
-  }
-  if (walk.ndim) walk.ndim = last + 1;
-}
 
 bool run(const Program& program, const Walk& walk, const Scalar* scalars, const Scalar* numbers,
          bool may_share) {

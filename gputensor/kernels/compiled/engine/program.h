@@ -26,16 +26,27 @@ struct RowCall {
   double real[MOST_REALS];
 };
 
+// An instruction, whose places are slots; or without `go` a call of the loop or cast of a step,
+// counted from the first step in its run. next: the index behind the next "end" or call.
+struct Coded {
+  void (*go)();
+  short place[3], step, next;
+};
+
 // A loop over slots, or without a loop a cast from slot[1] to slot[0]. call: the number of a
 // function instead, counted from 1. in_registers: this number of steps, from this one on, are the
-// instructions from `code` on; the steps' loops process the elements after a block's last tile.
+// instructions from `code` on; the steps' loops process the elements after a block's last group.
+// n_code: their number; has_calls: some steps run as loops or casts. reduction: of slot[1], whose
+// state is slot[2].
 struct Step {
   abi::Loop loop;
   abi::Cast cast;
   byte n_slots, slot[abi::MOST_OPERANDS];  // outputs first
   byte first_scalar, in_registers, item;  // item: bytes of an element in each slot
   byte call;
-  short code;
+  short code, n_code;
+  bool has_calls;
+  const abi::TileReduction* reduction;
 };
 
 // Slots are the operands, outputs first, then numbers, then temporaries.
@@ -43,13 +54,14 @@ struct Program {
   int n_outputs, n_operands, n_numbers, n_slots, n_steps;
   byte itemsize[MOST_SLOTS], dtype[MOST_SLOTS];
   bool is_wide[MOST_SLOTS];  // a number, in the type of the computation
-  bool is_tile[MOST_SLOTS];  // a temporary of one tile of the machine
+  bool is_local[MOST_SLOTS];  // a temporary of one run in registers
+  bool is_state[MOST_SLOTS];  // of a reduction in registers
   bool is_row[MOST_SLOTS];   // an output or a temporary with one value for each block
   // If not 0, a block is a row: this number of elements of dimension 0, or the rest of it.
   i64 row;
   const RowCall* call;
   Step step[MOST_STEPS];
-  const abi::Instruction* code;  // null: no step runs in registers. Places are slots.
+  const Coded* code;  // null: no step runs in registers
   const abi::Capability* capability;
 };
 

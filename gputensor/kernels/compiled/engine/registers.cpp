@@ -1,58 +1,44 @@
 // Steps of a chain as instructions of the machine: see chain.h and machine.h.
 //
-// The instructions have the order of the steps. A value stays in the accumulator for the next step.
-// It is also written to memory if another step reads it or the program stores it.
+// The instructions have the order of the steps. A result stays in its bank until another result
+// needs the bank; a value that is read later is then written to memory. Loops without an
+// instruction run over some tiles between the instructions before and after them.
 #include <string.h>
 
 #include "chain.h"
 
 namespace engine {
 
-using abi::FIRST;
-using abi::Instruction;
-using abi::NOTHING;
-using abi::SECOND;
-using abi::TWICE;
+using abi::BANK_A;
+using abi::N_BANKS;
+using abi::ONE;
+using abi::PLACE;
 
 namespace {
 
-// inputs: -1 for any number.
-const abi::InstructionEntry* entry_of(const char* family, const char* name, int dtype, int held,
-                                      int inputs = -1) {
+const abi::InstructionEntry* entry_of(const char* family, const char* name, int dtype) {
   const abi::Machine& machine = *capability->machine;
   for (int k = 0; k < machine.n_entries; k++) {
     const abi::InstructionEntry& entry = machine.entries[k];
-    if (entry.dtype == dtype && entry.held == held && !strcmp(entry.name, name) &&
-        !strcmp(entry.family, family) && (inputs < 0 || entry.inputs == inputs))
+    if (entry.dtype == dtype && !strcmp(entry.name, name) && !strcmp(entry.family, family))
       return &entry;
   }
   return nullptr;
 }
 
-// The instruction that runs a step's loop over a tile.
-const abi::InstructionEntry* call_of(const Said& said) {
-  const abi::LoopEntry& loop = *said.entry;
-  for (int j = 0; j < loop.inputs; j++)
-    if (loop.input[j] != said.common) return nullptr;
-  return loop.result == said.common ? entry_of("", "call", said.common, NOTHING, loop.inputs)
-                                    : nullptr;
+bool is_float(int dtype) { return dtype == abi::f32 || dtype == abi::f64; }
+
+// Whether the step has no instruction: its cast, or its loop, runs over some tiles.
+bool is_call(const Said& said) {
+  if (said.is_cast()) return true;
+  if (said.by || said.reduces || !is_float(said.common)) return false;
+  for (int j = 0; j < said.entry->inputs; j++)
+    if (said.entry->input[j] != said.common) return false;
+  return said.entry->result == said.common;
 }
 
-// The form of an instruction if its place is a number; otherwise the form itself.
-int with_number(const Said& said, int way) {
-  if (said.n_operands != 2) return way;
-  const bool is_first = said.operand[0] < 0, is_second = said.operand[1] < 0;
-  if (way == FIRST && is_second) return abi::FIRST_AND_ONE;
-  if (way == SECOND && is_first) return abi::SECOND_AND_ONE;
-  if (way == NOTHING && is_first != is_second)
-    return is_first ? abi::ONE_AND_PLACE : abi::PLACE_AND_ONE;
-  return way;
-}
-
-bool is_call(const abi::InstructionEntry* way) { return way && !strcmp(way->name, "call"); }
-
-bool is_truth(const Said& said) { return said.entry->result == abi::b8; }
-bool asks_truth(const Said& said) { return said.entry->input[0] == abi::b8; }
+bool is_truth(const Said& said) { return said.entry && said.entry->result == abi::b8; }
+bool asks_truth(const Said& said) { return said.entry && said.entry->input[0] == abi::b8; }
 
 int count_of(const Said& said, int value) {
   int found = 0;
@@ -62,11 +48,38 @@ int count_of(const Said& said, int value) {
 
 }  // namespace
 
-void find_ways(Said* said, const char* family) {
-  for (int held = 0; held < abi::N_HELD; held++)
-    said->way[held] =
-        said->n_params ? nullptr : entry_of(family, said->entry->name, said->common, held);
-  if (!said->way[FIRST]) said->way[NOTHING] = call_of(*said);
+void find_instruction(Said* said, const char* family) {
+  said->by = said->n_params ? nullptr : entry_of(family, said->entry->name, said->common);
+}
+
+void find_reduction(Said* said, const char* name) {
+  said->by = entry_of("reduce", name, said->common);
+  said->reduces = said->by && said->n_operands == 1 && said->out == said->common;
+}
+
+int Registers::type_of(int step) const {
+  const Said& said = said_[step];
+  return !said.is_cast() ? said.common : is_float(said.out) ? said.out : dtype_[said.operand[0]];
+}
+
+bool Registers::may_run(int step) const {
+  const Said& said = said_[step];
+  if (said.reduces) return dtype_[said.operand[0]] == said.common;
+  if (said.is_row || said.is_part || said.call.function) return false;
+  if (!said.is_cast()) return said.by || is_call(said);
+  const int type = type_of(step);
+  return is_float(type) && (said.out == type || ITEMSIZE[said.out] <= ITEMSIZE[type]);
+}
+
+// Whether the step can be in a run from `first` on: it reads no result of a reduction in this run,
+// which is known only at the end of the row.
+bool Registers::may_join(int step, int first) const {
+  const Said& said = said_[step];
+  for (int j = 0; j < said.n_operands; j++) {
+    const int made = said.operand[j] - n_inputs_;
+    if (made >= first && made < step && said_[made].reduces) return false;
+  }
+  return type_of(step) == type_of(first);
 }
 
 // Whether the machine can compute the step's operands and result. A bool must be used only within
@@ -85,30 +98,24 @@ bool Registers::fits(int step) const {
   }
   if (!asks_truth(said)) return true;
   const int condition = said.operand[0] - n_inputs_;
-  return condition >= 0 && run_[condition] == run_[step];
+  return condition >= 0 && run_[condition] == run_[step] && is_truth(said_[condition]);
 }
 
 void Registers::find(const Said* said, int n_steps, int n_inputs, const int* dtype,
                      const bool* is_stored) {
-  said_ = said, n_steps_ = n_steps, n_inputs_ = n_inputs;
+  said_ = said, n_steps_ = n_steps, n_inputs_ = n_inputs, dtype_ = dtype;
   bool may[MOST_STEPS];
-  for (int s = 0; s < n_steps; s++) {
-    const Said& now = said[s];
-    may[s] = now.entry && !now.is_row && (now.way[FIRST] || now.way[NOTHING]) &&
-             now.out == now.entry->result;
-    for (int j = 0; may[s] && j < now.n_operands; j++) {
-      const int v = now.operand[j];
-      may[s] = v < 0 ? now.entry->input[j] == now.common : dtype[v] == now.entry->input[j];
-    }
-  }
+  for (int s = 0; s < n_steps; s++) may[s] = may_run(s);
   for (bool is_done = false; !is_done;) {
     for (int first = 0, last; first < n_steps; first = last) {
       for (last = first + 1; may[first] && last < n_steps && may[last]; last++)
-        if (said[last].common != said[first].common) break;
-      for (int s = first; s < last; s++) run_[s] = last - first > 1 ? first : -1;
+        if (!may_join(last, first)) break;
+      const bool is_run = may[first] && (last - first > 1 || said[first].reduces);
+      for (int s = first; s < last; s++) run_[s] = is_run ? first : -1;
     }
     for (int v = 0; v < n_inputs; v++) is_local_[v] = false;
-    for (int s = 0; s < n_steps; s++) is_local_[n_inputs + s] = run_[s] >= 0;
+    for (int s = 0; s < n_steps; s++)
+      is_local_[n_inputs + s] = run_[s] >= 0 && !said[s].reduces;
     for (int v = n_inputs; v < n_inputs + n_steps; v++)
       is_local_[v] = is_local_[v] && !is_stored[v];
     for (int s = 0; s < n_steps; s++)
@@ -131,64 +138,137 @@ int Registers::begins(int step) const {
   return last - step;
 }
 
-// Whether the step can read its operand from the accumulator each time that it reads it.
-bool Registers::reads_in_registers(int step, int value) const {
-  const Said& said = said_[step];
-  const int n = count_of(said, value);
-  if (n == 1 && said.operand[0] == value) return said.way[FIRST] != nullptr;
-  if (n == 1) return said.operand[1] == value && said.way[SECOND];
-  return n == 2 && said.n_operands == 2 && said.way[TWICE];
-}
-
-// Whether the step's result has to be in memory.
-bool Registers::is_kept(int step) const {
-  const int value = n_inputs_ + step;
-  if (!is_local_[value]) return true;
-  for (int s = step + 1; s < n_steps_; s++)
-    if (count_of(said_[s], value) && (s > step + 1 || !reads_in_registers(s, value))) return true;
+bool Registers::has_calls(int first) const {
+  for (int s = first; s < first + begins(first); s++)
+    if (is_call(said_[s])) return true;
   return false;
 }
 
-int Registers::translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
-                         const int* first_scalar, Instruction* to) const {
-  const int last = first + begins(first), dtype = said_[first].common;
-  Instruction* at = to;
-  const auto put = [&](const abi::InstructionEntry* entry) {
-    *at = {entry->go, nullptr, {}, 0};
-    return at++;
-  };
-  for (int s = first; s < last; s++) {
-    const Said& now = said_[s];
-    const auto place_of = [&](int j) {
-      return now.operand[j] < 0 ? number[s][j] : slot[now.operand[j]];
-    };
-    const int held = n_inputs_ + s - 1;
-    int way = NOTHING, skipped = -1;
-    const bool is_square = now.n_operands == 2 && now.operand[0] == now.operand[1];
-    if (s > first && reads_in_registers(s, held)) {
-      skipped = now.operand[0] == held ? 0 : 1;
-      way = count_of(now, held) == 2 ? TWICE : skipped ? SECOND : FIRST;
-    } else if (is_square && now.way[abi::PLACE_TWICE]) {
-      way = abi::PLACE_TWICE, skipped = 1;
-    } else if (!now.way[NOTHING]) {
-      put(entry_of("", "load", dtype, NOTHING))->place[0] = (short)place_of(0);
-      way = FIRST, skipped = 0;
-    }
-    const int by_one = with_number(now, way);
-    if (now.way[by_one]) way = by_one;
-    Instruction* made = put(now.way[way]);
-    int n = 0;
-    if (is_call(now.way[way])) {
-      made->loop = now.entry->loop, made->first_scalar = (short)first_scalar[s];
-      made->place[n++] = (short)slot[n_inputs_ + s];
-    }
-    for (int j = 0; way != TWICE && j < now.n_operands; j++)
-      if (j != skipped) made->place[n++] = (short)place_of(j);
-    if (!made->loop && is_kept(s))
-      put(entry_of("", "store", dtype, FIRST))->place[0] = (short)slot[n_inputs_ + s];
+namespace {
+
+// Writes the instructions of one run. held: the value in each bank, or -1.
+struct Writer {
+  const Said* said;
+  int n_inputs, first, last, dtype;
+  const int* slot;
+  const int (*number)[MOST_INPUTS];
+  const int* state;
+  Coded* at;
+  int held[N_BANKS] = {-1, -1};
+  bool is_in_memory[MOST_VALUES] = {};
+
+  // The first step from `step` on that reads a value in this run; `last` if there is none.
+  int next_read(int value, int step) const {
+    while (value >= 0 && step < last && !count_of(said[step], value)) step++;
+    return value < 0 ? last : step;
   }
-  put(entry_of("", "end", dtype, FIRST));
-  return int(at - to);
+  int bank_of(int value) const {
+    for (int bank = 0; bank < N_BANKS; bank++)
+      if (value >= 0 && held[bank] == value) return bank;
+    return PLACE;
+  }
+  Coded& put(void (*go)()) {
+    *at = {go, {-1, -1, -1}, -1, 0};
+    return *at++;
+  }
+  void put(const char* name, int bank, int value) {
+    const abi::Forms& forms = *entry_of("", name, dtype)->forms;
+    const bool is_load = !strcmp(name, "load");
+    put(is_load ? forms[bank][PLACE][0] : forms[0][bank][0]).place[0] = (short)slot[value];
+  }
+  void end() {
+    if (at[-1].go) put((*entry_of("", "end", dtype)->forms)[0][0][0]);
+  }
+
+  // Write a bank's value to memory if a step from `step` on reads it.
+  void keep(int bank, int step) {
+    const int value = held[bank];
+    if (next_read(value, step) == last || is_in_memory[value]) return;
+    put("store", bank, value);
+    is_in_memory[value] = true;
+  }
+  void keep_operand(int value, int step) {
+    if (bank_of(value) != PLACE) keep(bank_of(value), step);
+  }
+
+  // The bank for the result of a step: of a value that is no longer read, that is in memory, or
+  // that is read last.
+  int bank_for(int step) const {
+    int best = 0, most = -1;
+    for (int bank = 0; bank < N_BANKS; bank++) {
+      const int value = held[bank], next = next_read(value, step + 1);
+      const int worth = next == last ? 3 * last : is_in_memory[value] ? last + next : next;
+      if (worth > most) best = bank, most = worth;
+    }
+    return best;
+  }
+
+  // Bring the condition of a "where" to a bank, and return the bank.
+  int bank_of_condition(int step) {
+    const int condition = said[step].operand[0], found = bank_of(condition);
+    if (found != PLACE) return found;
+    int to = bank_for(step);
+    if (count_of(said[step], held[to]) && !count_of(said[step], held[1 - to])) to = 1 - to;
+    keep(to, step);
+    put("load", to, condition);
+    held[to] = condition;
+    return to;
+  }
+
+  int source_of(int step, int j, bool may_be_one) const {
+    const int value = said[step].operand[j];
+    return value < 0 ? (may_be_one ? ONE : PLACE) : bank_of(value);
+  }
+
+  void call(int step) {
+    for (int bank = 0; bank < N_BANKS; bank++) keep(bank, step), held[bank] = -1;
+    if (step > first) end();
+    *at++ = {nullptr, {-1, -1, -1}, (short)(step - first), 0};
+    is_in_memory[n_inputs + step] = true;
+  }
+
+  void write(int step, bool is_local) {
+    const Said& now = said[step];
+    const int value = n_inputs + step;
+    if (is_call(now)) return call(step);
+    const bool is_where = now.n_operands == 3 && asks_truth(now);
+    const int to = now.reduces ? 0 : is_where ? bank_of_condition(step) : bank_for(step);
+    for (int j = 1; !is_where && now.n_operands == 3 && j < 3; j++)
+      keep_operand(now.operand[j], step);
+    if (!now.reduces) keep(to, step + 1);
+    const int a = is_where, b = a + 1;
+    const int source = source_of(step, a, now.n_operands > 1 && (is_where || now.n_operands < 3));
+    const int second = b < now.n_operands && (is_where || now.n_operands == 2)
+                           ? source_of(step, b, true) : 0;
+    Coded& made = put((*now.by->forms)[to][source][second]);
+    for (int j = 0; j < now.n_operands; j++)
+      made.place[j] = (short)(now.operand[j] < 0 ? number[step][j] : slot[now.operand[j]]);
+    if (now.reduces) {
+      made.place[1] = (short)state[step];
+      return;
+    }
+    held[to] = value;
+    if (is_local) return;
+    put("store", to, value);
+    is_in_memory[value] = true;
+  }
+};
+
+}  // namespace
+
+int Registers::translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
+                         const int* state, Coded* to) const {
+  const int last = first + begins(first);
+  Writer writer = {said_, n_inputs_, first, last, type_of(first), slot, number, state, to};
+  for (int v = 0; v < n_inputs_ + first; v++) writer.is_in_memory[v] = true;
+  for (int s = first; s < last; s++) writer.write(s, is_local_[n_inputs_ + s]);
+  writer.end();
+  const int n = int(writer.at - to);
+  for (int k = n - 1, next = n; k >= 0; k--) {
+    const bool ends = !to[k].go || k == n - 1 || !to[k + 1].go;
+    to[k].next = (short)(next = ends ? k + 1 : next);
+  }
+  return n;
 }
 
 }  // namespace engine

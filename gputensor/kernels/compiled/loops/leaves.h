@@ -60,36 +60,31 @@ template <class OP, class T> struct leaf_of {
   typedef typename V::type vector;
   static constexpr i64 WIDTH = V::WIDTH, GROUP = 8 * WIDTH, BLOCK = 1024;
 
-  static T of_row(const T* x, i64 n, T param) {
-    if (n < WIDTH) {
-      T found = OP::template identity<T>;
-      for (i64 i = 0; i < n; ++i) found = OP::join(found, OP::map(x[i], param));
+  // The results of blocks, merged in pairs like the digits of a binary counter. There are fewer
+  // than 2^MOST blocks.
+  template <int MOST> struct Blocks {
+    vector level[MOST];
+    int depth = 0;
+
+    // number: of the block; lane: eight accumulators
+    void add(u64 number, const vector* lane) {
+      vector made =
+          OP::join(OP::join(OP::join(lane[0], lane[4]), OP::join(lane[2], lane[6])),
+                   OP::join(OP::join(lane[1], lane[5]), OP::join(lane[3], lane[7])));
+      for (u64 bits = number; bits & 1; bits >>= 1) made = OP::join(level[--depth], made);
+      level[depth++] = made;
+    }
+    vector all() {
+      vector found = level[--depth];
+      while (depth) found = OP::join(level[--depth], found);
       return found;
     }
-    vector all = V::all(OP::template identity<T>);
+  };
+
+  // `all` joined with n elements. If there are fewer than WIDTH, elements before x are read but not
+  // used.
+  static T ended(vector all, const T* x, i64 n, T param) {
     i64 i = 0;
-    if (n >= GROUP) {
-      vector level[48];
-      int depth = 0;
-      const i64 whole = n - n % GROUP;
-      for (u64 blocks = 0; i < whole; ++blocks) {
-        const i64 end = whole - i < BLOCK ? whole : i + BLOCK;
-        vector a[8];
-#pragma GCC unroll 8
-        for (int k = 0; k < 8; ++k) a[k] = OP::map(V::load(x + i + k * WIDTH), param);
-        for (i += GROUP; i < end; i += GROUP) {
-#pragma GCC unroll 8
-          for (int k = 0; k < 8; ++k)
-            a[k] = OP::join(a[k], OP::map(V::load(x + i + k * WIDTH), param));
-        }
-        vector made = OP::join(OP::join(OP::join(a[0], a[4]), OP::join(a[2], a[6])),
-                               OP::join(OP::join(a[1], a[5]), OP::join(a[3], a[7])));
-        for (u64 bits = blocks; bits & 1; bits >>= 1) made = OP::join(level[--depth], made);
-        level[depth++] = made;
-      }
-      all = level[--depth];
-      while (depth) all = OP::join(level[--depth], all);
-    }
     for (; n - i >= WIDTH; i += WIDTH) all = OP::join(all, OP::map(V::load(x + i), param));
     const typename V::numbers order = V::in_order();
     if (i < n) {  // the last vector, of which some lanes are new
@@ -101,6 +96,33 @@ template <class OP, class T> struct leaf_of {
     for (int half = WIDTH / 2; half; half /= 2)
       all = OP::join(all, __builtin_shuffle(all, order + (typename V::number)half));
     return OP::join(OP::template identity<T>, all[0]);
+  }
+
+  // Not inlined: the compiler may exchange operands, so two copies may choose another NaN.
+  __attribute__((noinline)) static T of_few(const T* x, i64 n, T param) {
+    T found = OP::template identity<T>;
+    for (i64 i = 0; i < n; ++i) found = OP::join(found, OP::map(x[i], param));
+    return found;
+  }
+
+  static T of_row(const T* x, i64 n, T param) {
+    if (n < WIDTH) return of_few(x, n, param);
+    if (n < GROUP) return ended(V::all(OP::template identity<T>), x, n, param);
+    Blocks<48> blocks;
+    const i64 whole = n - n % GROUP;
+    for (i64 i = 0, number = 0; i < whole; ++number) {
+      const i64 end = whole - i < BLOCK ? whole : i + BLOCK;
+      vector a[8];
+#pragma GCC unroll 8
+      for (int k = 0; k < 8; ++k) a[k] = OP::map(V::load(x + i + k * WIDTH), param);
+      for (i += GROUP; i < end; i += GROUP) {
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; ++k)
+          a[k] = OP::join(a[k], OP::map(V::load(x + i + k * WIDTH), param));
+      }
+      blocks.add(number, a);
+    }
+    return ended(blocks.all(), x + whole, n - whole, param);
   }
 
   static void rows(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char* param) {
@@ -164,10 +186,47 @@ constexpr Leaf leaf = {code_of<T>, code_of<T>, sizeof(T), sizeof(T),
                        leaf_of<OP, T>::rows, leaf_of<OP, T>::columns, leaf_of<OP, T>::merge,
                        leaf_of<OP, T>::clear, END<T>::finish};
 
+template <class X, class = void> constexpr bool has_lanes = false;
+template <class X> constexpr bool has_lanes<X, decltype((void)((X*)nullptr)[0][0])> = true;
+
+// Sums and products of vectors. Of two NaN, the result is the first one: the compiler could
+// exchange operands that commute.
+#if defined(__x86_64__)
+#define IN_ORDER(NAME, SIGN, OP)                                                           \
+  template <class V> static V NAME(V first, V second) {                                    \
+    typedef __typeof__(first[0] + first[0]) element;                                       \
+    V made;                                                                                \
+    if constexpr (same<element, f32>) {                                                    \
+      asm(OP "ps %2, %1, %0" : "=v"(made) : "v"(first), "vm"(second));                     \
+    } else if constexpr (same<element, f64>) {                                             \
+      asm(OP "pd %2, %1, %0" : "=v"(made) : "v"(first), "vm"(second));                     \
+    } else {                                                                               \
+      made = first SIGN second;                                                            \
+    }                                                                                      \
+    return made;                                                                           \
+  }
+#else
+#define IN_ORDER(NAME, SIGN, OP) \
+  template <class V> static V NAME(V first, V second) { return first SIGN second; }
+#endif
+IN_ORDER(ordered_sum, +, "vadd")
+IN_ORDER(ordered_product, *, "vmul")
+#undef IN_ORDER
+
 struct add {
   template <class T> static constexpr T identity = 0;
-  template <class X> static X join(X a, X b) { return a + b; }
+  template <class X> static X join(X a, X b) {
+    if constexpr (has_lanes<X>) {
+      return ordered_sum(a, b);
+    } else {
+      return a + b;
+    }
+  }
   template <class X, class T> static X map(X x, T) { return x; }
+};
+
+struct add_known : add {
+  template <class X, class A> static X map(X x, A) { return x == x ? x : X{}; }
 };
 
 // NaN, if there is one

@@ -1,16 +1,20 @@
 // Instructions over a tile in registers: see engine/machine.h.
 //
-// The accumulator is the first eight arguments, which both calling conventions pass in vector
-// registers. An instruction ends with a jump to the next one. The bits equal those of the loops,
-// because the arithmetic is IEEE's.
+// The banks are the first eight arguments, which both calling conventions pass in vector registers.
+// An instruction ends with a jump to the next one. The bits equal those of the loops, because the
+// arithmetic is IEEE's.
 #include "../engine/machine.h"
-#include "capability.h"
+#include "leaves.h"
 
 namespace CAPABILITY {
 namespace {
 
+using abi::BANK_A;
+using abi::BANK_B;
 using abi::Instruction;
-using abi::Place;
+using abi::ONE;
+using abi::PLACE;
+using abi::Source;
 
 #if defined(__AVX512F__)
 constexpr int WIDTH = 64;
@@ -19,143 +23,103 @@ constexpr int WIDTH = 32;
 #else
 constexpr int WIDTH = 16;
 #endif
-constexpr int VECTORS = 8;
+constexpr int VECTORS = 4;
+constexpr i64 TILE_BYTES = WIDTH * VECTORS;
+static_assert(abi::GROUP_BYTES % TILE_BYTES == 0, "a group has whole tiles");
 
 template <class T> struct tile {
   typedef T V __attribute__((vector_size(WIDTH)));
   typedef T At __attribute__((vector_size(WIDTH), aligned(alignof(T)), may_alias));
 };
 
-#define TILE V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7
-#define ARGUMENTS TILE, const Instruction *now, const Place *places, i64 at
-#define PLACE(K) ((At*)(places[now->place[K]].data + (at & places[now->place[K]].mask)))
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#define NEXT return ((Go)now[1].go)(a0, a1, a2, a3, a4, a5, a6, a7, now + 1, places, at)
+#define ARGUMENTS \
+  V a0, V a1, V a2, V a3, V b0, V b1, V b2, V b3, const Instruction *now, i64 at
+#define EACH(X) X(0) X(1) X(2) X(3)
+#define AT(K) ((At*)(now->place[K].data + (at & now->place[K].mask)))
+#define GO(...) return ((Go)now[1].go)(__VA_ARGS__, now + 1, at)
+#define NEXT GO(a0, a1, a2, a3, b0, b1, b2, b3)
+// The next instruction, with the vectors m0 to m3 in bank TO.
+#define NEXT_WITH(TO)              \
+  if constexpr (TO == BANK_A)      \
+    GO(m0, m1, m2, m3, b0, b1, b2, b3); \
+  else                             \
+    GO(a0, a1, a2, a3, m0, m1, m2, m3)
 
 template <class T> struct instructions {
   typedef typename tile<T>::V V;
   typedef typename tile<T>::At At;
   typedef void (*Go)(ARGUMENTS);
 
+  template <Source S> static inline V taken(V a, V b, const At* x, int k) {
+    return S == BANK_A ? a : S == BANK_B ? b : S == ONE ? (V)x[0] : (V)x[k];
+  }
+
   static void end(ARGUMENTS) {}
-  static void load(ARGUMENTS) {
-    const At* x = PLACE(0);
-#define X(K) a##K = x[K];
+  template <Source TO> static void load(ARGUMENTS) {
+    const At* x = AT(0);
+#define X(K) const V m##K = x[K];
+    EACH(X)
+#undef X
+    NEXT_WITH(TO);
+  }
+  template <Source FROM> static void store(ARGUMENTS) {
+    At* to = AT(0);
+#define X(K) to[K] = FROM == BANK_A ? a##K : b##K;
     EACH(X)
 #undef X
     NEXT;
   }
-  static void store(ARGUMENTS) {
-    At* to = PLACE(0);
-#define X(K) to[K] = a##K;
+  template <class F, Source TO, Source S> static void one(ARGUMENTS) {
+    const At* x = AT(0);
+#define X(K) const V m##K = F::of(taken<S>(a##K, b##K, x, K));
     EACH(X)
 #undef X
-    NEXT;
+    NEXT_WITH(TO);
   }
-  template <class F> static void of_one(ARGUMENTS) {
-#define X(K) a##K = F::of(a##K);
+  template <class F, Source TO, Source S, Source R> static void two(ARGUMENTS) {
+    const At *x = AT(0), *y = AT(1);
+#define X(K) const V m##K = F::of(taken<S>(a##K, b##K, x, K), taken<R>(a##K, b##K, y, K));
     EACH(X)
 #undef X
-    NEXT;
+    NEXT_WITH(TO);
   }
-  template <class F> static void of_one_place(ARGUMENTS) {
-    const At* x = PLACE(0);
-#define X(K) a##K = F::of((V)x[K]);
-    EACH(X)
-#undef X
-    NEXT;
-  }
-  // ONE: the place is one number, of which one vector is read.
-  template <class F, bool ONE = false> static void first(ARGUMENTS) {
-    const At* y = PLACE(0);
-    const V one = y[0];
-#define X(K) a##K = F::of(a##K, ONE ? one : (V)y[K]);
-    EACH(X)
-#undef X
-    NEXT;
-  }
-  template <class F, bool ONE = false> static void second(ARGUMENTS) {
-    const At* x = PLACE(0);
-    const V one = x[0];
-#define X(K) a##K = F::of(ONE ? one : (V)x[K], a##K);
-    EACH(X)
-#undef X
-    NEXT;
-  }
-  template <class F> static void twice(ARGUMENTS) {
-#define X(K) a##K = F::of(a##K, a##K);
-    EACH(X)
-#undef X
-    NEXT;
-  }
-  template <class F> static void place_twice(ARGUMENTS) {
-    const At* x = PLACE(0);
-#define X(K) { const V x##K = x[K]; a##K = F::of(x##K, x##K); }
-    EACH(X)
-#undef X
-    NEXT;
-  }
-  template <class F, bool FIRST_IS_ONE = false, bool SECOND_IS_ONE = false>
-  static void both(ARGUMENTS) {
-    const At *x = PLACE(0), *y = PLACE(1);
-    const V one_x = x[0], one_y = y[0];
-#define X(K) a##K = F::of(FIRST_IS_ONE ? one_x : (V)x[K], SECOND_IS_ONE ? one_y : (V)y[K]);
-    EACH(X)
-#undef X
-    NEXT;
-  }
-  template <int INPUTS> static void call(ARGUMENTS) {
-    char* data[INPUTS + 1];
-    i64 step[INPUTS + 1];
-    for (int k = 0; k <= INPUTS; ++k) data[k] = (char*)PLACE(k), step[k] = sizeof(T);
-    const Scalar* scalars = (const Scalar*)places[abi::SCALARS].data;
-    now->loop(data, step, WIDTH * VECTORS / sizeof(T), scalars + now->first_scalar);
-    const At* x = (const At*)data[0];
-#define X(K) a##K = x[K];
-    EACH(X)
-#undef X
-    NEXT;
-  }
-  // The condition is the accumulator.
-  static void where(ARGUMENTS) {
+  template <Source TO, Source S, Source R> static void where(ARGUMENTS) {
     typedef decltype(a0 == a0) Truths;
-    const At *x = PLACE(0), *y = PLACE(1);
-#define X(K) a##K = ((Truths)a##K != 0) ? (V)x[K] : (V)y[K];
+    const At *x = AT(1), *y = AT(2);
+#define X(K)                                                                     \
+  const V m##K = ((Truths)(TO == BANK_A ? a##K : b##K) != 0) ? taken<S>(a##K, b##K, x, K) \
+                                                             : taken<R>(a##K, b##K, y, K);
     EACH(X)
 #undef X
-    NEXT;
+    NEXT_WITH(TO);
+  }
+  // The bounds are places.
+  template <Source TO, Source S> static void clamp(ARGUMENTS) {
+    const At *x = AT(0), *low = AT(1), *high = AT(2);
+#define X(K) const V m##K = clamped(taken<S>(a##K, b##K, x, K), (V)low[K], (V)high[K]);
+    EACH(X)
+#undef X
+    NEXT_WITH(TO);
+  }
+  static inline V clamped(V x, V low, V high) {
+    const V raised = x < low ? low : x, found = high < raised ? high : raised;
+    const V bounded = high != high ? high : found;
+    return low != low ? low : bounded;
   }
 
   // These instructions end tiles of both types, because their arguments have one size.
-  static void run(const Instruction* code, const Place* places, i64 n) {
+  static void run(const Instruction* code, i64 from, i64 to) {
     const V none = {};
-    for (i64 k = 0; k < n; ++k)
-      ((Go)code->go)(none, none, none, none, none, none, none, none, code, places,
-                     k * WIDTH * VECTORS);
+    for (i64 at = from; at < to; at += TILE_BYTES)
+      ((Go)code->go)(none, none, none, none, none, none, none, none, code, at);
   }
 };
 
 // --- what they compute: as the functors of kernels/cuda, of vectors ------------------------------
 
-// Sums and products of two NaN: the instructions of the loops have the second operand first, so
-// they return its NaN. The compiler may exchange operands that commute.
-#if defined(__x86_64__)
-#define IN_ORDER(NAME, SIGN, OP)                                                          \
-  struct NAME {                                                                           \
-    template <class V> static V of(V a, V b) {                                            \
-      V made;                                                                             \
-      if constexpr (sizeof(a[0]) == 4) asm(OP "ps %2, %1, %0" : "=v"(made) : "v"(b), "vm"(a)); \
-      else asm(OP "pd %2, %1, %0" : "=v"(made) : "v"(b), "vm"(a));                        \
-      return made;                                                                        \
-    }                                                                                     \
-  };
-#else
-#define IN_ORDER(NAME, SIGN, OP) \
-  struct NAME { template <class V> static V of(V a, V b) { return b SIGN a; } };
-#endif
-IN_ORDER(add, +, "vadd")
-IN_ORDER(mul, *, "vmul")
-#undef IN_ORDER
+// Sums and products of two NaN: the loops have the second operand first, so its NaN is the result.
+struct add { template <class V> static V of(V a, V b) { return ordered_sum(b, a); } };
+struct mul { template <class V> static V of(V a, V b) { return ordered_product(b, a); } };
 
 #define OF_TWO(NAME, EXPRESSION) \
   struct NAME { template <class V> static V of(V a, V b) { return EXPRESSION; } };
@@ -194,52 +158,137 @@ OF_ONE(root, root_of(x))
 OF_ONE(rsqrt, 1 / root_of(x))
 #undef OF_ONE
 
-using abi::FIRST;
-using abi::NOTHING;
-using abi::SECOND;
-using abi::TWICE;
+// --- reductions ---------------------------------------------------------------------------------
+
+// A group is joined with eight lanes in the order of leaf_of<OP, T>::of_row.
+template <class OP, class T, bool IS_MEAN = false> struct groups_of {
+  typedef typename tile<T>::V V;
+  typedef typename tile<T>::At At;
+  typedef void (*Go)(ARGUMENTS);
+  typedef leaf_of<OP, T> Leaf;
+  static constexpr i64 BLOCK = Leaf::BLOCK * sizeof(T);
+  static_assert(Leaf::GROUP * sizeof(T) == abi::GROUP_BYTES, "");
+  struct State {
+    alignas(64) char lanes[abi::GROUP_BYTES];
+    typename Leaf::template Blocks<10> blocks;
+  };
+  static_assert(sizeof(State) <= abi::STATE_BYTES, "");
+
+  // The block with the element before this offset has ended.
+  __attribute__((noinline)) static void close(State& state, i64 at) {
+    const i64 number = (at - 1) / BLOCK;
+    if (!number) state.blocks.depth = 0;
+    state.blocks.add(number, (const typename Leaf::vector*)state.lanes);
+  }
+  __attribute__((noinline)) static void close_and_go(ARGUMENTS) {
+    close(*(State*)now->place[1].data, at + TILE_BYTES);
+    NEXT;
+  }
+  template <Source S> static void go(ARGUMENTS) {
+    const At* x = AT(0);
+    At* lanes = (At*)(now->place[1].data + at % abi::GROUP_BYTES);
+#define X(K)                                                                             \
+  const V m##K = OP::map(instructions<T>::template taken<S>(a##K, b##K, x, K), T{});     \
+  lanes[K] = at % BLOCK < abi::GROUP_BYTES ? m##K : OP::join((V)lanes[K], m##K);
+    EACH(X)
+#undef X
+    if ((at + TILE_BYTES) % BLOCK == 0)
+      return close_and_go(a0, a1, a2, a3, b0, b1, b2, b3, now, at);
+    NEXT;
+  }
+
+  static void add(char* to, const char* x, i64 at) {
+    typedef typename Leaf::vector vector;
+    State& state = *(State*)to;
+    vector* lane = (vector*)state.lanes;
+    for (int k = 0; k < 8; ++k) {
+      const vector made = OP::map(Leaf::V::load((const T*)x + k * Leaf::WIDTH), T{});
+      lane[k] = at % BLOCK ? OP::join(lane[k], made) : made;
+    }
+    if ((at + abi::GROUP_BYTES) % BLOCK == 0) close(state, at + abi::GROUP_BYTES);
+  }
+  // n: fewer than in a group
+  static T ended(State& state, const char* last, i64 n, i64 all) {
+    const i64 at = (all - n) * sizeof(T);
+    if (!at) return Leaf::of_row((const T*)last, n, T{});
+    if (at % BLOCK) close(state, at);
+    alignas(32) T rest[Leaf::WIDTH + Leaf::GROUP] = {};
+    memcpy(rest + Leaf::WIDTH, last, n * sizeof(T));
+    return Leaf::ended(state.blocks.all(), rest + Leaf::WIDTH, n, T{});
+  }
+  static void end(char* result, char* state, const char* last, i64 n, i64 all) {
+    const T found = ended(*(State*)state, last, n, all);
+    *(T*)result = IS_MEAN ? found / (T)all : found;
+  }
+};
+
+// --- the table ----------------------------------------------------------------------------------
+
 typedef void (*Any)();
 
-#define COMMA ,
-#define ROW(FAMILY, NAME, T, INPUTS, HELD, F) \
-  {FAMILY, NAME, code_of<T>, INPUTS, HELD, (Any)instructions<T>::F},
-#define ONE(NAME, F, T)                                 \
-  ROW("unary", NAME, T, 1, FIRST, template of_one<F>)   \
-  ROW("unary", NAME, T, 1, NOTHING, template of_one_place<F>)
-#define TWO(FAMILY, NAME, F, T)                        \
-  ROW(FAMILY, NAME, T, 2, FIRST, template first<F>)    \
-  ROW(FAMILY, NAME, T, 2, SECOND, template second<F>)  \
-  ROW(FAMILY, NAME, T, 2, TWICE, template twice<F>)    \
-  ROW(FAMILY, NAME, T, 2, abi::PLACE_TWICE, template place_twice<F>)   \
-  ROW(FAMILY, NAME, T, 2, NOTHING, template both<F>)   \
-  ROW(FAMILY, NAME, T, 2, abi::FIRST_AND_ONE, template first<F COMMA true>)         \
-  ROW(FAMILY, NAME, T, 2, abi::SECOND_AND_ONE, template second<F COMMA true>)       \
-  ROW(FAMILY, NAME, T, 2, abi::ONE_AND_PLACE, template both<F COMMA true>)          \
-  ROW(FAMILY, NAME, T, 2, abi::PLACE_AND_ONE, template both<F COMMA false COMMA true>)
-#define ALL(T)                                                                            \
-  ROW("", "end", T, 0, FIRST, end)                                                        \
-  ROW("", "call", T, 1, NOTHING, template call<1>)                                        \
-  ROW("", "call", T, 2, NOTHING, template call<2>)                                        \
-  ROW("", "call", T, 3, NOTHING, template call<3>)                                        \
-  ROW("", "load", T, 1, NOTHING, load)                                                    \
-  ROW("", "store", T, 1, FIRST, store)                                                    \
-  ROW("where", "where", T, 3, FIRST, where)                                               \
-  ONE("neg", neg, T) ONE("abs", size, T) ONE("relu", relu, T)                             \
-  ONE("reciprocal", reciprocal, T) ONE("sqrt", root, T) ONE("rsqrt", rsqrt, T)            \
-  TWO("binary", "add", add, T) TWO("binary", "sub", sub, T) TWO("binary", "mul", mul, T)  \
-  TWO("binary", "div", div, T)                                                            \
-  TWO("binary", "maximum", maximum, T) TWO("binary", "minimum", minimum, T)               \
-  TWO("ternary", "clamp_max", minimum, T) TWO("ternary", "clamp_min", maximum, T)         \
-  TWO("comparison", "eq", eq, T) TWO("comparison", "ne", ne, T)                           \
-  TWO("comparison", "lt", lt, T) TWO("comparison", "le", le, T)                           \
-  TWO("comparison", "gt", gt, T) TWO("comparison", "ge", ge, T)
+// The forms of an instruction: F(bank of the result, source, source).
+#define SECONDS(F, TO, S) {F(TO, S, BANK_A), F(TO, S, BANK_B), F(TO, S, PLACE), F(TO, S, ONE)}
+#define FIRSTS(F, TO) \
+  {SECONDS(F, TO, BANK_A), SECONDS(F, TO, BANK_B), SECONDS(F, TO, PLACE), SECONDS(F, TO, ONE)}
+#define FORMS(F) {FIRSTS(F, BANK_A), FIRSTS(F, BANK_B)}
+// Of instructions with one source.
+#define OF_FIRSTS(F, TO) {{F(TO, BANK_A)}, {F(TO, BANK_B)}, {F(TO, PLACE)}, {}}
+#define FORMS_OF_FIRST(F) {OF_FIRSTS(F, BANK_A), OF_FIRSTS(F, BANK_B)}
 
-const abi::InstructionEntry entries[] = {ALL(f32) ALL(f64)};
+#define FORM(TO, S) (Any)instructions<T>::template one<F, TO, S>
+template <class T, class F> const abi::Forms forms_of_one = FORMS_OF_FIRST(FORM);
+#undef FORM
+#define FORM(TO, S, R) (Any)instructions<T>::template two<F, TO, S, R>
+template <class T, class F> const abi::Forms forms_of_two = FORMS(FORM);
+#undef FORM
+#define FORM(TO, S, R) (Any)instructions<T>::template where<TO, S, R>
+template <class T> const abi::Forms forms_of_where = FORMS(FORM);
+#undef FORM
+#define FORM(TO, S) (Any)instructions<T>::template clamp<TO, S>
+template <class T> const abi::Forms forms_of_clamp = FORMS_OF_FIRST(FORM);
+#undef FORM
+#define FORM(TO) {{}, {}, {(Any)instructions<T>::template load<TO>}, {}}
+template <class T> const abi::Forms forms_of_load = {FORM(BANK_A), FORM(BANK_B)};
+#undef FORM
+#define FORM(S) {(Any)instructions<T>::template store<S>}
+template <class T> const abi::Forms forms_of_store = {{FORM(BANK_A), FORM(BANK_B)}};
+#undef FORM
+#define FORM(S) {(Any)G::template go<S>}
+template <class G> const abi::Forms forms_of_reduction = {
+    {FORM(BANK_A), FORM(BANK_B), FORM(PLACE)}};
+#undef FORM
+template <class T> const abi::Forms forms_of_end = {{{(Any)instructions<T>::end}}};
+
+#define ROW(FAMILY, NAME, T, INPUTS, ...) {FAMILY, NAME, code_of<T>, INPUTS, &__VA_ARGS__, {}}
+#define ONE_OF(T, NAME, F) ROW("unary", NAME, T, 1, forms_of_one<T, F>)
+#define TWO_OF(T, FAMILY, NAME, F) ROW(FAMILY, NAME, T, 2, forms_of_two<T, F>)
+#define REDUCTION(T, NAME, ...)                                                  \
+  {"reduce", NAME " " #T, code_of<T>, 1, &forms_of_reduction<groups_of<__VA_ARGS__>>, \
+   {groups_of<__VA_ARGS__>::add, groups_of<__VA_ARGS__>::end}}
+#define ALL(T)                                                                             \
+  ROW("", "end", T, 0, forms_of_end<T>), ROW("", "load", T, 1, forms_of_load<T>),          \
+      ROW("", "store", T, 1, forms_of_store<T>),                                           \
+      ROW("where", "where", T, 3, forms_of_where<T>),                                      \
+      ROW("ternary", "clamp", T, 3, forms_of_clamp<T>), ONE_OF(T, "neg", neg),             \
+      ONE_OF(T, "abs", size), ONE_OF(T, "relu", relu), ONE_OF(T, "sqrt", root),            \
+      ONE_OF(T, "reciprocal", reciprocal), ONE_OF(T, "rsqrt", rsqrt),                      \
+      TWO_OF(T, "binary", "add", add), TWO_OF(T, "binary", "sub", sub),                    \
+      TWO_OF(T, "binary", "mul", mul), TWO_OF(T, "binary", "div", div),                    \
+      TWO_OF(T, "binary", "maximum", maximum), TWO_OF(T, "binary", "minimum", minimum),    \
+      TWO_OF(T, "ternary", "clamp_max", minimum), TWO_OF(T, "ternary", "clamp_min", maximum), \
+      TWO_OF(T, "comparison", "eq", eq), TWO_OF(T, "comparison", "ne", ne),                \
+      TWO_OF(T, "comparison", "lt", lt), TWO_OF(T, "comparison", "le", le),                \
+      TWO_OF(T, "comparison", "gt", gt), TWO_OF(T, "comparison", "ge", ge),                \
+      REDUCTION(T, "sum", CAPABILITY::add, T), REDUCTION(T, "mean", CAPABILITY::add, T, true), \
+      REDUCTION(T, "nansum", add_known, T), REDUCTION(T, "amax", extreme<true>, T),        \
+      REDUCTION(T, "amin", extreme<false>, T)
+
+const abi::InstructionEntry entries[] = {ALL(f32), ALL(f64)};
 
 }  // namespace
 
 extern const abi::Machine machine;
-extern const abi::Machine machine = {
-    WIDTH * VECTORS, entries, sizeof entries / sizeof *entries, instructions<f32>::run};
+extern const abi::Machine machine = {entries, sizeof entries / sizeof *entries,
+                                     instructions<f32>::run};
 
 }  // namespace CAPABILITY
