@@ -264,6 +264,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     const int first = step.code;
     step.code = (short)n_code;
     step.has_calls = registers.has_calls(first);
+    program.has_calls = program.has_calls || step.has_calls;
     step.n_code = (short)registers.translate(first, slot, number, state, chain.code + n_code);
     n_code += step.n_code;
     program.code = chain.code;

@@ -20,7 +20,7 @@ constexpr i64 SHORT = 256;
 constexpr i64 LINE = 64;
 
 // Bytes of a run in registers after which some of the next block is prefetched.
-constexpr i64 SOME = 4 * abi::LOCAL_BYTES;
+constexpr i64 SOME = 4096;
 
 // Prefetches the bytes of contiguous operands in the next block while this block is computed, a
 // part of them before each step and within runs: the CPU's own prefetcher starts again in each
@@ -137,7 +137,7 @@ i64 bytes_of(const Plan& plan, int k) {
   if (program.is_row[k]) return (k < n ? 0 : LINE) + tile;
   if (program.is_state[k]) return abi::STATE_BYTES;
   if (k < n ? plan.layout[k] == PACKED : !is_number) {
-    if (program.is_local[k]) return abi::LOCAL_BYTES;
+    if (program.is_local[k]) return program.has_calls ? abi::LOCAL_BYTES : abi::GROUP_BYTES;
     return rounded(plan.capacity * program.itemsize[k]);
   }
   return is_number || plan.layout[k] == ONE ? tile : 0;
@@ -324,6 +324,12 @@ struct Block {
     }
   }
 
+  // Whether the steps are more than one loop or one run.
+  bool has_stages() const {
+    const int first = program.step[0].in_registers;
+    return program.n_steps > (first ? first : 1);
+  }
+
   // The number of times that run_steps calls Ahead::go.
   i64 parts() const {
     i64 found = 0;
@@ -415,7 +421,7 @@ void blocks(void* context, i64 first, i64 last) {
     const bool is_along = !plan.is_turned && inner + 1 < plan.blocks_inner,
                may_be_next = plan.is_turned || (!inner && d < walk.ndim),
                is_next = may_be_next && index[d] + 1 < walk.size[d];
-    if (program.step[0].in_registers < program.n_steps && b + 1 < last && (is_along || is_next)) {
+    if (block.has_stages() && b + 1 < last && (is_along || is_next)) {
       for (int k = 0; k < n; k++) {
         const i64 bytes = m * program.itemsize[k], step = is_along ? bytes : walk.stride[k][d];
         if (plan.layout[k] != DENSE || !step) continue;

@@ -14,7 +14,7 @@ using abi::byte;
 using abi::i64;
 
 constexpr int MOST_REALS = 2;  // of one function
-constexpr int MOST_STEPS = 64, MOST_SLOTS = 128, MOST_ARRAYS = 24;
+constexpr int MOST_STEPS = 128, MOST_SLOTS = 192, MOST_ARRAYS = 24;
 
 // A function of a family over one row, such as a reduction. slot: of each array; -1: no array.
 // first_scalar: the first of `n_params` numbers of the call, doubles, which follow `real`.
@@ -62,6 +62,7 @@ struct Program {
   const RowCall* call;
   Step step[MOST_STEPS];
   const Coded* code;  // null: no step runs in registers
+  bool has_calls;     // of some run
   const abi::Capability* capability;
 };
 
