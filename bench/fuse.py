@@ -159,7 +159,7 @@ def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callabl
     torch = peers.torch(device)
     if torch is not None:
         peers.set_threads("torch", THREADS)
-        p, q = (torch.from_numpy(v).to(device) for v in (x, y))
+        p, q = (torch.tensor(v).to(device) for v in (x, y))  # aligned, as gputensor's
         found["torch"] = lambda: function(torch, p, q)
         compiled = layout_sides.compiled_once(torch, lambda p, q: function(torch, p, q))
         found["torch.compile"] = lambda: compiled(p, q)

@@ -16,11 +16,14 @@ from ..core.arguments import element_type, flag
 from ..core.device import device
 from ..core.dtype import dtype
 from ..dispatch import backend_select
+from ..runtime import cpu
 from ..tensor.tensor import Tensor
 from .nested import PLAIN, from_numbers
 from .numpy.bridge import array_of, from_numpy, over_copy
 
 _dtype = dtype
+# Kinds of NumPy's dtypes that are memory of numbers.
+_PLAIN = "biufc"
 
 
 def tensor(
@@ -122,6 +125,16 @@ def _device(given: Any) -> device | None:
     return given if given is None or type(given) is device else device(given)
 
 
+def _copied(data: Any) -> np.ndarray[Any, Any]:
+    """A row-major copy of an array. A large one is aligned, as results of loops are."""
+    is_large = type(data) is np.ndarray and data.nbytes >= cpu.ALIGNED_FROM
+    if not is_large or data.dtype.kind not in _PLAIN:
+        return np.array(data, order="C", copy=True, subok=False)
+    made = cpu.empty(data.shape, data.dtype)
+    made[...] = data
+    return made
+
+
 def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
     """Return the data as a tensor, and True if its memory is new."""
     if type(data) is list or type(data) in PLAIN:
@@ -129,7 +142,7 @@ def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
     if hasattr(data, "_geometry"):
         return calls.detach(data), False
     if isinstance(data, (np.ndarray, np.generic)):
-        return over_copy(np.array(data, order="C", copy=True, subok=False)), True
+        return over_copy(_copied(data)), True
     if any([hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__")]):
         return asarray(data), False
     return from_numbers(data, wanted), True

@@ -224,7 +224,7 @@ def test_there_is_no_program_of_what_the_library_has_not() -> None:
         ((*_ADD, (0, 5), ()),),
         ((*_ADD, (0,), ()),),
         ((*_HALF, (-1,), ()),),
-        ((*_ADD, (0, 1), ()),) * 65,
+        ((*_ADD, (0, 1), ()),) * 129,
     ]
     for steps in none:
         assert library.program((float32.code,) * 2, (2,), steps) is None

@@ -87,6 +87,59 @@ def test_random_chains_have_the_bits_of_their_operators(of: Any, first: int) -> 
         assert state_of(made) == state_of(chain(seed, given)), seed
 
 
+OTHERS = [gt.uint8, gt.int8, gt.int16, gt.int32, gt.int64, gt.float16, gt.bfloat16, gt.bool]
+
+
+def mixed(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
+    """A random chain of operands of several dtypes: casts between its arithmetic."""
+    rng, values = random.Random(seed), [*given]
+    for _ in range(rng.randrange(2, 20)):
+        x, y = (rng.choice(values[-5:] if rng.random() < 0.7 else values) for _ in range(2))
+        kind = rng.random()
+        if kind < 0.2:
+            values.append(x.to(rng.choice([*OTHERS, gt.float32, gt.float64, gt.float32])))
+        elif kind < 0.3:
+            values.append(gt.clamp(x, -1, 9) if x.dtype is not gt.bool else x)
+        elif kind < 0.4:
+            values.append(gt.where(x > y, x, y))
+        elif kind < 0.5 and x.is_floating_point():
+            values.append(gt.exp(x))
+        else:
+            values.append(rng.choice([gt.add, gt.mul, gt.maximum])(x, y))
+    made = values[len(given) :]
+    return rng.sample(made, min(len(made), rng.randrange(1, 4)))
+
+
+@pytest.mark.parametrize("first", range(0, 300, 100))
+def test_random_chains_of_several_dtypes(first: int) -> None:
+    for seed in range(first, first + 100):
+        rng = random.Random(seed)
+        n, rows = rng.choice(SIZES), rng.choice([1, 3])
+        given = [operand(rng, (rows, n), rng.choice([gt.float32, gt.float32, gt.float64]))]
+        for of in rng.sample(OTHERS, 3):
+            sizes = rng.choice([(rows, n), (n,), (rows, 1), (1, 1)])
+            numbers = gt.tensor(np.random.default_rng(seed).integers(0, 99, sizes))
+            given.append((numbers - 40 * of.is_signed).to(of))
+        if rng.random() < 0.5:
+            given.append(gt.tensor(np.arange(rows * n * 3, dtype="u1").reshape(rows, n, 3))[..., 1])
+        with gt.fuse():
+            made = mixed(seed, given)
+        assert state_of(made) == state_of(mixed(seed, given)), seed
+
+
+def test_chains_that_keep_many_values() -> None:
+    def function(x: gt.Tensor, y: gt.Tensor) -> list[gt.Tensor]:
+        kept = [x * n + y for n in range(10)]
+        total = kept[0]
+        for first, second in zip(kept, reversed(kept)):
+            total = gt.where(first > second, total * second, total - first) + first.sqrt()
+        return [total, kept[3]]
+
+    for n in SIZES:
+        x, y = gt.rand(n), gt.rand(n) - 0.5
+        assert state_of(gt.fuse(function)(x, y)) == state_of(function(x, y)), n
+
+
 def test_nans_of_two_operands_are_chosen_as_by_the_loops() -> None:
     bits = np.array([0x7FC00001, 0xFFC00002, 0x3F800000, 0x7FC00003], np.uint32)
     x, y = np.meshgrid(bits, bits)

@@ -198,6 +198,19 @@ def test_norms_and_losses_are_one_program(found: list[bool]) -> None:
     assert all(found)
 
 
+@pytest.mark.parametrize("of", [gt.int32, gt.uint8, gt.bool, gt.float16, gt.float32], ids=str)
+@pytest.mark.parametrize("sizes", [(3,), (2100,), (5, 300)], ids=str)
+def test_sums_of_another_dtype(of: gt.dtype, sizes: tuple[int, ...], found: list[bool]) -> None:
+    x, y = (gt.randint(0, 9, sizes).to(of) for _ in range(2))
+
+    def sums(x: gt.Tensor, y: gt.Tensor) -> list[gt.Tensor]:
+        z = gt.maximum(x, y)
+        kinds = [gt.float32, gt.float64, gt.int64]
+        return [z.sum(-1, dtype=kind) for kind in kinds] + [z.to(gt.float32).mean(-1)]
+
+    assert state_of(gt.fuse(sums)(x, y)) == state_of(sums(x, y))
+
+
 def test_a_row_with_many_temporaries_is_no_program(found: list[bool]) -> None:
     x = gt.randn(6, 16_384, dtype=gt.float64)
 

@@ -166,3 +166,11 @@ except MemoryError:
     print(int(x[-1]))
 """
     assert run(program) == "1"
+
+
+@pytest.mark.parametrize("made", [np.ones((300, 400)), np.ones((300, 400), np.float32).T])
+def test_large_tensors_of_arrays_are_aligned(made: Any) -> None:
+    tensors = [gt.tensor(made + n) for n in range(4)]
+    assert not any([x.data_ptr() % 64 for x in tensors])
+    for n, x in enumerate(tensors):
+        assert x.is_contiguous() and np.array_equal(x.numpy(), made + n)

@@ -9,6 +9,7 @@ from .base import (
     ArgumentValueError, DeviceError, DtypeError, Got, GpuTensorError, KernelError, NumberRangeError,
     OutOfMemoryError, ShapeError, describe, must,
 )  # fmt: skip
+from .shapes import MissingAttribute
 
 
 # --- runtime --------------------------------------------------------------------------------------
@@ -108,9 +109,10 @@ def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
     return ArgumentValueError(f"{name}: must {rule} (got {got!r})")
 
 
-def old_library(name: str) -> DeviceError:
-    """The compiled library lacks a function that this Python code calls."""
-    return DeviceError(
+def old_library(name: str) -> MissingAttribute:
+    """The compiled library lacks a function that this Python code calls. Tools such as pickle look
+    for a name in every module, so this is an AttributeError."""
+    return MissingAttribute(
         f"the compiled loops are older than gputensor (they have no {name!r}); "
         "run: python build_library.py"
     )

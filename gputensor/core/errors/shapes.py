@@ -146,8 +146,8 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 
 class MissingAttribute(GpuTensorError, AttributeError):
-    """This tensor does not have the attribute. It is an AttributeError, so that hasattr() is
-    False."""
+    """A tensor or the library does not have the attribute. It is an AttributeError, so that
+    hasattr() is False."""
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:

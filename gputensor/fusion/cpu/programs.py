@@ -23,8 +23,8 @@ from . import blocks
 from ..chain import Chain, Instruction, Recorded
 
 Array = Any
-# The maximum number of steps in a program; with the casts between them there may be 64.
-_LONGEST = 40
+# The maximum number of steps in a program; with the casts between them there may be 128.
+_LONGEST = 64
 
 
 class Program(NamedTuple):

@@ -5,7 +5,7 @@
 // the operator alone, so a program gives the bits of its operators run one by one.
 #include <string.h>
 
-#include "chain.h"
+#include "with_casts.h"
 
 namespace engine {
 namespace {
@@ -59,9 +59,6 @@ bool read_call(const char* family, const char* name, PyObject* arrays, PyObject*
   return to->function;
 }
 
-// Among the arrays of a function: none, and OF_VALUE + v for value v, a further result.
-constexpr int NONE = -100, OF_VALUE = 100;
-
 // Read (family, op, common, out, operands, params), or for rows (…, is_row, arrays, integers,
 // numbers). Returns false if there is no such loop. arrays: the arguments of a function: operands
 // by index, -1 for the result, -2 - dtype for a result of each row that is not read, NONE, or a
@@ -96,64 +93,6 @@ bool read_step(PyObject* given, Said* to) {
   find_instruction(to, family);
   return true;
 }
-
-// The steps with each cast as a step of its own, so that all operands have the dtypes of the loops.
-// value: the number of each given value.
-struct WithCasts {
-  Said said[MOST_STEPS];
-  int n_inputs, n_steps = 0, dtype[MOST_VALUES], value[MOST_VALUES];
-
-  Said* add(int result_type) {
-    if (n_steps == MOST_STEPS) return nullptr;
-    dtype[n_inputs + n_steps] = result_type;
-    return &said[n_steps++];
-  }
-  // The value as this dtype; -1: there are too many steps.
-  int cast(int from, int to, bool is_row) {
-    if (dtype[from] == to) return from;
-    for (int s = 0; s < n_steps; s++)
-      if (said[s].is_cast() && said[s].operand[0] == from && said[s].out == to &&
-          said[s].is_row == is_row)
-        return n_inputs + s;
-    Said* made = add(to);
-    if (!made) return -1;
-    *made = {};
-    made->out = to, made->n_operands = 1, made->operand[0] = from, made->is_row = is_row;
-    return n_inputs + n_steps - 1;
-  }
-
-  // Returns false if there are too many steps, or for an unknown value.
-  bool read(const Said* given, int n, const int* inputs, int count) {
-    n_inputs = count;
-    for (int v = 0; v < count; v++) dtype[v] = inputs[v], value[v] = v;
-    for (int s = 0; s < n; s++) {
-      Said now = given[s];
-      for (int j = 0; j < now.n_operands; j++) {
-        int& v = now.operand[j];
-        if (v >= count + s) return false;
-        if (v < 0) continue;
-        v = value[v];
-        if (now.entry && (v = cast(v, now.entry->input[j], now.is_row)) < 0) return false;
-      }
-      const int out = now.out;
-      if (now.entry) now.out = now.entry->result;
-      Said* made = add(now.out);
-      if (!made) return false;
-      *made = now;
-      value[count + s] = cast(count + n_steps - 1, out, now.is_row);
-      if (value[count + s] < 0) return false;
-    }
-    // the functions' further results
-    for (int s = 0; s < n_steps; s++)
-      for (int j = 0; said[s].call.function && j < said[s].call.n_arrays; j++) {
-        short& which = said[s].call.slot[j];
-        if (which < OF_VALUE) continue;
-        if (which - OF_VALUE >= count + n) return false;
-        which = (short)(OF_VALUE + value[which - OF_VALUE]);
-      }
-    return true;
-  }
-};
 
 // Slots of temporaries. After the last step that reads a slot's value, the slot is reused for a
 // value of the same dtype and size.
@@ -325,6 +264,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     const int first = step.code;
     step.code = (short)n_code;
     step.has_calls = registers.has_calls(first);
+    program.has_calls = program.has_calls || step.has_calls;
     step.n_code = (short)registers.translate(first, slot, number, state, chain.code + n_code);
     n_code += step.n_code;
     program.code = chain.code;

@@ -10,6 +10,9 @@ namespace engine {
 
 constexpr int MOST_VALUES = MOST_ARRAYS + MOST_STEPS;
 
+// Among the arrays of a function: none, and OF_VALUE + v for value v, a further result.
+constexpr int NONE = -100, OF_VALUE = 100;
+
 // A step. entry: null for a cast. by: its instruction; null if there is none.
 struct Said {
   const abi::LoopEntry* entry;
@@ -19,8 +22,8 @@ struct Said {
   bool rounds;
   int common;
   // For a function over rows instead of a loop; and whether the result has one value for each row.
-  // is_part: a further result of the operand's function, which writes it. reduces: the function is a
-  // reduction with an instruction.
+  // is_part: a further result of the operand's function, which writes it. reduces: the function is
+  // a reduction with an instruction.
   RowCall call;
   bool is_row, is_part, reduces;
 

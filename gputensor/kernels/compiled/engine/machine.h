@@ -2,9 +2,9 @@
 // of a program and that loops/registers.cpp runs.
 //
 // A tile is four vectors. The machine has two banks of one tile. An instruction computes with the
-// banks and with tiles in memory (its places), and writes its result to a bank. Numbers, and operands
-// with one value, are places that repeat it. A bool is a vector lane as wide as the elements, with
-// all bits set or none.
+// banks and with tiles in memory (its places), and writes its result to a bank. Numbers, and
+// operands with one value, are places that repeat it. A bool is a vector lane as wide as the
+// elements, with all bits set or none.
 #ifndef GPUTENSOR_MACHINE
 #define GPUTENSOR_MACHINE
 
@@ -26,8 +26,8 @@ enum Source : byte { BANK_A, BANK_B, PLACE, ONE };
 constexpr int N_BANKS = 2, N_SOURCES = 4;
 
 // A reduction of a row whose elements come tile by tile. An instruction joins its operand with a
-// state, place[1]. `add` does this for a group in memory; at: its byte offset in the row. `end` adds
-// the last n of all elements and writes the result.
+// state, place[1]. `add` does this for a group in memory; at: its byte offset in the row. `end`
+// adds the last n of all elements and writes the result.
 struct TileReduction {
   void (*add)(char* state, const char* group, i64 at);
   void (*end)(char* result, char* state, const char* last, i64 n, i64 all);

@@ -20,7 +20,7 @@ constexpr i64 SHORT = 256;
 constexpr i64 LINE = 64;
 
 // Bytes of a run in registers after which some of the next block is prefetched.
-constexpr i64 SOME = 4 * abi::LOCAL_BYTES;
+constexpr i64 SOME = 4096;
 
 // Prefetches the bytes of contiguous operands in the next block while this block is computed, a
 // part of them before each step and within runs: the CPU's own prefetcher starts again in each
@@ -137,7 +137,7 @@ i64 bytes_of(const Plan& plan, int k) {
   if (program.is_row[k]) return (k < n ? 0 : LINE) + tile;
   if (program.is_state[k]) return abi::STATE_BYTES;
   if (k < n ? plan.layout[k] == PACKED : !is_number) {
-    if (program.is_local[k]) return abi::LOCAL_BYTES;
+    if (program.is_local[k]) return program.has_calls ? abi::LOCAL_BYTES : abi::GROUP_BYTES;
     return rounded(plan.capacity * program.itemsize[k]);
   }
   return is_number || plan.layout[k] == ONE ? tile : 0;
@@ -324,6 +324,12 @@ struct Block {
     }
   }
 
+  // Whether the steps are more than one loop or one run.
+  bool has_stages() const {
+    const int first = program.step[0].in_registers;
+    return program.n_steps > (first ? first : 1);
+  }
+
   // The number of times that run_steps calls Ahead::go.
   i64 parts() const {
     i64 found = 0;
@@ -415,7 +421,7 @@ void blocks(void* context, i64 first, i64 last) {
     const bool is_along = !plan.is_turned && inner + 1 < plan.blocks_inner,
                may_be_next = plan.is_turned || (!inner && d < walk.ndim),
                is_next = may_be_next && index[d] + 1 < walk.size[d];
-    if (program.step[0].in_registers < program.n_steps && b + 1 < last && (is_along || is_next)) {
+    if (block.has_stages() && b + 1 < last && (is_along || is_next)) {
       for (int k = 0; k < n; k++) {
         const i64 bytes = m * program.itemsize[k], step = is_along ? bytes : walk.stride[k][d];
         if (plan.layout[k] != DENSE || !step) continue;
@@ -445,48 +451,6 @@ void blocks(void* context, i64 first, i64 last) {
 }
 
 }  // namespace
-
-void coalesce(Walk& walk, int n_operands) {
-  int kept = 0;
-  for (int d = 0; d < walk.ndim; d++) {
-    if (walk.size[d] == 1) continue;
-    walk.size[kept] = walk.size[d];
-    for (int k = 0; k < n_operands; k++) walk.stride[k][kept] = walk.stride[k][d];
-    kept++;
-  }
-  walk.ndim = kept;
-  // Insertion sort, stable for equal strides. Source: TensorIterator.cpp, reorder_dimensions.
-  for (int d = 1; d < walk.ndim; d++) {
-    for (int e = d; e > 0; e--) {
-      int order = 0;
-      for (int k = 0; k < n_operands && !order; k++) {
-        const i64 a = size_of(walk.stride[k][e - 1]), b = size_of(walk.stride[k][e]);
-        if (a && b) order = a > b ? 1 : a < b ? -1 : 0;
-      }
-      if (order <= 0) break;
-      i64 swap = walk.size[e];
-      walk.size[e] = walk.size[e - 1], walk.size[e - 1] = swap;
-      for (int k = 0; k < n_operands; k++) {
-        swap = walk.stride[k][e];
-        walk.stride[k][e] = walk.stride[k][e - 1], walk.stride[k][e - 1] = swap;
-      }
-    }
-  }
-  int last = 0;
-  for (int d = 1; d < walk.ndim; d++) {
-    bool joins = true;
-    for (int k = 0; k < n_operands; k++)
-      joins = joins && walk.stride[k][last] * walk.size[last] == walk.stride[k][d];
-    if (joins) {
-      walk.size[last] *= walk.size[d];
-    } else {
-      last++;
-      walk.size[last] = walk.size[d];
-      for (int k = 0; k < n_operands; k++) walk.stride[k][last] = walk.stride[k][d];
-    }
-  }
-  if (walk.ndim) walk.ndim = last + 1;
-}
 
 bool run(const Program& program, const Walk& walk, const Scalar* scalars, const Scalar* numbers,
          bool may_share) {

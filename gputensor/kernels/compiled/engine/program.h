@@ -14,7 +14,7 @@ using abi::byte;
 using abi::i64;
 
 constexpr int MOST_REALS = 2;  // of one function
-constexpr int MOST_STEPS = 64, MOST_SLOTS = 128, MOST_ARRAYS = 24;
+constexpr int MOST_STEPS = 128, MOST_SLOTS = 192, MOST_ARRAYS = 24;
 
 // A function of a family over one row, such as a reduction. slot: of each array; -1: no array.
 // first_scalar: the first of `n_params` numbers of the call, doubles, which follow `real`.
@@ -26,8 +26,8 @@ struct RowCall {
   double real[MOST_REALS];
 };
 
-// An instruction, whose places are slots; or without `go` a call of the loop of a step, counted from
-// the first step in its run. next: the index behind the next "end" or call.
+// An instruction, whose places are slots; or without `go` a call of the loop or cast of a step,
+// counted from the first step in its run. next: the index behind the next "end" or call.
 struct Coded {
   void (*go)();
   short place[3], step, next;
@@ -35,8 +35,9 @@ struct Coded {
 
 // A loop over slots, or without a loop a cast from slot[1] to slot[0]. call: the number of a
 // function instead, counted from 1. in_registers: this number of steps, from this one on, are the
-// instructions from `code` on; the steps' loops process the elements after a block's last tile.
-// n_code: their number. reduction: of slot[1], whose state is slot[2].
+// instructions from `code` on; the steps' loops process the elements after a block's last group.
+// n_code: their number; has_calls: some steps run as loops or casts. reduction: of slot[1], whose
+// state is slot[2].
 struct Step {
   abi::Loop loop;
   abi::Cast cast;
@@ -61,6 +62,7 @@ struct Program {
   const RowCall* call;
   Step step[MOST_STEPS];
   const Coded* code;  // null: no step runs in registers
+  bool has_calls;     // of some run
   const abi::Capability* capability;
 };
 

@@ -110,7 +110,7 @@ void Registers::find(const Said* said, int n_steps, int n_inputs, const int* dty
     for (int first = 0, last; first < n_steps; first = last) {
       for (last = first + 1; may[first] && last < n_steps && may[last]; last++)
         if (!may_join(last, first)) break;
-      const bool is_run = last - first > 1 || said[first].reduces;
+      const bool is_run = may[first] && (last - first > 1 || said[first].reduces);
       for (int s = first; s < last; s++) run_[s] = is_run ? first : -1;
     }
     for (int v = 0; v < n_inputs; v++) is_local_[v] = false;

@@ -60,8 +60,8 @@ template <class OP, class T> struct leaf_of {
   typedef typename V::type vector;
   static constexpr i64 WIDTH = V::WIDTH, GROUP = 8 * WIDTH, BLOCK = 1024;
 
-  // The results of blocks, merged in pairs like the digits of a binary counter. There are fewer than
-  // 2^MOST blocks.
+  // The results of blocks, merged in pairs like the digits of a binary counter. There are fewer
+  // than 2^MOST blocks.
   template <int MOST> struct Blocks {
     vector level[MOST];
     int depth = 0;
@@ -189,8 +189,8 @@ constexpr Leaf leaf = {code_of<T>, code_of<T>, sizeof(T), sizeof(T),
 template <class X, class = void> constexpr bool has_lanes = false;
 template <class X> constexpr bool has_lanes<X, decltype((void)((X*)nullptr)[0][0])> = true;
 
-// Sums and products of vectors. Of two NaN, the result is the first one: the compiler could exchange
-// operands that commute.
+// Sums and products of vectors. Of two NaN, the result is the first one: the compiler could
+// exchange operands that commute.
 #if defined(__x86_64__)
 #define IN_ORDER(NAME, SIGN, OP)                                                           \
   template <class V> static V NAME(V first, V second) {                                    \

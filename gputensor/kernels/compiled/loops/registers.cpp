@@ -106,6 +106,7 @@ template <class T> struct instructions {
     const V bounded = high != high ? high : found;
     return low != low ? low : bounded;
   }
+
   // These instructions end tiles of both types, because their arguments have one size.
   static void run(const Instruction* code, i64 from, i64 to) {
     const V none = {};
