@@ -101,7 +101,7 @@ _FAMILIES = (
         },
     ),
     _Family(
-        "it is the inside of PyTorch",
+        "it is internal to PyTorch",
         {
             "torch": "AVG SUM AggregationType Benchmark* ThroughputBenchmark DisableTorchFunction* "
             "*erializationStorageContext DispatchKey* ExcludeDispatchKeyGuard *Logger LoggerBase "
@@ -157,7 +157,7 @@ _FAMILIES = (
         {"torch.utils": "*_privateuse1_backend"},
     ),
     _Family(
-        "everything in the block is computed again; no part of it can be chosen",
+        "the whole block is computed again; parts of it cannot be chosen",
         {
             "torch.utils.checkpoint": "CheckpointPolicy SAC_IGNORED_OPS "
             "SelectiveCheckpointContext create_selective_checkpoint_contexts",
@@ -176,7 +176,7 @@ _FAMILIES = (
     ),
     _Family("it is removed from PyTorch; use assert_close", {"torch.testing": "assert_allclose"}),
     _Family(
-        "files name tensors and containers alone, and none of their code runs; store plain values",
+        "files hold only tensors and containers, and no code from a file runs; store plain values",
         {
             "torch.serialization": "get_unsafe_globals_in_checkpoint register_package skip_data "
             "LoadEndianness SourceChangeWarning StorageType check_module_version* "
@@ -194,8 +194,7 @@ _FAMILIES = (
         "torch.multiprocessing.spawn torch.distributed.run torch.distributed.launcher",
     ),
     _Family(
-        "ranks meet by MPI, whose launcher knows them; collectives are all_reduce, broadcast and "
-        "their like",
+        "MPI's launcher connects the ranks; call all_reduce, broadcast and the other collectives",
         {
             "torch.distributed": "*Options BackendConfig BuiltinCommHookType DebugLevel DeviceMesh "
             "FileStore GradBucket GroupName HashStore Logger PrefixStore ProcessGroupGloo "
@@ -207,11 +206,11 @@ _FAMILIES = (
         },
     ),
     _Family(
-        "nothing waits in the background; call the function, or use concurrent.futures",
+        "nothing runs in the background; call the function, or use concurrent.futures",
         {"torch.futures": "*"},
     ),
     _Family(
-        "storages have no classes by dtype; ask the tensor for its dtype",
+        "storages of all dtypes have one class; read the tensor's dtype",
         {
             "torch": "?*Storage StorageBase", "torch.cuda": "*Storage",
             "torch.Tensor": "storage_type",
@@ -290,10 +289,10 @@ _FAMILIES = (
     ),
     _Family("models are not written as ONNX", {}, "torch.onnx"),
     _Family(
-        "attention has no scores of a program's own; give it a mask",
+        "attention takes no function that changes its scores; give it a mask",
         {}, "torch.nn.attention.flex_attention",
     ),
-    _Family("there are no packages of code; use Python's own", {}, "torch.package"),
+    _Family("models are not packed with their code; use Python's packages", {}, "torch.package"),
     _Family(
         "nothing is downloaded; fetch the file, and give it to load",
         {"torch.hub": "load* download_url_to_file list help"},
@@ -304,7 +303,7 @@ _FAMILIES = (
         {}, "torch.utils.tensorboard",
     ),
     _Family(
-        "no class takes over functions of tensors; override __gputensor_dispatch__",
+        "a class cannot replace functions of tensors this way; override __gputensor_dispatch__",
         {
             "torch.overrides": "handle_torch_function", "torch.library": "register_torch_dispatch",
         },

@@ -146,8 +146,7 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 
 class MissingAttribute(GpuTensorError, AttributeError):
-    """This tensor does not have the attribute. It is an AttributeError, so that hasattr() is
-    False."""
+    """This tensor lacks the attribute. As an AttributeError it makes hasattr() False."""
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
@@ -219,8 +218,7 @@ class Layout:
 def operands_do_not_broadcast(
     op: str, a: Any, a_arg: str, b: Any, b_arg: str, dim: int
 ) -> ShapeError:
-    """The operands do not broadcast. dim counts from the front of the longer shape, as in
-    PyTorch."""
+    """The operands do not broadcast. dim counts from the front of the longer shape."""
     a_sizes, b_sizes = a[0].sizes, b[0].sizes
     back = dim - max(len(a_sizes), len(b_sizes))
     return ShapeError(
@@ -316,6 +314,6 @@ def byte_mask(index: Any) -> str:
 
 def linear_loss_is_whole() -> str:
     return (
-        "linear_cross_entropy: 'options' are ignored, as chunks need targets that are classes, of "
-        "samples alone, and no label_smoothing"
+        "linear_cross_entropy: 'options' are ignored, because chunks need one class as the target "
+        "of each sample, and no label_smoothing"
     )
