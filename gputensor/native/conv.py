@@ -150,8 +150,7 @@ def _format(input: Tensor, weight: Tensor, count: int) -> Any:
 
 
 def _spread(x: Tensor, low: Any, high: Any, steps: Any) -> Tensor:
-    """Return x with zeros between its elements and around them. Negative padding removes
-    elements."""
+    """Return x with zeros between and around its elements; negative padding crops."""
     sizes = x._geometry.sizes
     inner = [(n - 1) * s + 1 if n else 0 for n, s in zip(sizes[2:], steps)]
     whole = [max(n + a + b, 0) for n, a, b in zip(inner, low, high)]

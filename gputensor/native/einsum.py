@@ -84,8 +84,7 @@ def _labels(term: str, equation: str) -> list[Any]:
 
 
 def _spread(labels: list[Any], x: Tensor, rest: list[str]) -> list[str]:
-    """Return the labels with the ellipsis expanded. Ellipses of several operands are aligned at
-    their last dimensions."""
+    """Return labels with the ellipsis expanded; ellipses are aligned at the end."""
     count = x._geometry.ndim - (len(labels) - 1)
     return [y for label in labels for y in (rest[len(rest) - count :] if label is ... else [label])]
 
@@ -120,8 +119,7 @@ def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> Non
 
 
 def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -> Tensor:
-    """Contract the operands, two at a time from left to right, and sum all dimensions from `kept`
-    on."""
+    """Contract the operands from left to right, and sum dimensions from `kept` on."""
     ndim = operands[0]._geometry.ndim
     steps = list(path) if path is not None else []
     while len(operands) > 1:
@@ -149,8 +147,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
 
 
 def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
-    """Multiply two operands and sum over dimensions, which are kept with size 1. Source:
-    sumproduct_pair."""
+    """Multiply two operands and sum over dimensions, which keep size 1."""
     if not summed:
         return calls.mul_Tensor(a, b)
     groups: dict[str, list[int]] = {"both": [], "a": [], "b": [], "sum": []}
