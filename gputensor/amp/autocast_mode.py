@@ -114,7 +114,7 @@ class autocast(Guard):
         while block is not None and block.owner is not self:
             inner.append(block)
             block = block.outer
-        assert block is not None, "autocast was left where it was not entered"
+        assert block is not None, "autocast was exited in a thread or task that did not enter it"
         remaining = block.outer
         for other in reversed(inner):
             remaining = other._replace(outer=remaining)

@@ -87,8 +87,7 @@ def register_device(
 
 
 def _checked(op: str, chosen: Mapping[str, Policy]) -> dict[str, Policy]:
-    """Return the policies by the operators' full names. Raises for an unknown operator or
-    policy."""
+    """Return the policies by full names. Raises for an unknown operator or policy."""
     found = {}
     for name, policy in chosen.items():
         operator = dispatcher.find(dispatcher.qualified(name))

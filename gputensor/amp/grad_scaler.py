@@ -29,8 +29,7 @@ class OptState(Enum):
 
 
 class _Optimizer:
-    """An optimizer's state since the last `update`. found: device -> 1.0 if there was inf or
-    NaN."""
+    """An optimizer's state since the last `update`. found: device -> 1.0 after inf or NaN."""
 
     __slots__ = ("stage", "found")
 

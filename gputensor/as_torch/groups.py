@@ -25,8 +25,7 @@ _asked: dict[str, str] = {}  # name of a group -> the backend that the program r
 
 
 def _ours(op: str, backend: Any) -> str | None:
-    """Return our backend for PyTorch's name: "nccl" alone means NCCL; a name with a CPU backend
-    means MPI."""
+    """Return our backend: "nccl" alone means NCCL, and a name with a CPU backend MPI."""
     if backend is None:
         return None
     named = [part.rpartition(":")[2] for part in str(backend).lower().split(",")]
@@ -120,8 +119,7 @@ def _unpacked(codes: Any) -> Any:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Store the object of each rank in the list. Objects are pickled, so all ranks must be
-    trusted."""
+    """Store each rank's object in the list. Objects are pickled, so trust all ranks."""
     mine = _packed(obj)
     count = distributed.get_world_size(group)
     sizes = [gt.zeros(1, dtype=gt.int64) for _ in range(count)]

@@ -267,8 +267,7 @@ def _aliased(x: Tensor) -> Tensor:
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
-    """Save the tensors that forward has named. Results are saved without history, see Note [No
-    cycles] in node.py."""
+    """Save the tensors that forward named. See Note [No cycles] in node.py for results."""
     saved: list[Any] = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]

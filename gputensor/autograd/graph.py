@@ -164,8 +164,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Count a write that was not made by an operator. Derivatives that saved the tensor then raise
-    an error."""
+    """Count a write that no operator made. Derivatives that saved the tensor then raise."""
     for x in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
         if not isinstance(x, Tensor):
             raise errors.wrong_type("increment_version", "tensor", "hold Tensors", x)

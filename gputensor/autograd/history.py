@@ -132,8 +132,7 @@ def requires_grad(x: Tensor) -> bool:
 
 
 def history(x: Tensor) -> Edge | None:
-    """Return the edge to the node that made x. For a view of a base that was written to, this is a
-    new edge."""
+    """Return the edge to x's node; it is new for a view of a base that was written to."""
     meta = x._autograd
     if meta is None:
         return None

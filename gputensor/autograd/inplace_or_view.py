@@ -29,8 +29,7 @@ _TRACKED = tls.AD_INPLACE_OR_VIEW
 def track_view(
     source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None
 ) -> Tensor:
-    """Record that `result` is a view of `source`. replay: makes the view where as_strided
-    cannot."""
+    """Record that `result` is a view of `source`. replay: for views without as_strided."""
     storage = result._storage  # a view has a storage object; it is made with the first view
     if result is source or storage is None or storage is not source._storage:
         return result  # a mode, or a subclass's handler, returned another object

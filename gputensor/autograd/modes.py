@@ -232,8 +232,7 @@ _OFF = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 class _States(dict[tuple[int, int], tuple[int, int]]):
-    """(include, keep) -> the state without the keys of autograd, or with them. There are few such
-    states."""
+    """(include, keep) -> the state without autograd's keys, or with them. There are few."""
 
     __slots__ = ("_make",)
 

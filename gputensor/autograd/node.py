@@ -87,8 +87,7 @@ class Node:
             setattr(self, name, FREED)
 
     def check_saved(self) -> None:
-        """Unpack all saved tensors, which checks them, even if they are not needed. PyTorch's nodes
-        do this too."""
+        """Unpack all saved tensors, even unused ones, to check them; PyTorch's nodes do too."""
         for name in self.saved:
             if hasattr(self, name):
                 getattr(self, name).unpack(self)

@@ -40,8 +40,7 @@ def any_requires_grad(*operands: Any) -> bool:
 
 
 def record(kind: type[Node], *operands: Any) -> Any:
-    """Make a node for an operation on these differentiable operands; None if nothing is
-    recorded."""
+    """Make a node for these differentiable operands; None if nothing is recorded."""
     if grad_mode.get():
         return None
     edges: list[Edge | None] = []
@@ -87,8 +86,7 @@ def record_unary(kind: type[Node], self: Tensor) -> Any:
 
 
 def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
-    """`record` for an operator that writes to self. Raises: AutogradError if the write is not
-    allowed."""
+    """`record` for an operator that writes to self. Raises: AutogradError."""
     if grad_mode.get() or self._geometry.dtype.category < FLOATING:
         return None
     if not any_requires_grad(self, *others):
@@ -153,8 +151,7 @@ def check_out(op: str, *operands: Any) -> None:
 
 
 def check_constant(operator: Operator, number: int, operand: Any) -> None:
-    """Raise if an operand without a derivative formula is to be differentiated, instead of
-    returning zeros."""
+    """Raise, rather than return zeros, if a differentiated operand has no formula."""
     if not grad_mode.get() and any_requires_grad(operand):
         name = operator.schema.arguments[number].name
         raise errors.not_differentiable(operator.short_name, name)

@@ -95,7 +95,7 @@ def _archs(arguments: Any) -> list[str] | None:
     if not cuda.is_emulated:
         return sorted({cuda.arch(index) for index in range(cuda.device_count())})
     if arguments.to:
-        raise Refusal("'--to' must come with --arch, since the emulator's kernels are not carried")
+        raise Refusal("'--to' must come with --arch, because it takes no kernels of the emulator")
     return None
 
 

@@ -150,8 +150,7 @@ def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
 
 
 def _in_memory(tensor: Any) -> str:
-    """Return element numbers in the order of their addresses; `.` for addresses without an
-    element."""
+    """Return element numbers by address; `.` for addresses without an element."""
     cells: dict[int, str] = {}
     for number in range(tensor.numel()):
         rest, address = number, 0
@@ -191,7 +190,8 @@ def _view(arguments: Any) -> int:
         return FINE if view is not None else CHECK_FAILED
     print(
         f"sizes {brackets(source.size())}, strides {brackets(source.stride())}: "
-        "dimensions that lie as one, stride[d] == size[d+1] * stride[d+1], can be cut anew"
+        "dimensions that are contiguous together, stride[d] == size[d+1] * stride[d+1], can be "
+        "split in other places"
     )
     rows = [(brackets(r["dims"]), r["numel"], r["stride"]) for r in runs]
     print(table(("dims", "elements", "stride"), rows))

@@ -53,8 +53,7 @@ def sides(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def walk(out: Any, source: Any) -> dict[str, Any]:
-    """Return the coalesced layout of a copy of `source` to `out`. The first dimension is the
-    fastest."""
+    """Return the coalesced layout of a copy; the first dimension is the fastest."""
     it = gt.TensorIteratorConfig().add_output(out).add_input(source).build()
     return {
         "shape": list(it.shape), "out_stride_bytes": list(it.strides(0)),

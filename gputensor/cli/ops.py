@@ -31,12 +31,12 @@ _SHOWN_KEYS = (
 
 
 def main(argv: list[str]) -> int:
-    what = "The operators there are; of one, its schema, its words and its kernels."
+    what = "List the operators, or print the schema, dtype rules and kernels of one."
     parser = Arguments("ops", what)
     parser.add_argument("name", nargs="?", help="such as add, add.Tensor or aten::add.Tensor")
     text = "all slots of the table, as the dispatcher computed them"
     parser.add_argument("--table", action="store_true", help=text)
-    text = "what PyTorch's operator database and Core ATen name and we do not have"
+    text = "operators of PyTorch's operator database and Core ATen that gputensor does not have"
     parser.add_argument("--missing", action="store_true", help=text)
     arguments = parser.parse_args(argv)
     if arguments.name is None or arguments.missing:
@@ -104,8 +104,7 @@ def _ours() -> set[str]:
 
 
 def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return names without `aten::`, grouped by the family of their operator or of another
-    overload."""
+    """Return names without `aten::`, grouped by the family of an overload."""
     of_base = {name.partition(".")[0]: family for name, family in OPERATORS.items()}
     found: defaultdict[str, list[str]] = defaultdict(list)
     for full in sorted(names):
@@ -157,8 +156,7 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 
 def _places(operator: Operator) -> list[str]:
-    """Return lines with a part of the operator and its place in the files; none for a user's
-    operator."""
+    """Return lines with the operator's parts and their places; none for a user's."""
     namespace, _, name = operator.qualified_name.partition("::")
     family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
     if family is None:

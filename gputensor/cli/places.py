@@ -87,8 +87,7 @@ def rows(path: Path) -> dict[str, Row]:
 
 @functools.cache
 def native_file(path: Path) -> str:
-    """Return the native file that a file of _generated/kernels registers: `native/unary.py`; "" if
-    unknown."""
+    """Return the native file of a file of _generated/kernels; "" if unknown."""
     for node in _tree(path).body:
         if isinstance(node, ast.ImportFrom) and node.names[0].asname == "native":
             return f"{node.module}/{node.names[0].name}.py"
@@ -97,8 +96,7 @@ def native_file(path: Path) -> str:
 
 @functools.cache
 def python_names(path: Path) -> dict[str, int]:
-    """Return names that a Python file defines at its top level, with their lines; {} if there is no
-    file."""
+    """Return a Python file's top-level names with lines; {} if there is no file."""
     found: dict[str, int] = {}
     for node in _tree(path).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -133,8 +131,7 @@ _KERNEL = re.compile(r"__global__\s+(?:void\s+|__launch_bounds__\([^)]*\)\s*)+(\
 
 @functools.cache
 def cuda_names(path: Path) -> dict[str, int]:
-    """Return functors and kernels of a `.cu` file with their lines. `mm_tiled` counts as `mm`
-    too."""
+    """Return a `.cu` file's functors and kernels with lines. `mm_tiled` is `mm` too."""
     found: dict[str, int] = {}
     if not path.exists():
         return found

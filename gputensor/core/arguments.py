@@ -25,8 +25,7 @@ ONE = 1
 
 
 def number(value: Any) -> Any:
-    """Convert NumPy scalars, int enums and similar values to a Python number; None for other
-    values."""
+    """Convert a NumPy scalar, int enum or the like to a Python number, others to None."""
     if isinstance(value, np.generic):
         value = value.item()
     kinds: tuple[Any, ...] = (bool, int, float, complex)
@@ -135,8 +134,7 @@ def checked_out(op: str, out: Any) -> Any:
 
 
 def checked_outs(op: str, out: Any, count: int) -> int:
-    """Return the OR of the keys of `out`. Raises unless it is a tuple or list of `count`
-    Tensors."""
+    """Return the OR of the keys of `out`. Raises unless it has `count` Tensors."""
     if not isinstance(out, (tuple, list)) or len(out) != count:
         raise errors.wrong_type(op, "out", f"be a tuple of {count} Tensors", out)
     bits = 0

@@ -95,7 +95,7 @@ RULES = {
     "truth": DtypeRule("any dtype; the result is bool", gives_bool=True),
     "truth_real": DtypeRule("any dtype but complex; the result is bool", "bif", gives_bool=True),
     "bits": DtypeRule("bool or an integer", "bi"),
-    "conjugated": DtypeRule("any dtype; what is real stays as it is", "c"),
+    "conjugated": DtypeRule("any dtype; real dtypes do not change", "c"),
     "promoted": DtypeRule("promoted to a common dtype"),
     "promoted_float": DtypeRule(
         "promoted to a common dtype, integers and bool to the default float", "fc", to_float=True

@@ -191,8 +191,7 @@ def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
 
 
 def _dense_in_order(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:
-    """True if the strides are the running products of sizes along `order`; strides of size 1 are
-    ignored."""
+    """True if strides are running products along `order`; size 1 may have any stride."""
     expected = 1
     for dim in order:
         if sizes[dim] != 1:

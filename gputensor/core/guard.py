@@ -43,8 +43,7 @@ class Guard:
         """Record that a block was left."""
 
     def _again(self) -> Any:
-        """Return a new guard with the same arguments for one call, because several threads may run
-        a decorated function."""
+        """Return a new guard for one call: several threads may run a decorated function."""
         return self
 
     def __enter__(self) -> Any:

@@ -35,8 +35,7 @@ def attributes(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callabl
 
 
 def loaded(home: str, name: str) -> Any:
-    """Import `name` from the module `home`; a `home` such as `profiling.profiler.` means the module
-    itself."""
+    """Import `name` from `home`; a `home` that ends in a dot means the module itself."""
     found = import_module(f"{_PACKAGE}.{home.removesuffix('.')}")
     return found if home.endswith(".") else getattr(found, name)
 
@@ -60,8 +59,7 @@ def missing(module: str, name: str) -> AttributeError:
 
 
 class MissingName(AttributeError):
-    """A module does not have a name. The text is built only when it is read; hasattr() does not
-    read it."""
+    """A module does not have a name. The text is built only when it is read."""
 
     def __str__(self) -> str:
         from .errors.names import no_name

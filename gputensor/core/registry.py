@@ -10,8 +10,7 @@ V = TypeVar("V")
 
 
 class Registry(dict[K, V]):
-    """key -> the newest registered value that was not removed. It is a dict, and is read as a
-    dict."""
+    """key -> the newest registered value that was not removed. It is read as a dict."""
 
     __slots__ = ("_stacks",)
 

@@ -59,8 +59,7 @@ class Check:
         self.kernel, self.cases = kernel, cases
 
     def run(self, seed: int = 0, limit: int | None = None) -> int:
-        """Run the cases and return their number. Raises: Mismatch or KernelError at the first
-        failure."""
+        """Run the cases and return their number. Raises: Mismatch, KernelError."""
         count = 0
         for case in itertools.islice(self.cases(np.random.default_rng(seed)), limit):
             run_case(self.kernel, case, f"case {count}")
@@ -71,8 +70,7 @@ class Check:
 def checks_of(
     path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None
 ) -> list[Check]:
-    """Return the checks of a `.cu` file, from `spec` or from the file beside it. Raises:
-    Mismatch."""
+    """Return the checks of a `.cu` file, by `spec` or its default. Raises: Mismatch."""
     path = os.fspath(path)
     stem = path.removesuffix(".cu")
     found = os.fspath(spec) if spec is not None else next(
@@ -164,8 +162,7 @@ def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[.
 
 
 def skeleton(path: str) -> str:
-    """Return the text of a file of cases to complete, for the first kernel of a source; "" if it
-    has none."""
+    """Return a file of cases to complete, for the first kernel; "" without kernels."""
     kernels = _text_of(path)
     name = next((name for name, _ in kernels_of(kernels)), None)
     if name is None:

@@ -194,8 +194,7 @@ def _in_c_block(text: str, position: int) -> bool:
 
 
 def _names_in(text: str, defines: Mapping[str, object]) -> dict[str, str]:
-    """Return the replacements of words: macros without arguments, typedefs, and the given
-    defines."""
+    """Return replacements of words: simple macros, typedefs, and the given defines."""
     words = {
         m[1]: m[2].strip()
         for m in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n(][^\n]*)$", text, re.M)
@@ -309,8 +308,7 @@ def _parameter(
 
 
 def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
-    """Assign a pointer to each Layout: `x_layout` belongs to `x`, any other to the last pointer
-    before it."""
+    """Assign a pointer to each Layout: `x` to `x_layout`, else the last one before it."""
     free = []
     for number, parameter in enumerate(parameters):
         if parameter.kind == POINTER:
@@ -318,7 +316,7 @@ def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
         elif parameter.kind == LAYOUT:
             named = [n for n in free if parameter.name == f"{parameters[n].name}_layout"]
             if not free:
-                rule = "follow the pointer that it is the layout of"
+                rule = "come after the pointer whose layout it is"
                 raise errors.cannot_launch(entry, parameter.name, rule, repr(parameter))
             parameter.of = named[0] if named else free[-1]
             free.remove(parameter.of)

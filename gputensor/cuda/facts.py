@@ -146,8 +146,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """Return the figures of `memory_stats` as lines of text. abbreviated: without figures that are
-    0."""
+    """Return `memory_stats` as lines of text. abbreviated: without zeros."""
     stats = memory_stats(device)
     is_short = flag("memory_summary", "abbreviated", abbreviated)
     rows = [(name, n) for name, n in stats.items() if n or not is_short]

@@ -83,8 +83,7 @@ class CUDAGraph:
         self._handle, self._index = handle, index
 
     def capture_end(self) -> None:
-        """Stop recording, so that `replay` can be called. If this raises, the graph is like a new
-        one."""
+        """Stop recording, so that `replay` can run. After an error the graph is as new."""
         begun = self._capture
         if begun is None or begun.is_over:
             raise errors.no_graph("capture_end", "is not being captured into")

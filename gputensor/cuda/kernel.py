@@ -120,8 +120,7 @@ class Kernel:
         self._note_writes(cuda, found, stream, own)
 
     def over(self, iterator: TensorIterator, block: int = 256, per_thread: int = 1) -> Over:
-        """Return a launch over a TensorIterator; its operands come first:
-        `kernel.over(it)(alpha)`."""
+        """Return a launch over a TensorIterator's operands: `kernel.over(it)(alpha)`."""
         from .over import Over
 
         return Over(self, iterator, block, per_thread)

@@ -22,8 +22,7 @@ _ACCESS = re.compile(r"\b(ld|st)((?:\.\w+(?:::\w+)*)*?)(?:\.v(\d))?\.[busf](\d+)
 
 
 class Row:
-    """One kernel on one architecture. loads, stores: {bytes of a global access: number of
-    accesses}."""
+    """One kernel on one architecture. loads, stores: {bytes of an access: their number}."""
 
     __slots__ = (
         "arch", "loads", "registers", "shared_bytes", "shared_loads", "shared_stores",

@@ -69,8 +69,7 @@ def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str
 
 
 def _label(path: str) -> str:
-    """Return the name for `#line`: the file's name, or in a debug build its path, which gdb
-    needs."""
+    """Return the name for `#line`: the file's name, or its path for gdb in a debug build."""
     return path if os.environ.get("GPUTENSOR_EMULATOR_DEBUG") == "1" else os.path.basename(path)
 
 
@@ -89,8 +88,7 @@ class _Places:
         self.once: set[str] = set()
 
     def inlined(self, text: str, path: str | None, label: str) -> list[str]:
-        """Return the lines of a text with included files inlined. path: the path of the text's
-        file."""
+        """Return a text's lines with included files inlined. path: the text's file."""
         if path is not None and _ONCE.search(text):
             if path in self.once:
                 return []
@@ -106,8 +104,7 @@ class _Places:
         return lines
 
     def _included(self, line: str, path: str | None) -> str | None:
-        """Return the file that a line includes; None for a compiler's own header or a missing
-        file."""
+        """Return the file that a line includes; None for a compiler's or a missing file."""
         match = _INCLUDE.match(line)
         if match is None:
             return None

@@ -313,8 +313,7 @@ def _requiring(args: tuple[Any, ...], written: list[int]) -> list[Tensor]:
 
 
 def _leaves(value: Any) -> Any:
-    """Return the tensors of an argument, with None for omitted ones. Numbers are not
-    differentiated."""
+    """Return an argument's tensors, with None for omitted ones; numbers have no gradient."""
     if isinstance(value, (list, tuple)):
         return [x if isinstance(x, Tensor) else None for x in value]
     return (value if isinstance(value, Tensor) else None,)
@@ -378,8 +377,7 @@ def _with_history(
 
 
 def _wrapped(type: Type, value: Any, *given: Any) -> Any:
-    """Return one result with its history. Its structure is appended to `shape`, its tensors to
-    `flat`."""
+    """Return a result with its history; append its structure to `shape`, tensors to `flat`."""
     node, context, inputs, flat, shape = given
     if type.name == "tuple":
         return tuple([_wrapped(part, x, *given) for part, x in zip(type.parts, value)])

@@ -343,8 +343,7 @@ def register_kernel(
 
 
 def register_fake(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
-    """Register the kernel for Meta, for an operator or its name. Without func, return a
-    decorator."""
+    """Register an operator's kernel for Meta. Without func, return a decorator."""
     site = caller_site()
 
     def register(function: Function) -> Handle:
@@ -443,8 +442,7 @@ def _together(handles: list[Handle]) -> Handle:
 
 
 def _end_with_device(device_type: str | None, handle: Handle) -> None:
-    """Remove a kernel when its device is removed, because the key may later belong to another
-    device."""
+    """Remove a kernel with its device, whose key may later belong to another device."""
     kind = None if device_type is None else device(device_type).type
     if kind is not None and BACKEND_OF_TYPE[kind].startswith("PrivateUse"):
         ends_with.setdefault(kind, []).append(handle.remove)

@@ -43,8 +43,7 @@ _defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.p
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Pass this to `Library.impl` or `Library.fallback` to make calls skip the key. It is never
-    called."""
+    """Pass this to `impl` or `fallback` to make calls skip the key. It is never called."""
     raise errors.fallthrough_called()
 
 
@@ -306,8 +305,7 @@ class Library:
         return f"{self.ns}::{rest}"
 
     def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
-        """Return the key of a registration: the call's key, otherwise the library's, otherwise
-        None."""
+        """Return the key of a registration: the call's, else the library's, else None."""
         if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
             raise errors.wrong_type(what, "dispatch_key", "name a dispatch key", given)
         given = str(given)

@@ -331,7 +331,7 @@ def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) 
     if of_group is None:
         return rank_in(op, arg, group, 0 if of_world is None else of_world)
     if of_world is not None:
-        raise errors.must(op, arg, f"not be given beside group_{arg}", of_world)
+        raise errors.must(op, arg, f"not be given together with group_{arg}", of_world)
     if type(of_group) is not int or not 0 <= of_group < group.size():
         rule = f"be a rank in [0, {group.size() - 1}]"
         raise errors.wrong_value(op, f"group_{arg}", rule, of_group)

@@ -71,7 +71,7 @@ class P2POp:
         self.tensor: Tensor = _tensor("P2POp", "tensor", tensor)
         self.group: ProcessGroup = _group("P2POp", group, self.tensor)
         if (peer is None) == (group_peer is None):
-            rule = "be given where 'group_peer' is not, and there alone"
+            rule = "be given, or 'group_peer' instead, but not both"
             raise errors.wrong_value("P2POp", "peer", rule, peer)
         if group_peer is not None:
             peer = get_global_rank(self.group, group_peer)

@@ -54,7 +54,7 @@ class Transform:
     def event_dim(self) -> int:
         dims = self.domain.event_dim, self.codomain.event_dim
         if dims[0] != dims[1]:
-            raise refused(self, "event_dim", "be read of domain or codomain, which differ", dims)
+            raise refused(self, "event_dim", "be equal for domain and codomain", dims)
         return int(dims[0])
 
     @property

@@ -77,7 +77,7 @@ def _check_range(
     if not wrong and 0 not in sizes and not 0 < first < last <= 1 << 64:
         wrong = f"address {address:#x}"
     if wrong:
-        rule = "have its elements at addresses that memory has"
+        rule = "have all elements within the address space"
         raise errors.wrong_value(op, arg, rule, errors.Got(wrong))
 
 

@@ -286,7 +286,10 @@ def _of_torch(op: str, arg: str, x: Any) -> ForeignArray | None:
     if not (x.is_cpu or x.is_cuda):
         return None
     if x.is_conj() or x.is_neg():
-        rule, got = "have its elements in memory as they are", errors.Got("a lazy torch view")
+        rule, got = (
+            "not be a lazy conjugate or negative",
+            errors.Got("a lazy torch view"),
+        )
         raise errors.must(op, arg, rule, got, remedy="use .clone()")
     return _of_strided_torch(x)
 

@@ -218,7 +218,7 @@ def _copy_zero(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = Fal
 
 
 def _view_dtype(key_set: int, self: Tensor, dtype: Any) -> Tensor:
-    raise errors.must("view", "self", "lie in memory as it is", self, remedy="use .clone() first")
+    raise errors.must("view", "self", "not be a lazy view", self, remedy="use .clone() first")
 
 
 def _conj_physical_as_it_lies(key_set: int, self: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def _dims_of(arg: str, dims: Any, value: Any, leaves: list[Any]) -> list[Any]:
             checked.append(d)
             continue
         if not isinstance(x, Tensor):
-            raise errors.wrong_value("vmap", arg, "be None for what is no Tensor", d)
+            raise errors.wrong_value("vmap", arg, "be None for an argument that is not a Tensor", d)
         ndim = x._geometry.ndim
         if not -ndim <= d < ndim:
             raise errors.dim_out_of_range("vmap", d, ndim)

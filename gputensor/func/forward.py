@@ -355,7 +355,7 @@ def jvp(
             raise errors.wrong_type("jvp", "func", "return Tensors", y)
         parts.append(parts_of(level, y))
         if strict and parts[-1][1] is None:
-            rule = "return what depends on the primals, with strict=True"
+            rule = "return results that depend on the primals, with strict=True"
             raise errors.wrong_value("jvp", "func", rule, y)
     ys = pytree.tree_unflatten([p for p, _ in parts], form)
     zeros = functions.zeros_like

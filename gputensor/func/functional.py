@@ -66,7 +66,7 @@ def _pulled(
         found = _grad(outputs, xs, grads, create_graph=create_graph, allow_unused=True)
     if strict and any(g is None for g in found):
         number = [g is None for g in found].index(True)
-        rule = "be what the output depends on, with strict=True"
+        rule = "affect the output, with strict=True"
         raise errors.must(op, f"inputs[{number}]", rule, xs[number])
     return tuple([functions.zeros_like(x) if g is None else g for x, g in zip(xs, found)])
 

@@ -268,7 +268,7 @@ def chosen(op: str, argnums: Any, args: Sequence[Any]) -> tuple[list[Any], Funct
         if type(n) is not int:
             raise errors.wrong_type(op, "argnums", "be an int or a tuple of ints", argnums)
         if not -len(args) <= n < len(args):
-            rule = f"be of one of the {len(args)} positional arguments"
+            rule = f"be the number of one of the {len(args)} positional arguments"
             raise errors.wrong_index(op, "argnums", rule, n)
     places = [n % len(args) for n in numbers]
     if len({*places}) != len(places) or not places:

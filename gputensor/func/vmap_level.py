@@ -161,7 +161,7 @@ class VmapLevel(Level):
             if "inplace_view" not in operator.tags:
                 self._one_by_one(entry, args)
                 return args[0]
-            rule = "not be called within vmap, as it changes what its operand is"
+            rule = "not be called within vmap, as it changes its operand's sizes or strides"
             raise errors.must("vmap", operator.short_name, rule, args[0])
         x, *rest = args
         if "inplace_view" in operator.tags:

@@ -163,8 +163,7 @@ def solve_triangular(
 
 
 def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
-    """Return LD, pivots and info. On a GPU there is no factorisation of complex Hermitian
-    matrices."""
+    """Return LD, pivots and info. A GPU does not factorise complex Hermitian matrices."""
     np = namespace.np
     if namespace.is_gpu:
         if hermitian and a.dtype.kind == "c":
@@ -241,8 +240,7 @@ def matrix_exp(namespace: Any, a: Any) -> Any:
 
 
 def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
-    """Return the solution, the rank and the singular values. Results that a driver does not compute
-    are zeros."""
+    """Return solution, rank and singular values; zeros for those that are not computed."""
     np = namespace.np
     m, n = a.shape[-2:]
     if driver == "gelsy" and not namespace.is_gpu:

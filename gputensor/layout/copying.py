@@ -74,8 +74,7 @@ def check_out(op: str, out: ForeignArray, sizes: tuple[int, ...], element: Any) 
 
 
 def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
-    """Expand `src` to the sizes of `dst`: missing dimensions and dimensions of size 1 are
-    repeated."""
+    """Expand `src` to the sizes of `dst`; missing and 1-element dimensions are repeated."""
     if src.sizes == dst.sizes:
         return src
     lead = len(dst.sizes) - len(src.sizes)
@@ -160,8 +159,7 @@ def check_writable(op: str, dst: ForeignArray) -> None:
 
 
 def check_overlap(op: str, dst: ForeignArray, src: ForeignArray) -> None:
-    """Raise an error if the operands share elements: on a device, reads and writes have no
-    order."""
+    """Raise if the operands share elements, because a device copies in no order."""
     (low, high), (first, last) = dst.span(), src.span()
     same = dst.address == src.address and dst.stride_bytes == src.stride_bytes
     if low < last and first < high and not (same and dst.dtype is src.dtype):

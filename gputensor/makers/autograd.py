@@ -31,8 +31,7 @@ Maker = Callable[[Table, int], Function]
 
 
 def shape_of(table: Table, inputs: tuple[str, ...] | None = None) -> str:
-    """Return the shape of Note [Shapes]. inputs: the arguments that have derivatives; by default
-    all tensors."""
+    """Return the shape of Note [Shapes]. inputs: arguments that have derivatives."""
     definition, signature = table.definition, table.signature
     numbers = () if definition is None else definition.numbers
     return "".join([_letter(a, inputs, numbers) for a in signature.schema.arguments])

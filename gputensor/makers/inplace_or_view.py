@@ -28,8 +28,7 @@ def counts(table: Table, key_set: int) -> Function:
 
 
 def tracks(table: Table, key_set: int) -> Function:
-    """Make the kernel of a built-in operator that returns a view of its first operand, or a list of
-    views."""
+    """Make the kernel of an operator that returns views of its first operand."""
     schema = table.signature.schema
     which = "views" if schema.returns[0].type.required.is_list else "view"
     made = vars(shapes).get(f"tracks_{which}_{len(schema.arguments)}")
@@ -37,8 +36,7 @@ def tracks(table: Table, key_set: int) -> Function:
 
 
 def replays(table: Table, key_set: int) -> Function:
-    """Make the kernel of a view that as_strided cannot make, because it reinterprets its
-    elements."""
+    """Make the kernel of a view that reinterprets elements, as as_strided cannot."""
     operator = table.operator
 
     def replay(key_set: int, x: Any) -> Any:
@@ -86,8 +84,7 @@ def _track(source: Any, made: Any) -> None:
 
 
 def argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
-    """Return the argument that a result may alias, by the schema: `Tensor(a) x` for `->
-    Tensor(a)`."""
+    """Return the argument that a result may alias: `Tensor(a) x` for `-> Tensor(a)`."""
     names = {name for alias in returned.aliases for name in alias.before}
     sets = [{name for x in a.type.aliases for name in x.before} for a in arguments]
     return next((n for n, found in enumerate(sets) if names & found), None)

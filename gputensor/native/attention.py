@@ -152,8 +152,7 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float,
     is_causal: bool, scale: float | None,
 ) -> Tensor:  # fmt: skip
-    """Compute attention with all scores at once; return the result in the dtype of the
-    computation."""
+    """Compute attention with all scores at once, in the dtype of the computation."""
     scaled = calls.mul_Tensor(wide(query), _scale(query, scale))
     scores = calls.matmul(scaled, calls.transpose_int(wide(key), -2, -1))
     scores = _added(scores, mask, is_causal)
@@ -267,8 +266,7 @@ def _matrices(x: Tensor) -> Tensor:
 def _fit(
     op: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> tuple[int, int]:
-    """Check the operands. Return the number of query heads per head of key, and per head of
-    value."""
+    """Check the operands. Return the query heads per head of key, and of value."""
     _check(query, key, value, mask, 0.0)
     for arg, x in (("query", query), ("key", key), ("value", value)):
         if x._geometry.ndim != 4:

@@ -65,14 +65,12 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
 
 
 def copies_are_ours(key_set: int) -> bool:
-    """True if `copy_` for these keys is the kernel above, so that a user's kernel sees each
-    copy."""
+    """True if `copy_` for these keys is the kernel above, not a user's."""
     return operators.copy_.redispatch_table[key_set & BELOW_ADINPLACEORVIEW] is copy_
 
 
 def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
-    """Return the function that copies between these layouts and devices: run(to, src,
-    non_blocking)."""
+    """Return run(to, src, non_blocking), which copies between these layouts and devices."""
     if plan.numel == 0 or to._device.type == "meta":
         return _nothing
     if src._device.type == "meta":
@@ -315,8 +313,7 @@ def copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -
 
 
 def fill_part(part: Tensor, source: Tensor) -> None:
-    """Write to a part of a result. A new result has version 0; `out` counts one write for all
-    parts."""
+    """Write a part of a result. A new result has version 0; `out` counts one write."""
     copy_fresh(part._keys | source._keys, part, source, False)
 
 

@@ -155,8 +155,7 @@ def _forward(
 
 
 def _is_last(on: Any, labels: Any, texts: Lengths) -> Any:
-    """Return a mask of the states in which an alignment may end: the last label, or the blank after
-    it."""
+    """Return a mask of states that may end an alignment: last label, or blank after it."""
     last = on.np.asarray(np.array(texts))[:, None] * 2
     places = on.np.arange(labels.shape[1])[None]
     return (places == last) | (places == last - 1)

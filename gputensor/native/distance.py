@@ -258,8 +258,7 @@ def pdist(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
 
 
 def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
-    """Return the distances of each row to later rows: the upper triangle of the distance matrix,
-    row by row."""
+    """Return the upper triangle of the distance matrix, row by row."""
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows = self._geometry.sizes[0]
@@ -344,8 +343,7 @@ def cosine_similarity(
 
 
 def _unit(x: Tensor, axis: int, least: float) -> Tensor:
-    """Return x divided by max(norm, least). For the gradient, `least` only bounds the norm from
-    below."""
+    """Return x / max(norm, least). For gradients `least` only bounds the norm from below."""
     size = calls.linalg_vector_norm(x, 2, (axis,), True)
     over = calls.clamp_max(calls.sub_Tensor(calls.detach(size), least), 0)
     return calls.div_Tensor(x, calls.sub_Tensor(size, over))

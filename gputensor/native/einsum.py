@@ -130,8 +130,7 @@ def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> Non
 
 
 def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -> Tensor:
-    """Contract the operands, two at a time from left to right, and sum all dimensions from `kept`
-    on."""
+    """Contract the operands from left to right, and sum dimensions from `kept` on."""
     ndim = operands[0]._geometry.ndim
     steps = list(path) if path is not None else []
     while len(operands) > 1:
@@ -159,8 +158,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
 
 
 def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
-    """Multiply two operands and sum over dimensions, which are kept with size 1. Source:
-    sumproduct_pair."""
+    """Multiply two operands and sum over dimensions, which keep size 1."""
     if not summed:
         return calls.mul_Tensor(a, b)
     groups: dict[str, list[int]] = {"both": [], "a": [], "b": [], "sum": []}

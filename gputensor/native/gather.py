@@ -117,8 +117,7 @@ def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 
 def _layout_of(at: Places) -> Geometry:
-    """Return the geometry of the result: that of an iterator over the indexed tensor and the
-    indices."""
+    """Return the result's geometry: an iterator's over the tensor and the indices."""
     table = operators.index_Tensor.table
     key = (at.target._geometry, at.sizes, at.begin, *at.led, *[i._geometry for i in at.indices])
     found: Geometry = table.plans.get(key) or table.remember(key, _laid_out(at))

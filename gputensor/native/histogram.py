@@ -74,8 +74,7 @@ def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
 
 
 def _outer(op: str, x: Tensor, least: float, most: float, apart: float) -> tuple[float, float]:
-    """Return the outermost edges: the given ones, or those of the data. Equal edges are moved apart
-    by `apart`."""
+    """Return the outermost edges, given or of the data. `apart` separates equal ones."""
     if not (math.isfinite(least) and math.isfinite(most)):
         raise errors.must(op, "self", "have a finite range", errors.Got(f"[{least}, {most}]"))
     if least > most:

@@ -122,16 +122,14 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
 
 
 def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
-    """Write a result at once and return True, if that is faster than views and copies of each
-    part."""
+    """Write a result at once and return True, if that is faster than part by part."""
     arrays = [x._get_array() for x in tensors if not _is_skipped(x)]
     done: bool = _join_arrays(out._get_array(), arrays, dim)
     return done
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
-    """True if nothing is cast and `copy_` is our kernel. A user's kernel for copy_ must see each
-    copy."""
+    """True if nothing is cast and `copy_` is our kernel; a user's must see each copy."""
     element = made._geometry.dtype
     key_set = made._keys
     for x in tensors:

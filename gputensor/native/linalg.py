@@ -102,8 +102,7 @@ def linalg_cross(key_set: int, self: Tensor, other: Tensor, dim: int = -1) -> Te
 
 
 def cross(key_set: int, self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
-    """Return the cross product. Without `dim` it is computed along the first dimension of size
-    3."""
+    """Return the cross product; without `dim` along the first dimension of size 3."""
     if dim is None:
         found = [d for d, size in enumerate(self._geometry.sizes) if size == 3]
         if not found:

@@ -260,8 +260,7 @@ def scattered(
 
 
 def _by_planes(values: Tensor, at: Tensor, sizes: Sizes) -> Tensor | None:
-    """Run the CPU's loop for all planes; return None for layouts, dtypes and indices that it does
-    not support."""
+    """Run the CPU's loop for all planes; None for unsupported layouts and dtypes."""
     if not values._geometry.numel or not sizes[-1]:
         return None
     made = calls.new_empty(values, sizes)

@@ -32,8 +32,7 @@ Pair = tuple[Tensor, Tensor]
 def _moments(
     op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool, wants_mean: bool = False
 ) -> Pair:
-    """Return variance and mean in the dtype of the computation. A requested mean has the variance's
-    layout."""
+    """Return variance and mean (if requested) in the dtype of the computation."""
     given = self._geometry
     arguments.check_is_floating(op, "self", self, or_complex=True)
     keepdim = arguments.boolean(op, "keepdim", keepdim)

@@ -309,8 +309,7 @@ def native_batch_norm(
 def _by_running(
     x: Tensor, mean: Tensor, var: Tensor, eps: float, along: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
-    """Return x normalised by given statistics of channels, and the reciprocal of their standard
-    deviation."""
+    """Return x normalised by given statistics, and the reciprocal deviations."""
     rstd = calls.reshape(1 / calls.sqrt(wide(var) + eps), along)
     centered = calls.sub_Tensor(x, calls.reshape(wide(mean), along))
     return calls.mul_Tensor(centered, rstd), rstd

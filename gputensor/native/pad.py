@@ -38,8 +38,7 @@ def _cut(x: Tensor, d: int, start: int, end: int) -> Tensor:
 
 
 def _pairs(op: str, arg: str, pad: Any, ndim: int) -> list[tuple[int, int, int]]:
-    """Return (dimension, before, after) for each padded dimension, the last dimension first, as
-    given."""
+    """Return (dimension, before, after) of each padded dimension, the last one first."""
     found = arguments.ints(op, arg, pad)
     if len(found) % 2 or len(found) > 2 * ndim:
         raise errors.must(op, arg, f"hold 2 numbers for each of at most {ndim} dimensions", found)
@@ -92,8 +91,7 @@ def _wrapped_pieces(size: int, before: int, after: int) -> list[Piece]:
 
 
 def _is_on_cpu(self: Tensor) -> bool:
-    """True if `copy_` is our kernel for these CPU elements; a user's kernel for copy_ sees each
-    copy."""
+    """True if `copy_` is our kernel for these CPU elements, not a user's."""
     return self._device is CPU and copies_are_ours(self._keys)
 
 

@@ -73,8 +73,7 @@ def _arguments(
 
 
 def _divide(on: Any, x: Any, by: Any, first: int, count: int, out: Any) -> None:
-    """Divide windows by their divisors; `first` is the index of the first window in the first
-    dimension."""
+    """Divide windows by their divisors. first: the first window's index."""
     if type(by) is list:
         by = [by[0][first : first + x.shape[1]], *by[1:]]
         each = [n.reshape(-1, *[1] * (x.ndim - 2 - d)) for d, n in enumerate(by)]

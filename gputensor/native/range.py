@@ -65,8 +65,7 @@ def _numbers(op: str, **values: Any) -> None:
 
 
 def _real(op: str, **values: Any) -> list[Any]:
-    """Return the numbers, which must be real. A complex number is allowed if its imaginary part is
-    0."""
+    """Return the numbers, which must be real or have an imaginary part of 0."""
     for name, value in values.items():
         if type(value) is complex and value.imag != 0:
             raise errors.must(op, name, "be real", value)
@@ -216,8 +215,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
 
 
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
-    """Return start and end as elements, if there are `length` elements that use them. Integers
-    wrap."""
+    """Return start and end as elements, if elements use them. Integers wrap."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
         raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
     ends = []

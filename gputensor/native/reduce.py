@@ -221,8 +221,7 @@ def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
 
 
 def _over_all_cpu(operator: Operator, loop: str) -> Kernel:
-    """Make the kernel of a reduction to one element on the CPU. It calls the plan's loop
-    directly."""
+    """Make a CPU reduction to one element, which calls the plan's loop directly."""
 
     def kernel(key_set: int, self: Tensor, dtype: Any = None) -> Tensor:
         key = (self._geometry, dtype)

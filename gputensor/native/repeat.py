@@ -85,8 +85,7 @@ def cartesian_prod(key_set: int, tensors: Any) -> Tensor:
 
 
 def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Return combinations of elements. The indices are computed on the host, because they depend
-    only on sizes."""
+    """Return combinations of elements. The host computes the indices from the sizes."""
     if self._geometry.ndim != 1:
         raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
     if not 0 <= (r := arguments.integer("combinations", "r", r)) < 1 << 31:

@@ -86,8 +86,7 @@ _OF_TENSORS = SimpleNamespace(
 
 
 def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
-    """Map coordinates in [-1, 1] to positions in elements. Returns the positions and their
-    derivative."""
+    """Map coordinates in [-1, 1] to positions in elements; return their derivative too."""
     if axis.align:
         by = (axis.size - 1) / 2
         return (place + 1) * by, by
@@ -213,8 +212,7 @@ def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
 
 
 def _part(on: Any, x: Any, spot: Spot) -> Any:
-    """Return (N, C, P): elements of x (N, C, elements) times their weights; 0 for points
-    outside."""
+    """Return (N, C, P): weighted elements of x (N, C, elements); 0 for points outside."""
     if on.is_gpu:
         found = on.np.take_along_axis(x, spot.at[:, None], 2)
     else:

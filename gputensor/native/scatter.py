@@ -209,8 +209,7 @@ def scatter_reduce__two(
 
 
 def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
-    """Combine the values with the elements at the places; without include_self only the values with
-    each other."""
+    """Combine values with the elements at the places; include_self=False omits these."""
     wide = wide_dtype(self._geometry.dtype)
     x = self
     if wide is not self._geometry.dtype:
@@ -335,8 +334,7 @@ def _into_view(op: str, made: Tensor, view: Tensor, src: Tensor) -> Tensor:
 
 
 def _strided_clone(self: Tensor) -> Tensor:
-    """Return a copy with the strides of self, including gaps. It is dense if elements of self share
-    memory."""
+    """Return a copy with self's strides, or a dense one if elements share memory."""
     of = self._geometry
     if overlap.internal_overlap(of) == overlap.YES or of.is_non_overlapping_and_dense:
         return calls.clone(self)

@@ -103,8 +103,7 @@ def _search(
 
 
 def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands in their promoted dtype. bfloat16 is cast to float32, because CuPy lacks
-    it."""
+    """Return both operands promoted; bfloat16 as float32, because CuPy lacks it."""
     operands = ((a._geometry, a._device), (b._geometry, b._device))
     common = result_type(op, operands, defaults.get_default_dtype())
     common = float32 if common is bfloat16 else common

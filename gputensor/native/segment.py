@@ -87,8 +87,7 @@ def _runs(
 
 
 def _numbers(starts: Tensor, ends: Tensor, n: int, count: int) -> Tensor:
-    """Return the run number of each position of the dimension; `count` for positions outside of any
-    run."""
+    """Return each position's run number; `count` for positions outside of any run."""
     batch = ends._geometry.sizes[:-1]
     places = functions.arange(n, device=ends._device)
     if not count:

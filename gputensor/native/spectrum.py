@@ -79,7 +79,7 @@ def _linalg_svd(
 ) -> Any:  # fmt: skip
     check_matrix("svd", "A", A)
     if driver is not None:
-        raise errors.must("svd", "driver", "be None, as it is but for cuSOLVER", driver)
+        raise errors.must("svd", "driver", "be None, because only cuSOLVER has drivers", driver)
     *batch, m, n = A._geometry.sizes
     k, of = min(m, n), A._geometry.dtype
     none = contiguous_geometry((0,), of)

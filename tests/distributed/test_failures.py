@@ -11,25 +11,25 @@ from . import launch
 FAILURES = [
     ("raises", False, "ValueError: bad data\ngputensor.distributed: rank 1 ended with ValueErro"),
     ("is killed", False, "KILLED BY SIGNAL: 9|Killed (signal 9)"),
-    ("shape", False, "all ranks must make one call (all_reduce f32[3] cpu sum) (got rank 2: all_red"
-     "uce f32[4] cpu sum)"),
+    ("shape", False, "all ranks must make the same call (all_reduce f32[3] cpu sum) (got rank 2: "
+     "all_reduce f32[4] cpu sum)"),
     *tier.pick([], [
         ("is read late", False, "ValueError: bad data\ngputensor.distributed: rank 1 ended with V"),
         ("sleeps", True, "waited 3 s for rank"),
         ("exits", False, "waits for rank 1, which ended before that"),
         ("exits", True, "waits for rank 1, which ended before that"),
         ("sleeps", False, "waited 3 s for the others; GPUTENSOR_DISTRIBUTED_DEBUG=detail names"),
-        ("shape", True, "all ranks must make one call (all_reduce f32[3] cpu sum) (got rank 2: all_"
-         "reduce f32[4] cpu sum)"),
+        ("shape", True, "all ranks must make the same call (all_reduce f32[3] cpu sum) "
+         "(got rank 2: all_reduce f32[4] cpu sum)"),
         ("dtype", False, "(got rank 2: all_reduce f64[3] cpu sum)"),
         ("dtype", True, "(got rank 2: all_reduce f64[3] cpu sum)"),
         ("calls another", False, "(got rank 1: broadcast f32[3] cpu src=0)"),
         ("calls another", True, "(got rank 1: broadcast f32[3] cpu src=0)"),
         ("nccl: shape", False, "(got rank 2: all_reduce f32[4] cuda sum)"),
-        ("splits", False, "all ranks must make one call (all_to_all_single f32[*] cpu gives"),
+        ("splits", False, "all ranks must make the same call (all_to_all_single f32[*] cpu gives"),
         ("nccl: sleeps", False, "waited 3 s for the others; GPUTENSOR_DISTRIBUTED_DEBUG=detail na"),
         ("nccl: exits", False, "waits for rank 1, which ended before that"),
-        ("splits", True, "all ranks must make one call (all_to_all_single f32[*] cpu |"),
+        ("splits", True, "all ranks must make the same call (all_to_all_single f32[*] cpu |"),
     ]),
 ]  # fmt: skip
 

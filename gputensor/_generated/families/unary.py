@@ -94,7 +94,7 @@ def conj_physical(input, *, out=None):
     """The complex conjugate of each element, written to memory; input if it is real.
 
     Args:
-        input: (*), any dtype; what is real stays as it is.
+        input: (*), any dtype; real dtypes do not change.
         out: Tensor that takes the result, optional.
     Gradient: grad.conj_physical()
     Native: native/unary.py. Matches torch.conj_physical."""
@@ -132,7 +132,7 @@ def conj_physical_(input):
     real.
 
     Args:
-        input: (*), any dtype; what is real stays as it is.
+        input: (*), any dtype; real dtypes do not change.
     Returns: input.
     Gradient: grad.conj_physical()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.conj_physical_."""

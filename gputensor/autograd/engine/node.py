@@ -148,8 +148,7 @@ class Careful:
         return g
 
     def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
-        """Check the result of a node's hook and return it: as many gradients, with unchanged
-        properties."""
+        """Check the gradients from a node's hook (number and properties), and return them."""
         changed = self._in_own_state(hook, *args)
         if changed is None:
             return values

@@ -8,8 +8,7 @@ from importlib import import_module
 from ..output import Arguments
 
 COMMANDS = {
-    "new": "write a package for a device: pretended hardware that works, to be replaced piece by "
-    "piece",
+    "new": "write a package for a device: simulated hardware that works; replace it piece by piece",
     "check": "run the op tests on a device: native, fallback, missing or failed, operator by "
     "operator",
     "missing": "run a script on the CPU and rank the operators that a device lacks for it",

@@ -33,8 +33,7 @@ _COPIES = ("aten::copy_", "aten::flip")
 
 
 class Need:
-    """An operator that the script called: the number of calls, and the bytes that it read and
-    wrote."""
+    """An operator that the script called: number of calls, and bytes read and written."""
 
     __slots__ = ("name", "calls", "nbytes")
     name: str
@@ -130,8 +129,7 @@ def record() -> Iterator[dict[str, Need]]:
 
 
 def status(name: str, backend: Any) -> str:
-    """Return the source of an operator's kernel on the device: `native`, `fallback` or
-    `missing`."""
+    """Return the kernel's source on the device: `native`, `fallback` or `missing`."""
     key = keys.runtime_key(backend.key)
     has_fallback = key in dispatcher.fallbacks()
     if name in _COPIES:

@@ -84,8 +84,7 @@ class Picture:
         self, x: float, y: float, text: str, kind: str = "ink", size: float = 12,
         room: float = WIDTH, anchor: str = "start", steps: Sequence[int] = (),
     ) -> float:  # fmt: skip
-        """Write a text with its baseline at y, cut to `room`. Return an upper bound of its right
-        end."""
+        """Write a text with baseline y, cut to `room`. Return a bound of its right end."""
         if not text:
             return x
         shown = cut(text, room, size, kind)

@@ -36,8 +36,7 @@ def _words(picture: Picture, x: float, y: float, wide: float, above: str, below:
 
 
 def _cuts(found: dict[str, Any]) -> list[list[tuple[int, int]]]:
-    """Return the view's sizes and strides in groups: one group for each run of the tensor that they
-    split."""
+    """Return the view's sizes and strides, grouped by the tensor's run that they split."""
     if found["out"] is None:
         return [[] for _ in found["runs"]]
     dims = list(zip(found["out"]["sizes"], found["out"]["strides"]))

@@ -112,7 +112,7 @@ _FAMILIES = (
         },
     ),
     _Family(
-        "it is the inside of PyTorch",
+        "it is internal to PyTorch",
         {
             "torch": "AVG SUM AggregationType Benchmark* ThroughputBenchmark DisableTorchFunction* "
             "*erializationStorageContext DispatchKey* ExcludeDispatchKeyGuard *Logger LoggerBase "
@@ -187,7 +187,7 @@ _FAMILIES = (
         {"torch.utils": "*_privateuse1_backend"},
     ),
     _Family(
-        "everything in the block is computed again; no part of it can be chosen",
+        "the whole block is computed again; parts of it cannot be chosen",
         {
             "torch.utils.checkpoint": "CheckpointPolicy SAC_IGNORED_OPS "
             "SelectiveCheckpointContext create_selective_checkpoint_contexts",
@@ -210,7 +210,7 @@ _FAMILIES = (
     ),
     _Family("it is removed from PyTorch; use assert_close", {"torch.testing": "assert_allclose"}),
     _Family(
-        "files name tensors and containers alone, and none of their code runs; store plain values",
+        "files hold only tensors and containers, and no code from a file runs; store plain values",
         {
             "torch.serialization": "get_unsafe_globals_in_checkpoint register_package skip_data "
             "LoadEndianness SourceChangeWarning StorageType check_module_version* "
@@ -224,8 +224,7 @@ _FAMILIES = (
         "torch.distributed.rendezvous",
     ),
     _Family(
-        "ranks meet by MPI, whose launcher knows them; collectives are all_reduce, broadcast and "
-        "their like",
+        "MPI's launcher connects the ranks; call all_reduce, broadcast and the other collectives",
         {
             "torch.distributed": "*Options BackendConfig BuiltinCommHookType DebugLevel DeviceMesh "
             "FileStore GroupName HashStore Logger PrefixStore ProcessGroupGloo "
@@ -244,7 +243,7 @@ _FAMILIES = (
         },
     ),
     _Family(
-        "storages have no classes by dtype; ask the tensor for its dtype",
+        "storages of all dtypes have one class; read the tensor's dtype",
         {
             "torch": "?*Storage StorageBase", "torch.cuda": "*Storage",
             "torch.Tensor": "storage_type",
@@ -357,11 +356,11 @@ _FAMILIES = (
     ),
     _Family("models are not written as ONNX", {}, "torch.onnx"),
     _Family(
-        "attention has no scores of a program's own; give it a mask",
+        "attention takes no function that changes its scores; give it a mask",
         {"torch.nn.attention.bias": "CausalBias CausalVariant"},
         "torch.nn.attention.flex_attention torch.nn.attention.varlen",
     ),
-    _Family("there are no packages of code; use Python's own", {}, "torch.package"),
+    _Family("models are not packed with their code; use Python's packages", {}, "torch.package"),
     _Family(
         "nothing is downloaded; fetch the file, and give it to load",
         {"torch.hub": "load* download_url_to_file list help"},
@@ -372,7 +371,7 @@ _FAMILIES = (
         {}, "torch.utils.tensorboard",
     ),
     _Family(
-        "no class takes over functions of tensors; override __gputensor_dispatch__",
+        "a class cannot replace functions of tensors this way; override __gputensor_dispatch__",
         {
             "torch.overrides": "handle_torch_function", "torch.library": "register_torch_dispatch",
         },

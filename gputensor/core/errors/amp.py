@@ -39,7 +39,7 @@ scaler_in_use: _Says = _says(
 
 def how_to_autocast(device_type: Any) -> str:
     """Return the remedy for a device without autocast; an empty text if there is none."""
-    brings = "a further device brings it by `register_autocast` of its handle"
+    brings = "another device registers it with `register_autocast` of its handle"
     return "" if device_type == "meta" else brings
 
 
@@ -69,7 +69,7 @@ def nothing_checked(what: str) -> ScalerError:
 
 def empty_scaler_state() -> ArgumentError:
     return ArgumentError(
-        "load_state_dict: 'state_dict' must not be empty; it is where the scaler was disabled"
+        "load_state_dict: 'state_dict' must not be empty, as that of a disabled scaler is"
     )
 
 

@@ -99,7 +99,7 @@ def data_not_differentiable(x: Any) -> AutogradError:
 
 
 def dirty_no_input() -> str:
-    return "mark_dirty: a tensor that is no argument of forward need not be named"
+    return "mark_dirty: a tensor that is not an argument of forward need not be marked"
 
 
 def saved_tensor_modified(x: Any, made_by: str, version: int, expected: int) -> AutogradError:

@@ -10,8 +10,7 @@ R = TypeVar("R")
 
 
 class GpuTensorError(Exception):
-    """Base of all exceptions of gputensor. Each subclass also has the builtin type that PyTorch
-    raises."""
+    """Base of gputensor's exceptions. Each also has the builtin type that PyTorch raises."""
 
 
 class ArgumentError(GpuTensorError, RuntimeError):
@@ -87,8 +86,7 @@ _READABLE = 200
 
 
 def describe(value: Any) -> str:
-    """Describe a value for a message: `f32[3,4] cuda:0` for a tensor, repr and type for other
-    values."""
+    """Describe a value: `f32[3,4] cuda:0` for a tensor, repr and type for others."""
     geometry = getattr(value, "_geometry", None)
     if geometry is not None:
         return describe_layout(geometry, getattr(value, "_device", None))

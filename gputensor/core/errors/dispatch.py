@@ -16,8 +16,7 @@ from .shapes import MissingAttribute
 
 
 def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
-    """A schema does not parse. The message gives the position (columns count from 1) and the whole
-    text."""
+    """A schema does not parse. The message has the column (from 1) and the whole text."""
     return SchemaError(f"schema: column {position + 1} must {rule} (got {got!r}) in {text!r}")
 
 
@@ -137,8 +136,7 @@ def _misfit(operator: Any, what: str) -> ArgumentTypeError:
 
 
 def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
-    """An argument does not fit its declared type. The message gives type, position, value and
-    declaration."""
+    """An argument does not fit its declared type. The message also has its position."""
     got = f"(got {type(value).__name__} {describe(value)} at position {position})"
     return _misfit(operator, f"'{argument.name}' must be {argument.type} {got}")
 
@@ -323,7 +321,7 @@ def fallback_denied(operator: Any, key: str) -> DispatchError:
 
 
 def no_device_for_fallback(operator: Any) -> DispatchError:
-    what = "no operand and no 'device' says which device the CPU's result is for"
+    what = "no operand and no 'device' tells to which device the CPU's result belongs"
     return DispatchError(f"{operator.short_name}: {what}")
 
 

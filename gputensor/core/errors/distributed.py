@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .base import DistributedError, GpuTensorError
 
-_DETAIL = "GPUTENSOR_DISTRIBUTED_DEBUG=detail names who differs"
+_DETAIL = "GPUTENSOR_DISTRIBUTED_DEBUG=detail names the ranks that differ"
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -41,20 +41,20 @@ def no_such_group(op: str, name: str, known: Sequence[str]) -> GpuTensorError:
 
 def not_a_member(op: str, rank: int) -> GpuTensorError:
     return DistributedError(
-        f"{op}: 'group' must be one that this process is in (got rank {rank}, which is not)"
+        f"{op}: 'group' must contain this process (got rank {rank}, which is not in it)"
     )
 
 
 def needs_nccl(op: str, reason: object) -> GpuTensorError:
     return DistributedError(
-        f"{op}: between GPUs there must be NCCL (got none: {reason}); "
+        f"{op}: GPUs need NCCL to communicate (got none: {reason}); "
         "pip install nvidia-nccl-cu12, or use .cpu()"
     )
 
 
 def nccl_failed(op: str, reason: object) -> GpuTensorError:
     return DistributedError(
-        f"{op}: ranks must give what fits together (got from NCCL: {reason}); {_DETAIL}"
+        f"{op}: the arguments of all ranks must match (got from NCCL: {reason}); {_DETAIL}"
     )
 
 
@@ -69,7 +69,7 @@ def ranks_differ(op: str, said: dict[int, str], differing: Sequence[int]) -> Gpu
     """The ranks make different calls. said: the call of each rank."""
     usual = next(text for rank, text in said.items() if rank not in differing)
     others = "; ".join(f"rank {rank}: {said[rank]}" for rank in differing)
-    return DistributedError(f"{op}: all ranks must make one call ({usual}) (got {others})")
+    return DistributedError(f"{op}: all ranks must make the same call ({usual}) (got {others})")
 
 
 def timed_out(op: str, rank: int, seconds: float, missing: Sequence[int] | None) -> GpuTensorError:
@@ -84,12 +84,12 @@ def ranks_left(op: str, rank: int, gone: Sequence[int]) -> GpuTensorError:
 
 
 def is_broken(op: str, why: str) -> GpuTensorError:
-    return DistributedError(f"{op}: the process group is of no use any more, since {why}")
+    return DistributedError(f"{op}: the process group can no longer be used, because {why}")
 
 
 def mpi_failed(op: str, reason: BaseException) -> GpuTensorError:
     return DistributedError(
-        f"{op}: ranks must give what fits together (got from MPI: {reason}); {_DETAIL}"
+        f"{op}: the arguments of all ranks must match (got from MPI: {reason}); {_DETAIL}"
     )
 
 
@@ -101,4 +101,4 @@ def message_differs(op: str, source: int, nbytes: int, wanted: int) -> GpuTensor
 
 def rank_ended(rank: int, kind: str) -> str:
     """Return a text for stderr."""
-    return f"gputensor.distributed: rank {rank} ended with {kind}; so do all others"
+    return f"gputensor.distributed: rank {rank} ended with {kind}; all other ranks end, too"

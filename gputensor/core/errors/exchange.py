@@ -17,8 +17,7 @@ class ExchangeError(GpuTensorError, BufferError):
 
 
 class NoScalarError(ArgumentError, TypeError):
-    """A tensor is not one number. PyTorch raises a RuntimeError here; Python and NumPy raise this
-    type."""
+    """A tensor is not one number. Python and NumPy raise this type, PyTorch a RuntimeError."""
 
 
 def not_one_element(op: str, tensor: Any) -> GpuTensorError:

@@ -11,7 +11,9 @@ class LinAlgError(GpuTensorError, RuntimeError):
 
 def not_finished(op: str, words: str) -> GpuTensorError:
     """An iteration did not converge. words: the library's own message."""
-    return must(op, "A", "have values that a factorisation ends with", Got(words), kind=LinAlgError)
+    return must(
+        op, "A", "have values for which the iteration converges", Got(words), kind=LinAlgError
+    )
 
 
 # Parts of an operator's name -> the meaning of LAPACK's `info`.
@@ -22,8 +24,7 @@ _REASONS = {
 
 
 def not_solvable(api_name: str, info: int, number: int | None) -> LinAlgError:
-    """A matrix cannot be solved. number: the matrix's index in a batch. Source:
-    _linalg_check_errors."""
+    """A matrix cannot be solved. number: its index in a batch. Source: _linalg_check_errors."""
     op = api_name.removeprefix("torch.")
     found = [text for part, text in _REASONS.items() if part in op]
     reason = (found or ["is singular (the diagonal element {} is zero)"])[0].format(info)

@@ -20,8 +20,7 @@ def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError
 
 
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
-    """The device's memory is exhausted. The message gives the request and the use of the memory, in
-    bytes."""
+    """The device's memory is exhausted. The message has the request and the use in bytes."""
     parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
     return OutOfMemoryError(
         f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}"
@@ -29,8 +28,7 @@ def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOf
 
 
 def host_memory_exhausted(op: str, error: Exception) -> OutOfMemoryError:
-    """The host's memory is exhausted. NumPy's error states the requested size; Python's error does
-    not."""
+    """The host's memory is exhausted. NumPy's error has the size, Python's does not."""
     return OutOfMemoryError(f"{op}: cpu: {str(error).rstrip('.') or 'cannot allocate'}")
 
 
@@ -42,8 +40,7 @@ def _size(nbytes: int) -> str:
 
 
 def kernel_failed(entry: str, what: str) -> KernelError:
-    """A kernel has failed. The message gives the reason, and block, thread, file and line if they
-    are known."""
+    """A kernel has failed. The message has the reason and, if known, the place."""
     return KernelError(f"{entry}: {what}")
 
 
@@ -79,7 +76,9 @@ def capture_refused(op: str, why: str) -> DeviceError:
 
 def unjoined_capture() -> DeviceError:
     """A stream took part in a capture, but the capturing stream did not wait for it."""
-    return capture_refused("capture_end", "the capture's stream has not waited for all that joined")
+    return capture_refused(
+        "capture_end", "the capture's stream has not waited for a stream that joined it"
+    )
 
 
 def no_graph(op: str, rule: str) -> DeviceError:
@@ -144,7 +143,7 @@ class DivisionByZeroError(GpuTensorError, ZeroDivisionError):
 
 
 def division_by_zero(op: str) -> DivisionByZeroError:
-    return DivisionByZeroError(f"{op}: 'other' must not hold 0 (got integers, rounded)")
+    return DivisionByZeroError(f"{op}: 'other' must not hold 0 in a division of integers (got a 0)")
 
 
 # --- cuda kernels ---------------------------------------------------------------------------------
@@ -155,7 +154,7 @@ def no_cuda_kernel(op: str, dtype: Any) -> DtypeError:
 
 
 def too_many_dims(op: str, ndim: int, most: int) -> ShapeError:
-    rule = f"have at most {most} dimensions after joining those that memory joins"
+    rule = f"have at most {most} dimensions after joining dimensions that are contiguous in memory"
     return ShapeError(f"{op}: 'self' must {rule} (got {ndim})")
 
 

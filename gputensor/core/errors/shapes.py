@@ -219,8 +219,7 @@ class Layout:
 def operands_do_not_broadcast(
     op: str, a: Any, a_arg: str, b: Any, b_arg: str, dim: int
 ) -> ShapeError:
-    """The operands do not broadcast. dim counts from the front of the longer shape, as in
-    PyTorch."""
+    """The operands do not broadcast. dim counts from the front of the longer shape."""
     a_sizes, b_sizes = a[0].sizes, b[0].sizes
     back = dim - max(len(a_sizes), len(b_sizes))
     return ShapeError(
@@ -316,6 +315,6 @@ def byte_mask(index: Any) -> str:
 
 def linear_loss_is_whole() -> str:
     return (
-        "linear_cross_entropy: 'options' are ignored, as chunks need targets that are classes, of "
-        "samples alone, and no label_smoothing"
+        "linear_cross_entropy: 'options' are ignored, because chunks need one class as the target "
+        "of each sample, and no label_smoothing"
     )

@@ -273,8 +273,7 @@ class FunctionSchema(Frozen):
         return bool(shared - written)
 
     def check_kind(self) -> str | None:
-        """The rule for operators of our YAML that this schema breaks, or None. Source:
-        torchgen/model.py."""
+        """The rule of our YAML that this schema breaks, or None. Source: torchgen/model.py."""
         kind, outs = self.kind, self.out_arguments
         writes = [value.is_write for value in self.returns]
         if any(writes) and not all(writes):
@@ -299,8 +298,7 @@ class Name(str):
 
 
 def _resolve(type_name: str, name: str) -> Any:
-    """Return the object that an identifier names. It is imported here, because parsing needs no
-    such object."""
+    """Return the object that an identifier names. Parsing itself needs no such object."""
     if type_name == "MemoryFormat":
         from .. import memory_format
 

@@ -78,7 +78,7 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
         return Reduction("NCCL_UINT8", seen)
     if how not in _OPS or kind == "c" and how == "product":
         got = errors.Got(f"{how} of {name}")
-        raise errors.wrong_dtype(op, "tensor", "be of what NCCL reduces so between GPUs", got)
+        raise errors.wrong_dtype(op, "tensor", "have a dtype that NCCL can reduce this way", got)
     if kind == "c":
         return Reduction(_CODES[name], _OPS[how], 2)
     if kind in "iu":

@@ -40,7 +40,7 @@ class Pending(Storage):
 
     @property
     def data(self) -> Any:
-        self._array.run("its elements are looked at")
+        self._array.run("its elements are read")
         return self.data  # the object is an ordinary Storage now
 
     @data.setter

@@ -145,7 +145,7 @@ class Trace:
     def _new(self, storage: Any, place: Any) -> int:
         self._held.append(storage)
         if self._found.setdefault(place, len(self._held) - 1) != len(self._held) - 1:
-            self.why = "makes a view that is like what it is a view of"
+            self.why = "makes a view equal to its base"
         return len(self._held) - 1
 
     def drew(
@@ -249,7 +249,7 @@ class Trace:
                 if x is found:
                     return number
             if any([x is found for x in self._again]):
-                raise Unlike("returns a view that is like what it is a view of")
+                raise Unlike("returns a view equal to its base")
             number = self._made(found)
             if tensors.setdefault(number, found) is not found:
                 raise Unlike("returns two tensors over one memory")

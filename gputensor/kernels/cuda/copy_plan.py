@@ -106,8 +106,7 @@ Plan = Elem | Row | Tile | Skinny | Pack
 
 
 def choose(walk: Walk, gpu: Limits) -> Plan:
-    """The plan for a walk. Every plan is correct; `choose` returns the one that should be
-    fastest."""
+    """Return the plan for a walk that should be fastest. Every plan is correct."""
     nbytes = walk.numel * walk.item
     if len(walk.sizes) > 1 and nbytes < score.SMALL_BYTES:
         return elem(walk)
@@ -199,8 +198,7 @@ def elem(walk: Walk) -> Elem:
 
 
 def row(walk: Walk, step: int) -> Row | None:
-    """Plan ROW along dimension 0, which is dense in dst; return None if there are too many outer
-    dimensions."""
+    """Plan ROW along dimension 0, dense in dst; None for too many outer dimensions."""
     if len(walk.sizes) - 1 > MANY:
         return None
     size, n = walk.item, walk.sizes[0]

@@ -188,8 +188,7 @@ class Traffic:
 def _sectors(
     sizes: list[int], strides: list[int], itemsize: int, low: int, sector: int
 ) -> tuple[int, int]:
-    """Return (bytes of the sectors that a side touches, bytes of the sectors that it covers
-    partly)."""
+    """Return the bytes of the sectors that a side touches, and that it covers partly."""
     dims = sorted((abs(s), n) for n, s in zip(sizes, strides) if s)
     span, covered, is_dense = itemsize, itemsize, True
     rest = 0

@@ -103,8 +103,7 @@ class ByAddress:
         found(device_index, operands, scalars)
 
     def at(self, *lows: int) -> Any:
-        """Return the launch for tensors at these addresses modulo 16; without addresses, for
-        aligned tensors."""
+        """Return the launch for addresses modulo 16; by default for aligned tensors."""
         if any(lows):
             return self.make(lows)
         if self.aligned is None:
@@ -170,8 +169,7 @@ def of_plan(
 
 
 def _rows(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
-    """Return the dimensions that rows.cuh walks, and its parameters before those of the outer
-    dimensions."""
+    """Return the dimensions that rows.cuh walks, and their parameters."""
     elements, across = walk.shape[0], plan.across
     per_row = launch.blocks_for(elements, plan.unit)
     inner = [s[0] for s in strides]

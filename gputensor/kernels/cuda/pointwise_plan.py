@@ -191,8 +191,7 @@ def shared_bytes(unit: int) -> int:
 
 
 def unroll_for(walk: Walk, unit: int, held: int) -> int:
-    """Return the units of a thread: a power of two for which their loads have FLIGHT_BYTES or a
-    little more."""
+    """Return a thread's units: a power of two whose loads have about FLIGHT_BYTES."""
     loaded = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
         if j >= walk.outputs and not held >> j & 1 and _kind(strides, size) in (RUNS, STEPS):

@@ -51,8 +51,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Random(launch.Launch):
-    """A launch with shared slots: one for seed and counter, one for the distribution's
-    parameters."""
+    """A launch with shared slots for seed and counter, and for the distribution."""
 
     __slots__ = ()
 

@@ -83,8 +83,7 @@ def contiguous_scalar(family: str, op: str, of: dtype) -> str:
 
 @cache
 def signless(family: str) -> frozenset[str]:
-    """Return the operators whose functors are marked as signless: signed and unsigned integers give
-    equal bits."""
+    """Return operators with equal bits for signed and unsigned integers."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return frozenset(_SIGNLESS.findall(text))
 
@@ -136,8 +135,7 @@ def matmul_scalar(of: dtype) -> str:
 
 
 def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
-    """The arithmetic type of a range operator; with floating scalars, integers are computed in
-    f64."""
+    """A range operator's arithmetic type; f64 for integers with floating scalars."""
     if op == "eye" or (op == "arange" and of.category < 2 and not has_floats):
         return "i64"
     return "c128" if of.is_complex else "f64"

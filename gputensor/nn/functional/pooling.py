@@ -346,7 +346,7 @@ def _unpooled(
     sizes = [output_size] if isinstance(output_size, int) else list(output_size)
     sizes = sizes[2:] if len(sizes) == count + 2 else sizes
     if len(sizes) != count or not all(m - s < n < m + s for n, m, s in zip(sizes, least, steps)):
-        rule = f"be {count} sizes nearer to {least} than the stride {steps}"
+        rule = f"be {count} sizes that differ from {least} by less than the stride {steps}"
         raise errors.wrong_value(op, "output_size", rule, output_size)
     return sizes, steps, pads
 

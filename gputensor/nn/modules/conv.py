@@ -171,7 +171,7 @@ class _ConvTranspose(_Conv):
             least = (input.shape[n - self.ndim] - 1) * self.stride[n] + span
             found.append(wanted[n] - (least - 2 * int(self.padding[n])))
             if not 0 <= found[n] < max(self.stride[n], self.dilation[n]):
-                rule = "be sizes that a stride leaves open"
+                rule = "hold sizes from which the layer's stride gives the input's size"
                 raise errors.must(type(self).__name__, "output_size", rule, wanted)
         return tuple(found)
 
