@@ -77,9 +77,10 @@ def backward(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     deltas = calls.sum_dim_IntList(calls.mul_Tensor(wide(grad_out), wide(out)), (3,), False)
     made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
+    sums = cast(logsumexp, float32)  # its memory must live until the launch
     results = dict(zip(("of_query", "of_key", "of_value"), made))
     operands = _operands(
-        query, key, value, mask, out=grad_out, sums=cast(logsumexp, float32), deltas=deltas,
+        query, key, value, mask, out=grad_out, sums=sums, deltas=deltas,
         **results,
     )  # fmt: skip
     launches.backward(query._device.index, **operands)

@@ -192,6 +192,7 @@ def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
 
     if x._device.type != "meta":
         _each(x, at, each, multiply)
+        made._get_storage().version = 0  # a new tensor, whose parts were written in place
     return made
 
 
@@ -223,4 +224,5 @@ def weight_gradient(x: Tensor, grad: Tensor, at: Windows) -> Tensor:
 
     if x._device.type != "meta":
         _each(x, at, each, add)
+        made._get_storage().version = 0
     return calls.reshape(made, sizes)
