@@ -350,3 +350,22 @@ def test_channels_of_packed_pixels_become_planes_in_one_program(channels: int, o
     for n in range(3):
         for made in (lambda x: planes(x)[n], lambda x: [y.contiguous() for y in planes(x)]):
             assert state_of(gt.fuse(made)(x)) == state_of(made(x))
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (2, 300, 5), (3, 40, 256), (70, 500)])
+@pytest.mark.parametrize("dims", [(), (-1,), (-2, -1), (0,)])
+def test_copies_to_another_layout_beside_a_reduction(
+    sizes: tuple[int, ...], dims: tuple[int, ...]
+) -> None:
+    x = gt.rand(*sizes)
+
+    def f() -> list[gt.Tensor]:
+        y = x * 2
+        turned = (y + 1).transpose(-1, -2)
+        return [gt.amax(y, dims), turned.contiguous(), gt.empty_like(turned).copy_(turned), y]
+
+    wanted = f()
+    with gt.fuse():
+        found = f()
+    assert [made.stride() for made in found] == [made.stride() for made in wanted]
+    assert all(gt.equal(made, plain) for made, plain in zip(found, wanted))

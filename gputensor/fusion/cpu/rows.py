@@ -258,6 +258,9 @@ def program(chain: Chain) -> programs.Program | None:
         None if shape == sizes or x in made.wholes else shape
         for x, shape, sizes in zip((*made.stores, *chain.inputs), (*kept, *made.views), own)
     ]
+    stored = [chain.made(x) if x in made.rows else chain.geometry(x) for x in made.stores]
+    if any([shape is not None and not x.is_row_major for x, shape in zip(stored, taken)]):
+        return None  # an array of another layout has no view of the program's shape
     run = made.run if not made.wholes else _merging(made, kept)
     return programs.Program(run, list(made.stores), [*range(len(chain.inputs))], taken)
 
