@@ -14,6 +14,7 @@ from typing import Any
 from .._generated import calls
 from ..core import errors
 from ..core.device import CPU
+from ..dispatch.tls import AutoDispatchBelowAutograd
 from ..iterator import overlap
 from ..structured import arguments, steps
 from ..structured.forms import Kernel, given
@@ -23,8 +24,13 @@ Tensors = Sequence[Tensor]
 
 
 def _check(
-    op: str, params: Tensors, states: dict[str, Tensors], steps_of: Tensors | None, is_scaled: bool
-) -> None:
+    op: str, params: Tensors, states: dict[str, Tensors], lr: Any, grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> None:  # fmt: skip
+    """Check all operands before anything is written."""
+    for arg, one in {"lr": lr, "grad_scale": grad_scale, "found_inf": found_inf}.items():
+        if isinstance(one, Tensor):
+            _check_number(op, arg, one)
     for arg, tensors in {"self": params, **states}.items():
         if len(tensors) != len(params):
             raise errors.must(op, arg, f"hold {len(params)} tensors, as self", len(tensors))
@@ -32,22 +38,44 @@ def _check(
             arguments.check_is_floating(op, "self", p)
             arguments.check_sizes(op, p._geometry.sizes, **{arg: x})
             arguments.check_alike(op, "self", p, arg, x)
-            if arg != "grads" or is_scaled:
+            if arg != "grads" or grad_scale is not None:
                 overlap.check_itself(op, x, arg)
-    if steps_of is not None:
-        if len(steps_of) != len(params):
-            rule = f"hold {len(params)} tensors, as self"
-            raise errors.must(op, "state_steps", rule, len(steps_of))
-        for x in steps_of:
-            if x._geometry.numel != 1:
-                raise errors.wrong_shape(op, "state_steps", "have one element each", x)
+
+
+def _check_number(op: str, arg: str, x: Tensor) -> None:
+    if x._geometry.numel != 1:
+        raise errors.wrong_shape(op, arg, "have one element", x)
+    arguments.check_is_floating(op, arg, x)
+
+
+def _steps(op: str, params: Tensors, state_steps: Tensors) -> list[Any]:
+    """Each parameter's step: see `_number`."""
+    if len(state_steps) != len(params):
+        rule = f"hold {len(params)} tensors, as self"
+        raise errors.must(op, "state_steps", rule, len(state_steps))
+    for x in state_steps:
+        _check_number(op, "state_steps", x)
+    found = [_number(x) for x in state_steps]
+    for n in found:
+        if not isinstance(n, Tensor) and not n >= 1:
+            raise errors.must(op, "state_steps", "hold numbers from 1 on", n)
+    return found
 
 
 def _each(
     params: Tensors, grads: Tensors, written: Sequence[Tensors], maximize: bool,
     grad_scale: Tensor | None, found_inf: Tensor | None, step: Callable[..., None],
 ) -> None:  # fmt: skip
-    """Call step(number, parameter, gradient, *written of it) for each parameter."""
+    """Call step(number, parameter, gradient, *written of it) for each parameter; autograd does not
+    record it."""
+    with AutoDispatchBelowAutograd():
+        _all(params, grads, written, maximize, grad_scale, found_inf, step)
+
+
+def _all(
+    params: Tensors, grads: Tensors, written: Sequence[Tensors], maximize: bool,
+    grad_scale: Tensor | None, found_inf: Tensor | None, step: Callable[..., None],
+) -> None:  # fmt: skip
     if found_inf is not None and found_inf._device is CPU:
         if found_inf.item() != 0:
             return
@@ -81,16 +109,18 @@ def _adam(
     states = {"grads": grads, "exp_avgs": exp_avgs, "exp_avg_sqs": exp_avg_sqs}
     if amsgrad:
         states["max_exp_avg_sqs"] = max_exp_avg_sqs
-    _check(op, self, states, state_steps, grad_scale is not None)
-    lr = _number(lr)
+    _check(op, self, states, lr, grad_scale, found_inf)
+    for arg, beta in (("beta1", beta1), ("beta2", beta2)):
+        if not 0 <= beta < 1:
+            raise errors.must(op, arg, "be in [0, 1)", beta)
+    lr, counts = _number(lr), _steps(op, self, state_steps)
 
     def step(
         number: int, p: Tensor, grad: Tensor, average: Tensor, square: Tensor, *largest: Tensor
     ) -> None:
         grad = steps.decayed(p, grad, lr, weight_decay, is_decoupled)
         most = largest[0] if largest else None
-        n = _number(state_steps[number])
-        steps.adam(p, grad, average, square, most, lr, (beta1, beta2), eps, n)
+        steps.adam(p, grad, average, square, most, lr, (beta1, beta2), eps, counts[number])
 
     written = [x for arg, x in states.items() if arg != "grads"]
     _each(self, grads, written, maximize, grad_scale, found_inf, step)
@@ -108,7 +138,7 @@ def _fused_sgd_(
     op, states = "_fused_sgd_", {"grads": grads}
     if momentum:
         states["momentum_buffer_list"] = momentum_buffer_list
-    _check(op, self, states, None, grad_scale is not None)
+    _check(op, self, states, lr, grad_scale, found_inf)
     lr = _number(lr)
 
     def step(number: int, p: Tensor, grad: Tensor, *average: Tensor) -> None:
@@ -127,12 +157,14 @@ def _fused_adagrad_(
     lr: Any, lr_decay: float, weight_decay: float, eps: float, maximize: bool,
     grad_scale: Tensor | None = None, found_inf: Tensor | None = None,
 ) -> None:  # fmt: skip
-    states = {"grads": grads, "state_sums": state_sums}
-    _check("_fused_adagrad_", self, states, state_steps, grad_scale is not None)
-    lr = _number(lr)
+    op, states = "_fused_adagrad_", {"grads": grads, "state_sums": state_sums}
+    _check(op, self, states, lr, grad_scale, found_inf)
+    if not lr_decay >= 0:
+        raise errors.must(op, "lr_decay", "be at least 0", lr_decay)
+    lr, counts = _number(lr), _steps(op, self, state_steps)
 
     def step(number: int, p: Tensor, grad: Tensor, total: Tensor) -> None:
         grad = steps.decayed(p, grad, lr, weight_decay, False)
-        steps.adagrad(p, grad, total, lr, lr_decay, eps, _number(state_steps[number]))
+        steps.adagrad(p, grad, total, lr, lr_decay, eps, counts[number])
 
     _each(self, grads, [state_sums], maximize, grad_scale, found_inf, step)

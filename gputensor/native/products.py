@@ -207,7 +207,7 @@ def linalg_multi_dot(key_set: int, tensors: Sequence[Tensor]) -> Tensor:
             factors[place] = calls.unsqueeze(x, place)
     for x, following in pairwise(factors):
         if following._geometry.ndim != 2 or x._geometry.sizes[1] != following._geometry.sizes[0]:
-            rule = f"hold after {errors.describe(x)} a matrix of {x._geometry.sizes[1]} rows"
+            rule = f"hold a matrix of {x._geometry.sizes[1]} rows after {errors.describe(x)}"
             raise errors.wrong_shape(op, "tensors", rule, following)
     made = _chained(factors)
     kept = (tensors[0]._geometry.sizes[:-1], tensors[-1]._geometry.sizes[1:])

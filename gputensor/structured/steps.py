@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from .._generated import calls
+from ..core.dtype import float64
 from ..tensor.tensor import Tensor
 
 Fresh = Callable[[Tensor], Tensor]
@@ -19,6 +20,11 @@ Fresh = Callable[[Tensor], Tensor]
 def plain(x: Tensor) -> Tensor:
     """`fresh` for steps that are not recorded."""
     return x
+
+
+def _exact(step: Any) -> Any:
+    """A step that is a tensor in f64, as Python computes with other steps."""
+    return step.to(float64) if isinstance(step, Tensor) else step
 
 
 def plus(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> Tensor:
@@ -86,6 +92,7 @@ def adam(
     mix_square(square, grad, betas[1])
     if largest is not None:
         square = largest.copy_(calls.maximum(fresh(largest), fresh(square)))
+    step = _exact(step)
     step_size = lr / (1 - betas[0] ** step)
     root = fresh(square.sqrt()).div_((1 - betas[1] ** step) ** 0.5).add_(eps)
     descend(p, fresh(average) / root, step_size, fresh)
@@ -111,4 +118,4 @@ def adagrad(
     """A step of Adagrad, from 1. total: the sum of the squares of the gradients."""
     total.add_(grad * grad)
     root = fresh(total.sqrt()).add_(eps)
-    descend(p, grad / root, lr / (1 + (step - 1) * lr_decay), fresh)
+    descend(p, grad / root, lr / (1 + (_exact(step) - 1) * lr_decay), fresh)

@@ -70,9 +70,10 @@ class Storage:
     @property
     def ptr(self) -> int:
         """Address of the first byte; 0 on meta."""
-        if self.device is CPU:
-            return cpu.address_of(self._array if self._data is None else self._data)
-        return 0 if self.data is None else int(self.data.ptr)
+        data = self.data
+        if data is None:
+            return 0
+        return cpu.address_of(data) if self.device is CPU else int(data.ptr)
 
     def data_ptr(self) -> int:
         expose(self)

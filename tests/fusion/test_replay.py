@@ -268,7 +268,7 @@ NOT_REPLAYED = [
     (draws_and_returns_nothing, "returns nothing"),
     (draws_outside, "reads random.random"), (writes, "mul_ at once"),
     (writes_out, "exp"), (prints, "reads print"),
-    (views_of_what_it_made, "is like what it is a view of"), (reads_a_list, "reads seen"),
+    (views_of_what_it_made, "returns a view equal to its base"), (reads_a_list, "reads seen"),
     (prints_to_a_text, "may format a text"), (warns, "reads gt.nn.functional.mse_loss"),
     (compares_objects, "has `is`"), (divides, "div at once"), (makes_functions, "a function"),
     (gradient, "reads gt.no_grad|with block"),

@@ -128,7 +128,11 @@ ROWS = [
         dtypes=ALL,
         errors=(
             Fails(S((T(2, 3),)), errors.ArgumentError, "multi_dot: 'tensors' must hold two"),
-            Fails(S((T(2, 3), T(2, 3))), errors.ShapeError, "multi_dot: 'tensors' must follow on"),
+            Fails(
+                S((T(2, 3), T(2, 3))),
+                errors.ShapeError,
+                "multi_dot: 'tensors' must hold a matrix of",
+            ),
         ),
     ),
     Row(

@@ -18,8 +18,8 @@ from . import runtime
 
 
 def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarray:
-    """Return one operand as an array over the device's memory, in the plan's shape. The plan's
-    index 0 is the fastest."""
+    """One operand as an array over the device's memory, in the plan's shape. The plan's index 0 is
+    the fastest."""
     dtype, strides = plan.dtypes[number], plan.stride_bytes[number]
     reaches = [(n - 1) * s for n, s in zip(plan.shape, strides)]
     low = sum(r for r in reaches if r < 0)
@@ -29,7 +29,7 @@ def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarr
 
 
 def elements(x: Any, device_index: int) -> np.ndarray:
-    """Return a tensor's elements in the device's memory, for a kernel without a plan."""
+    """A tensor's elements in the device's memory, for a kernel without a plan."""
     strides = [stride * x.itemsize for stride in x.stride()]
     if not x.numel():
         return np.empty(tuple(x.shape), x.dtype.np)

@@ -24,7 +24,7 @@ def _work(out: np.ndarray, x: np.ndarray, y: np.ndarray, a: float) -> None:
 
 @gt.library.custom_op("openreg::axpy", mutates_args=(), device_types="cpu")
 def axpy(x: Tensor, y: Tensor, a: float = 1.0) -> Tensor:
-    """Return a · x + y; x and y have one shape and dtype."""
+    """a · x + y, of one shape and dtype."""
     out = shape_of(x, y, a)
     _work(out.numpy(), x.numpy(), y.numpy(), a)
     return out

@@ -79,7 +79,7 @@ def memory_allocated(device_index: int = 0) -> int:
 
 
 def reach(address: int, nbytes: int, device_index: int) -> np.ndarray:
-    """Return the bytes at an address, for a device; device -1 is the host."""
+    """The bytes at an address, for a device; -1 is the host."""
     if device_index == -1:
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
     memory, begin = _memory.get(address >> OFFSET_BITS), address & ((1 << OFFSET_BITS) - 1)
@@ -132,8 +132,8 @@ class Stream:
 
 
 class Event:
-    """A point in a stream. It raises if it is used unrecorded, or if a time is asked that was not
-    measured."""
+    """A point in a stream. Uses of an unrecorded event, or of a time that was not measured,
+    raise."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing = enable_timing
