@@ -78,8 +78,11 @@ def what_nccl_lacks_is_refused(device: str) -> None:
     n, rank = dist.get_world_size(), dist.get_rank()
     x = gt.ones(3, device=device)
     tries = [
-        (lambda: dist.all_reduce(x.to(gt.int32), "bxor"), "of what NCCL reduces so"),
-        (lambda: dist.all_reduce(x.to(gt.complex64), "product"), "of what NCCL reduces so"),
+        (lambda: dist.all_reduce(x.to(gt.int32), "bxor"), "a dtype that NCCL can reduce this way"),
+        (
+            lambda: dist.all_reduce(x.to(gt.complex64), "product"),
+            "a dtype that NCCL can reduce this way",
+        ),
         (lambda: dist.all_reduce(x.cpu()), "on a CUDA device with backend nccl"),
     ]
     if n > 1:

@@ -72,6 +72,6 @@ def test_without_nccl_there_is_one_sentence() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=120
     )
     assert done.stdout == (
-        "all_reduce: between GPUs there must be NCCL (got none: no libnccl here); "
+        "all_reduce: GPUs need NCCL to communicate (got none: no libnccl here); "
         "pip install nvidia-nccl-cu12, or use .cpu()\n[1.0, 1.0, 1.0]\n"
     ), done.stderr

@@ -212,7 +212,8 @@ def test_the_kernels_give_what_the_cpu_gives(dtype: Any, monkeypatch: pytest.Mon
         if (mask := numbers["attn_mask"]) is not None:
             numbers["attn_mask"] = moved[3] if len(given) == 4 else mask.to("cuda")
         for x, y in zip(_gradients(moved, numbers), wanted, strict=True):
-            assert x.dtype is y.dtype and x.stride() == y.stride()
+            steps = [[s for n, s in zip(z.shape, z.stride()) if n > 1] for z in (x, y)]
+            assert x.dtype is y.dtype and steps[0] == steps[1]
             scale = max(1.0, float(y.abs().max()))
             assert_close(x.cpu() / scale, y / scale, rtol=0, atol=near, msg=str(numbers))
     assert {"attention_forward", "attention_queries", "attention_keys"} == {*launched}

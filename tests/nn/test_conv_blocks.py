@@ -85,6 +85,11 @@ def _gradients(function: Any, leaves: list[gt.Tensor], numbers: Any) -> list[gt.
     return [made.detach(), *gt.autograd.grad(made, leaves, weight)]
 
 
+def _steps(x: gt.Tensor) -> list[int]:
+    """The strides of dimensions that have several elements."""
+    return [stride for size, stride in zip(x.shape, x.stride()) if size > 1]
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_blocks_give_what_the_loops_give(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums are of integers, so they are exact in any order."""
@@ -105,7 +110,7 @@ def test_blocks_give_what_the_loops_give(device: str, monkeypatch: pytest.Monkey
         for x, y in zip(found, wanted, strict=True):
             assert gt.equal(x.cpu(), y), (function.__name__, numbers, limit)
         if device == "cpu":  # a copy to another device may be dense where its source is not
-            assert found[0].stride() == wanted[0].stride()
+            assert _steps(found[0]) == _steps(wanted[0])
         compared += 1
     assert compared >= 8
 

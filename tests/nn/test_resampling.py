@@ -79,7 +79,7 @@ def test_unpooling_takes_back_what_pooling_took() -> None:
     kept, at = F.max_pool1d(x, 2, return_indices=True)
     assert F.max_unpool1d(kept, at, 2).tolist() == [[[3.0, 0.0, 0.0, 5.0, 4.0, 0.0]]]
     assert F.max_unpool1d(kept, at, 2, output_size=(7,)).shape == (1, 1, 7)
-    with pytest.raises(errors.ArgumentValueError, match="must be 1 sizes nearer to"):
+    with pytest.raises(errors.ArgumentValueError, match="must be 1 sizes that differ from"):
         F.max_unpool1d(kept, at, 2, output_size=(9,))
     with pytest.raises(errors.IndexRangeError):
         F.max_unpool1d(kept, at + 100, 2)
