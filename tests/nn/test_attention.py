@@ -204,7 +204,8 @@ def test_the_kernels_give_what_the_cpu_gives(dtype: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(attention_launch.Attention, "_launch", noted)
     draw = random.Random(str(dtype))
-    near = 2e-6 if dtype is gt.float32 else 4 * gt.finfo(dtype).eps
+    # With one key, the gradient of it is a sum of terms that cancel: the error is theirs.
+    near = 1e-5 if dtype is gt.float32 else 4 * gt.finfo(dtype).eps
     for _ in range(tier.pick(5, 40)):
         given, numbers = _long_attention(draw, dtype)
         wanted = _gradients(given, numbers)
