@@ -48,7 +48,7 @@ def embedding(
     index_dtype("embedding", indices, int64, int32, arg="indices")
     arguments.check_device("embedding", "weight", weight, "indices", indices)
     sizes = (*indices._geometry.sizes, weight._geometry.sizes[1])
-    if weight._device is not CPU:
+    if weight._device is not CPU or weight._geometry.dtype.is_float8:
         return calls.view(calls.index_select(weight, 0, _flat(indices)), sizes)
     at = Places("embedding", weight, sizes, [as_int64(indices)], [0], 0, wraps=False)
     made = contiguous_geometry(sizes, weight._geometry.dtype)
