@@ -26,6 +26,7 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured.layers.precision import cast, wide
 from ..structured.layers.window_products import Spread, Windows, correlate, weight_gradient
+from ..structured.layers.windows import reach
 
 _conv_loop = stub.compiled("conv", "conv")
 _gradient_loop = stub.compiled("conv", "weight_gradient")
@@ -150,7 +151,7 @@ def _check(
     if input._geometry.dtype.category == BOOL:
         raise errors.wrong_dtype(op, "input", "not be bool", input)
     channels, (outer, inner) = input._geometry.sizes[1], weight._geometry.sizes[:2]
-    if (groups := arguments.integer(op, "groups", groups)) < 1 or outer % groups:
+    if groups < 1 or outer % groups:
         raise errors.must(op, "groups", f"be positive and divide weight's {outer}", groups)
     wanted, made = (outer, inner * groups) if transposed else (inner * groups, outer)
     if channels != wanted:
@@ -274,7 +275,9 @@ def _convolution_weight_gradient(
     x, out, none = wide(input), grad_output._geometry.sizes[2:], (1,) * count
     at = Windows(tuple(kernel_size), steps, gaps, out, groups, Spread(pads, pads, none))
     given = at.spread.sizes(input._geometry.sizes[2:])
-    if input._geometry.numel and any(n > m for n, m in zip(at.reach, given) if n > 0):
+    if input._geometry.numel and any(
+        n > m for n, m in zip(reach(at.kernel, steps, gaps, out), given) if n > 0
+    ):
         rule = "have no more windows than the padded input"
         raise errors.wrong_shape(op, "grad_output", rule, grad_output)
     return cast(weight_gradient(x, wide(grad_output), at), input._geometry.dtype)

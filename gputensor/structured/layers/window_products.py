@@ -1,8 +1,8 @@
 """Products of a convolution's windows with its weights, or with a gradient, in blocks of windows.
 
-Windows are a strided view of the padded input; a product reads a copy of them, which has as many
-elements as the kernel for each of the input's. So the windows of some samples, groups and output
-positions are copied and used at a time: as many as a cache holds.
+Windows are a strided view of the padded input. A product reads a copy of them; for each element of
+the input, this copy has about as many elements as the kernel. So only the windows of some samples,
+groups and output positions are copied and used at a time: as many as fit a cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_BYTES, _CPU_BYTES = 64 << 20, 8 << 20
 
 
 def block_bytes(l2_bytes: int) -> int:
-    """The bytes of a block on a GPU: the other half of its L2 cache is for what else is read."""
+    """The bytes of a block on a GPU. The other half of its L2 cache is for the other operands."""
     return min(l2_bytes // 2, MOST_BYTES)
 
 
@@ -98,12 +98,6 @@ class Windows(NamedTuple):
     out: Sizes
     groups: int
     spread: Spread
-
-    @property
-    def reach(self) -> Sizes:
-        """The number of elements from the first window's first to the last window's last."""
-        each = zip(self.kernel, self.steps, self.gaps, self.out)
-        return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
 
     def copied(self, x: Tensor, begin: Sizes, counts: Sizes) -> Tensor:
         """(groups, taps, samples * positions): the windows of a block, of x with its zeros."""

@@ -30,6 +30,13 @@ Sizes = tuple[int, ...]
 _BLOCK = 1 << 16
 
 
+def reach(kernel: Sizes, steps: Sizes, gaps: Sizes, out: Sizes) -> Sizes:
+    """For each dimension, the number of elements from the first window's first to the last
+    window's last."""
+    each = zip(kernel, steps, gaps, out)
+    return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
+
+
 class Windows(NamedTuple):
     """Parameters for each dimension: steps between windows (strides), gaps between elements
     (dilations), and out, the number of windows."""
@@ -43,8 +50,7 @@ class Windows(NamedTuple):
     @property
     def reach(self) -> Sizes:
         """The number of elements from the first element of a window to its last one."""
-        each = zip(self.kernel, self.steps, self.gaps, self.out)
-        return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
+        return reach(self.kernel, self.steps, self.gaps, self.out)
 
     def along(self, d: int, tap: int, count: int) -> slice:
         """A slice of element `tap` of each of `count` windows in dimension d."""
