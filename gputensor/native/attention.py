@@ -119,8 +119,8 @@ def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int], 
 
 
 def _is_by_tiles(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """True if tiles of scores are faster than all scores at once: where a kernel computes them, and
-    of many scores."""
+    """True if tiles of scores are faster than all scores at once: if a kernel computes them, or if
+    there are many scores."""
     if query._device is CPU or attention_kernels.launches(query, key, value, mask, False, 0.0):
         return True
     return math.prod(query._geometry.sizes[:3]) * key._geometry.sizes[2] > _FEW
@@ -355,7 +355,7 @@ def _scaled_dot_product_flash_attention_for_cpu(
         return attention_kernels.forward(launches, *operands)
     key, value = _repeated(key, served[0]), _repeated(value, served[1])
     samples, heads, length, _ = query._geometry.sizes
-    q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), _scale(query, scale)), key, value))
+    q, k, v = map(_matrices, (calls.mul_Tensor(wide(query), by), key, value))
     make = calls.new_empty if key._geometry.numel else calls.new_zeros
     made = make(q, (samples * heads, length, value._geometry.sizes[3]))
     sums = make(q, (samples * heads, length, 1))

@@ -60,21 +60,23 @@ def _operands(
 
 
 def forward(
-    launches: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+    kernels: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
+    """Compute the result and each query's logarithm of a sum. kernels: of `launches`."""
     samples, heads, length, _ = query._geometry.sizes
     out = empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
     sums = calls.new_empty(query, (samples, length, heads), float32)
     sums = calls.transpose_int(sums, 1, 2)
     operands = _operands(query, key, value, mask, out=out, sums=sums)
-    launches.forward(query._device.index, **operands)
+    kernels.forward(query._device.index, **operands)
     return out, sums
 
 
 def backward(
-    launches: Any, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
+    kernels: Any, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
     logsumexp: Tensor, mask: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    """Compute the gradients of query, key and value. kernels: of `launches`."""
     deltas = calls.sum_dim_IntList(calls.mul_Tensor(wide(grad_out), wide(out)), (3,), False)
     made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
     sums = cast(logsumexp, float32)  # its memory must live until the launch
@@ -83,5 +85,5 @@ def backward(
         query, key, value, mask, out=grad_out, sums=sums, deltas=deltas,
         **results,
     )  # fmt: skip
-    launches.backward(query._device.index, **operands)
+    kernels.backward(query._device.index, **operands)
     return tuple(made)
