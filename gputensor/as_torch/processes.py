@@ -1,6 +1,6 @@
-"""`torch.multiprocessing.spawn` and its like: start a function in several processes.
+"""`torch.multiprocessing.spawn` and similar functions: call a function in several processes.
 
-What a process raises reaches the caller with its traceback, and ends the others.
+If a process raises, the others are ended, and the caller gets the exception with its traceback.
 Source: torch/multiprocessing/spawn.py.
 """
 
@@ -84,7 +84,7 @@ def _call(fn: Any, index: int, args: tuple[Any, ...], said: Any) -> None:
 class ProcessContext:
     """The processes that `start_processes` has started.
 
-    processes: of multiprocessing; sentinels: those that have not been joined.
+    processes: of multiprocessing; sentinels: of the processes that have not been joined.
     """
 
     processes: list[Any]
@@ -172,12 +172,10 @@ def start_processes(
     if not callable(fn):
         raise errors.wrong_type("spawn", "fn", "be a function", fn)
     started, said = [], []
-    of = multiprocessing.get_context(start_method)
+    of: Any = multiprocessing.get_context(start_method)
     for index in range(nprocs):
         receives, sends = of.Pipe(duplex=False)
-        process = of.Process(  # type: ignore[attr-defined]
-            target=_call, args=(fn, index, tuple(args), sends), daemon=daemon
-        )
+        process = of.Process(target=_call, args=(fn, index, tuple(args), sends), daemon=daemon)
         process.start()
         sends.close()
         started.append(process)
@@ -199,7 +197,7 @@ def spawn(
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accept a name of PyTorch's; shared memory has no name here, whichever it is."""
+    """Accept one of PyTorch's names. It has no effect, because shared memory has no name here."""
     if new_strategy not in STRATEGIES:
         rule = "be file_descriptor or file_system"
         raise errors.wrong_value("set_sharing_strategy", "new_strategy", rule, new_strategy)

@@ -131,7 +131,7 @@ _STAGES = {"dev": -5, "a": -4, "alpha": -4, "b": -3, "beta": -3, "c": -2, "rc": 
 
 
 def _numbers(text: str) -> Any:
-    """What a version is ordered by, as in PEP 440; None if it is none."""
+    """Return the key that orders versions, as in PEP 440; None if the text is no version."""
     found = _VERSION.fullmatch(text.strip().lower())
     if found is None:
         return None
