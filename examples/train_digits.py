@@ -1,7 +1,7 @@
 """Trains a multilayer perceptron on scikit-learn's handwritten digits.
 
-    python examples/train_digits.py                        # some seconds on the CPU; 98 % of
-    held-out digits python examples/train_digits.py --device cuda          # the same on a GPU
+    python examples/train_digits.py                        # seconds; 98 % of held-out digits
+    python examples/train_digits.py --device cuda          # the same on a GPU
     python examples/train_digits.py --device cuda --graph  # a step is one launch: a CUDA graph
     GPUTENSOR_CUDA=emulator python examples/train_digits.py --device cuda --epochs 1
 
@@ -14,6 +14,7 @@ matplotlib`).
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import time
@@ -27,7 +28,6 @@ import numpy as np
 
 import gputensor as gt
 from gputensor.nn import functional as F
-import itertools
 
 SIDE, PIXELS, CLASSES = 8, 64, 10
 HELD_OUT = 360  # digits, a fifth
@@ -88,9 +88,8 @@ class Perceptron:
         for n_in, n_out in itertools.pairwise(sizes):
             bound = n_in**-0.5
             for shape in ((n_out, n_in), (n_out,)):
-                drawn = (
-                    gt.rand(shape) * 2 - 1
-                ) * bound  # on the CPU: all devices start with equal weights
+                # Numbers are drawn on the CPU, so that all devices start with equal weights.
+                drawn = (gt.rand(shape) * 2 - 1) * bound
                 self.parameters.append(drawn.to(device).requires_grad_())
 
     def __call__(self, x: gt.Tensor) -> gt.Tensor:
@@ -128,7 +127,9 @@ class Captured:
     """
 
     def __init__(self, run: Run) -> None:
-        self.run, self.steps, self.rate = run, 0, gt.zeros((), device=run.args.device)
+        # in f64, the number that a step without a graph has
+        self.run, self.rate = run, gt.zeros((), dtype=gt.float64, device=run.args.device)
+        self.steps = 0
         self.graph = gt.cuda.CUDAGraph()
 
     def __call__(self, x: gt.Tensor, y: gt.Tensor, lr: float) -> gt.Tensor:
