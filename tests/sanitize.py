@@ -48,18 +48,23 @@ class Sanitizer(NamedTuple):
     runs: tuple[tuple[str, ...], ...]
 
 
-def _pytest(chosen: str, *places: str) -> tuple[str, ...]:
-    """Without what needs CUDA, and what takes the memory that a sanitizer needs itself."""
-    hungry = "test_library_safety and (without or address_space)"
-    names = f"{chosen} and not cuda and not ({hungry})"
-    return ("pytest", "-q", "-p", "no:cacheprovider", "-n", "auto", "-k", names, *places)
+def _pytest(chosen: str, *places: str, tier: str = "quick") -> tuple[str, ...]:
+    """Tests of these places without those that need CUDA."""
+    names = ("-k", f"{chosen} and not cuda")
+    return ("pytest", "-q", "-p", "no:cacheprovider", "-n", "auto", "--tier", tier, *names, *places)
+
+
+# Tests that limit memory are left out: a sanitizer needs it itself.
+_SAFETY = _pytest(
+    "not (without or address_space)", "tests/kernels/test_library_safety.py", tier="full"
+)
 
 
 _PROGRAMS = ("tests.kernels.programs", "0", "150", os.devnull)
 # What calls the loops themselves, and every operator once: CI has 90 minutes.
 _KERNELS = (
     *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/kernels/test_compiled_*.py")),
-    "tests/kernels/test_library_safety.py", "tests/fusion/test_cpu_programs.py",
+    "tests/fusion/test_cpu_programs.py",
     "tests/fusion/test_shared_memory.py", "tests/test_bad_tensors.py", "tests/test_ops_forward.py",
 )  # fmt: skip
 _BEYOND = """
@@ -83,7 +88,7 @@ SANITIZERS = {
         "libasan.so",
         {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1", "PYTHONMALLOC": "malloc"},
         _BEYOND,
-        (_PROGRAMS, _pytest("not elementary", *_KERNELS)),
+        (_PROGRAMS, _SAFETY, _pytest("not elementary", *_KERNELS)),
     ),
     "thread": Sanitizer(
         "libtsan.so",
@@ -91,7 +96,8 @@ SANITIZERS = {
         _AT_ONCE,
         (
             _PROGRAMS,
-            _pytest("(thread or safety)", "tests/kernels", "tests/fusion/test_cpu_programs.py"),
+            _SAFETY,
+            _pytest("thread", "tests/kernels", "tests/fusion/test_cpu_programs.py"),
         ),
     ),
 }

@@ -105,6 +105,7 @@ def test_nothing_is_chosen_where_nobody_asks(tmp_path):
     assert status == 0 and "gputensor: cuda" not in said
 
 
+@pytest.mark.full
 def test_the_ini_file_and_wrong_values(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\ngputensor = off\n")
     assert "cuda OFF" in run(tmp_path)[1]

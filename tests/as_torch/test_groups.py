@@ -68,6 +68,7 @@ print(f"rank {rank} is done\\n", end="")  # in one piece, between those of other
 """
 
 
+@pytest.mark.full
 def test_a_program_of_several_processes(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)

@@ -60,6 +60,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_a_program_that_spawns(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)

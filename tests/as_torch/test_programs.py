@@ -153,6 +153,7 @@ except Exception as error:
     assert "before PyTorch is imported" in done.stdout
 
 
+@pytest.mark.full
 def test_the_command_refuses_what_is_no_program(tmp_path: Path) -> None:
     assert run(str(tmp_path / "none.py")).returncode == 2
     assert run("-m").returncode == 2 and run().returncode == 2
@@ -244,6 +245,7 @@ def test_absent_names_can_be_derived_from() -> None:
             use()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_processes_that_a_program_starts_see_it_too(tmp_path: Path, method: str) -> None:
     script = tmp_path / "program.py"

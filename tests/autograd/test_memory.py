@@ -181,6 +181,7 @@ def test_no_cycle_keeps_a_step_alive(optimizer: str, without_gc: None) -> None:
     assert leaf() is None and state() is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
 def test_memory_after_1_000_steps_is_flat(optimizer: str, without_gc: None) -> None:
     """Nothing is left of a step, the collector off: neither objects nor bytes."""

@@ -44,6 +44,7 @@ def test_openreg_is_what_new_writes() -> None:
         assert (ROOT / "examples" / "openreg" / path).read_text() == text, path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", tier.pick(["PrivateUse3"], ["PrivateUse1", "PrivateUse3"]))
 def test_what_new_writes_passes_its_own_tests_and_the_check(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

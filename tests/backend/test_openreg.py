@@ -43,6 +43,7 @@ def openreg(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield device
 
 
+@pytest.mark.full
 def test_its_own_tests_pass() -> None:
     done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=EXAMPLE)
     assert done.returncode == 0 and "14 passed" in done.stdout, done.stdout + done.stderr

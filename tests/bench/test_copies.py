@@ -127,6 +127,7 @@ def test_a_peer_that_takes_too_long_is_skipped(monkeypatch):
     assert case["skipped"] == {"numpy": "one copy takes 0 s"}
 
 
+@pytest.mark.full
 def test_every_peer_is_measured_or_skipped_with_a_reason():
     for device in ("cpu", "cuda"):
         for name in layout.PEERS:

@@ -511,6 +511,7 @@ def test_a_real_step_that_is_killed_half_way_leaves_its_cases_and_costs_no_other
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "words", [["--fast"], ["correct", "--fast"], [], ["correct", "--only", "nothing"]]
 )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 
+import pytest
+
 benchmark = importlib.import_module("bench.import")
 
 
+@pytest.mark.full
 def test_it_measures_and_tells_the_ratio() -> None:
     record = benchmark.run(rounds=1)
     names = [case["name"] for case in record["cases"]]

@@ -123,6 +123,7 @@ def merge(paths, out) -> int:
     return command.main(["merge", *map(str, paths), "--out", str(out)])
 
 
+@pytest.mark.full
 def test_parts_become_the_record_of_a_whole_run(tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "COUNT", 4)
     paths = parts(tmp_path, "3,1", "2", "36")
@@ -161,6 +162,7 @@ def test_parts_of_two_machines_or_commits_are_not_merged(tmp_path, capsys, name,
     assert f"{name} differs" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
+@pytest.mark.full
 def test_what_no_record_has_is_measured_beside_them(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(layout, "COUNT", 3)
     paths = ",".join(map(str, [*parts(tmp_path, "1", "3"), tmp_path / "absent.json"]))
@@ -325,6 +327,7 @@ def test_images_are_the_same_on_any_number_of_threads(monkeypatch):
 # --- the benchmarks of bandwidth and of memcpy ----------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("module", [memcpy, bandwidth], ids=lambda m: m.NAME)
 def test_bandwidth_and_memcpy_measure_and_verify(tmp_path, module):
     assert run("--scale", "16", out=tmp_path, name=module.NAME) == command.FINE

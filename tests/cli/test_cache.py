@@ -85,6 +85,7 @@ def test_the_list_is_sorted_and_one_line_for_a_file_and_target(
     assert len(run(capsys, "list")["entries"]) == 3
 
 
+@pytest.mark.full
 @requires_nvrtc
 def test_a_folder_is_filled_by_several_processes_for_another_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -184,6 +184,7 @@ def test_text_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert expected in printed
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 9)])
 def test_tiny_images(
     size: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]

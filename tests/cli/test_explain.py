@@ -232,6 +232,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     assert leaving.value.code == 0 and "--json" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_a_reader_that_leaves_is_no_error() -> None:
     done = subprocess.run(
         f"{sys.executable} -m gputensor ops | head -1",

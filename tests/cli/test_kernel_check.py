@@ -86,6 +86,7 @@ def test_the_first_failure_is_one_sentence(file):
     )
 
 
+@pytest.mark.full
 def test_bad_input(file, tmp_path):
     assert check(tmp_path / "gone.cu")[0] == 2
     (tmp_path / "scale.check.json").unlink()

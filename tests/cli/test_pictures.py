@@ -258,6 +258,7 @@ def test_cells_are_where_the_elements_lie(pair: tuple[Any, Any]) -> None:
     assert touched == set(range(len(plane.steps)))
 
 
+@pytest.mark.full
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=60),
        st.integers(10, 400))  # fmt: skip
 @settings(max_examples=200, deadline=None)

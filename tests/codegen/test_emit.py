@@ -360,6 +360,7 @@ def whole() -> tuple[load.Model, dict[Path, str]]:
     return model, generate.files(model)
 
 
+@pytest.mark.full
 def test_every_file_has_the_header_and_is_python(whole: tuple[load.Model, dict[Path, str]]) -> None:
     _, texts = whole
     for path, generated in texts.items():
@@ -377,6 +378,7 @@ def test_wrap_keeps_every_item(length: int) -> None:
     assert ast.unparse(ast.parse("\n".join([*lines, "    pass"]))).count("argument_") == length
 
 
+@pytest.mark.full
 def test_generated_lines_are_counted(
     whole: tuple[load.Model, dict[Path, str]],
     capsys: pytest.CaptureFixture[str],

@@ -650,6 +650,7 @@ CHOSEN = int(os.environ.get("GPUTENSOR_INTERRUPT_EVERY", "7"))
 WAYS = [(True, False), (True, True), (False, False)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_keyboard_interrupt_anywhere_leaves_the_allocator_whole(way):
@@ -669,6 +670,7 @@ def test_keyboard_interrupt_anywhere_leaves_the_allocator_whole(way):
     assert sys.exception() is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", tier.pick(WAYS[1:2], WAYS))
 def test_a_finaliser_anywhere_may_allocate_drop_and_ask(way):
     number, places = 1, 0
@@ -690,6 +692,7 @@ def test_a_finaliser_anywhere_may_allocate_drop_and_ask(way):
     assert places > 100 // CHOSEN
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("asks_runtime", [False, True])
 @pytest.mark.parametrize("bins", [0, 256])

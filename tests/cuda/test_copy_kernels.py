@@ -432,6 +432,7 @@ def test_a_large_copy_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(bound.planned(H200).parts) > 1
 
 
+@pytest.mark.full
 def test_more_dimensions_than_a_kernel_unrolls() -> None:
     sizes = (3, 2) * 7
     copy = Copy(

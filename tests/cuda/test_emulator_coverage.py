@@ -434,6 +434,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statement", REFUSED)
 def test_what_is_not_covered_is_refused_by_name_and_line(emulated, statement):
     word, group = REFUSED[statement]

@@ -248,6 +248,7 @@ assert pages * resource.getpagesize() <= {gib} << 29, pages
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("gib", [3, 40, 100])
 def test_reserved_addresses_leave_room_where_addresses_are_limited(gib):
     """As batch systems limit them (`ulimit -v`): the most part of them is the program's."""

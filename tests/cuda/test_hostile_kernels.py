@@ -134,6 +134,7 @@ def test_good(gputensor_cuda):
 PUTS = (1000, 1126, 1127, 1999, 100_999, 10**9, -1, -1000, -(10**6))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("order", tier.pick(["random"], ["eager", "random"]))
 def test_one_kernel_fails_its_own_test_and_the_others_go_on(tmp_path, order):
     (tmp_path / "test_kernels.py").write_text(TESTS)
@@ -191,6 +192,7 @@ if "ctrl-c" in sys.argv:
 WAYS = ["ctrl-c", "ctrl-c waits", "ctrl-c daemon", "daemon"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("what", "sanitize"),
     tier.pick([("ctrl-c", ""), ("daemon", "all")], tier.crossed(WAYS, ["", "all"])),
@@ -227,6 +229,7 @@ print("it was lost")
 """
 
 
+@pytest.mark.full
 def test_an_alarm_that_nobody_handles_ends_the_process_while_another_thread_launches():
     answer = subprocess.run(
         [sys.executable, "-c", _DEFAULT_ALARM], capture_output=True, text=True,

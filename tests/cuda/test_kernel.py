@@ -501,6 +501,7 @@ def test_a_report_needs_no_gpu():
         Kernel('extern "C" __global__ void f(int n) {\n int x = missing; }', "f").report(["sm_80"])
 
 
+@pytest.mark.full
 @requires_emulator
 @pytest.mark.emulator
 def test_gdb_stops_inside_a_kernel_thread(tmp_path):

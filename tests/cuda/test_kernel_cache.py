@@ -379,6 +379,7 @@ def test_a_bound_that_means_nothing_is_refused(cache, monkeypatch, value):
         kernel_cache.trim()
 
 
+@pytest.mark.full
 @requires_emulator
 def test_a_kernel_whose_file_went_is_loaded_all_the_same(cache, monkeypatch):
     """Another process trims the cache; a second device needs the file again, and finds its

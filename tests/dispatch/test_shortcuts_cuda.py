@@ -265,6 +265,7 @@ def test_no_call_differs_for_them(first: int) -> None:
             assert outcome(seed, OnCuda, 60) == expected, seed
 
 
+@pytest.mark.full
 def test_random_programs_take_some(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Callable[..., Any]] = []
     from gputensor._generated import short_forms

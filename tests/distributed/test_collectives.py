@@ -32,6 +32,7 @@ def _check(folder: Path, ranks: int, output: str) -> None:
         assert set(said) == set(CASES)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("ranks", "device"), WORLDS, ids=str)
 def test_every_case_holds_on_all_ranks(ranks: int, device: str, tmp_path: Path) -> None:
     if device == "cuda" and not cuda.is_emulated():

@@ -46,6 +46,7 @@ def test_one_rank_ends_all(kind: str, detail: bool, says: str) -> None:
     assert "has [" not in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("debug", ["off", "detail"])
 def test_without_a_failure_all_go_on(debug: str) -> None:
     done = launch.run(

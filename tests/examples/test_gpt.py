@@ -58,6 +58,7 @@ def test_it_writes_no_place_twice(gpt: ModuleType) -> None:
     assert whole[: len(half)] == half and half[: len(prompt)] == prompt.tolist()
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::gputensor.core.errors.FallbackWarning")
 def test_steps_on_other_devices(gpt: ModuleType) -> None:
     if not gt.cuda.is_available():

@@ -254,6 +254,7 @@ def test_a_kernel_of_a_user_is_called(place: str) -> None:
     assert (z.tolist(), w.tolist(), len(calls)) == ([2.0, 2.0], [4.0, 4.0], 1)
 
 
+@pytest.mark.full
 def test_chains_that_read_each_other_may_be_many() -> None:
     def turns(x: Any) -> Any:
         for _ in range(2_000):

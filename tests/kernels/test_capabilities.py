@@ -87,6 +87,7 @@ def is_within(x: Result, y: Result, rule: Rule, size: float) -> bool:
         return bool((is_equal | finite & (np.abs(a - b) <= rule.ulp * unit)).all())
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     library.choice().library is None, reason="the loops are not built or not chosen"
 )

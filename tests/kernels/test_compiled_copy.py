@@ -16,6 +16,7 @@ from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import copy as numpys
 from gputensor.runtime import cpu
 
+from ..harness import tier
 from .cpu_arrays import awkward
 
 pytestmark = pytest.mark.skipif(
@@ -120,7 +121,7 @@ def layouts(draw):
     return dst, src[(*repeated, ...)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tier.pick(60, 300), deadline=None)
 @given(layouts())
 def test_any_layout_and_dtype(sides):
     check(*sides)

@@ -69,6 +69,7 @@ def run(program: str, **settings: str) -> str:
 # --- signals --------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_ctrl_c_within_a_loop_raises_once_it_is_done_and_the_next_one_is_right():
     program = """
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -153,6 +154,7 @@ assert len(helpers()) == 1
     assert run(FORK + program) == "[True, True, True]"
 
 
+@pytest.mark.full
 def test_a_process_forks_while_other_threads_are_within_loops():
     program = """
 over = threading.Event()
@@ -190,6 +192,7 @@ check()
 # --- threads --------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_many_threads_call_at_once_while_their_number_changes():
     program = """
 failures = []
@@ -368,6 +371,7 @@ NEEDS = {
 """
 
 
+@pytest.mark.full
 def test_without_memory_an_operator_is_right_or_raises_memory_error(refusing: RunRefusing):
     program = """
 counts = {}

@@ -77,6 +77,7 @@ b.all_compiled(units, folder, lambda line: sys.stdout.write(line + "\n"))
     assert [process.returncode for process in both] == [0, 0]
 
 
+@pytest.mark.full
 @needs_compiler
 def test_loops_compile_without_numpy(tmp_path: Path) -> None:
     program = """

@@ -323,6 +323,7 @@ while True:
 """
 
 
+@pytest.mark.full
 def test_a_saver_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "x.gt"
     for saves in (1, 2, 3, 5, 8):
@@ -384,6 +385,7 @@ print(json.dumps(wrong))
 """
 
 
+@pytest.mark.full
 def test_threads_and_processes_save_and_load_one_path(tmp_path: Path) -> None:
     """Every load finds a whole file that one of the savers wrote."""
     path = tmp_path / "x.gt"

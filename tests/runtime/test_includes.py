@@ -115,6 +115,7 @@ def test_nvrtc_builds_anew(folder: Path, name: str, options: tuple[str, ...], ed
     assert build() != first
 
 
+@pytest.mark.full
 @requires_emulator
 @pytest.mark.parametrize("is_file", [False, True])
 @pytest.mark.parametrize(

@@ -204,6 +204,7 @@ def test_lists_of_many_indices_keep_nobody_waiting() -> None:
     assert nobody_left()
 
 
+@pytest.mark.full
 def test_two_passes_over_one_loader() -> None:
     loader = data.DataLoader(Items(), 4, num_workers=2, persistent_workers=True)
     expected = numbers(loader)

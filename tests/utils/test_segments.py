@@ -86,6 +86,7 @@ def check(batch: Any, number: int) -> None:
         assert wide[row].eq(first + row).all().item() and bytes_[row].eq(first + row).all().item()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_large_batches(context: str, is_kept: bool) -> None:
