@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ import gputensor as gt
 from ..harness import tier
 from . import launch
 
-pytest.importorskip(
-    "sklearn", reason="scikit-learn brings the digits; it is in the extra `examples`"
+pytestmark = pytest.mark.skipif(
+    find_spec("sklearn") is None, reason="scikit-learn brings the digits: the extra `examples`"
 )
 
 SCRIPT = launch.ROOT / "examples" / "train_digits_parallel.py"

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +16,8 @@ import pytest
 
 import gputensor as gt
 
-pytest.importorskip(
-    "sklearn", reason="scikit-learn brings the digits; it is in the extra `examples`"
+pytestmark = pytest.mark.skipif(
+    find_spec("sklearn") is None, reason="scikit-learn brings the digits: the extra `examples`"
 )
 
 ROOT = Path(__file__).parents[2]
