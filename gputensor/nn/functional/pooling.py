@@ -12,14 +12,13 @@ from ...tensor.tensor import Tensor
 from ._types import Ints, Reals, Sizes
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d",
-    "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
-    "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+    "lp_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices",
+    "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip
 
 
@@ -136,12 +135,6 @@ def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
         raise errors.must(op, "output_size", f"be one int or {count}", output_size)
     given = tuple(input.shape)[-count:]
     return tuple([n if size is None else size for size, n in zip(output_size, given)])
-
-
-@declares()
-def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
-    """Means over output_size windows."""
-    return calls.adaptive_avg_pool1d(input, output_size)
 
 
 @declares()
