@@ -603,9 +603,9 @@ LATER: dict[str, dict[str, str]] = {
     get_device_properties get_per_process_memory_fraction get_rng_state_all get_stream_from_external
     init is_bf16_supported is_initialized is_tf32_supported max_memory_allocated max_memory_reserved
     memory_stats_as_nested_dict memory_summary seed seed_all set_per_process_memory_fraction
-    set_rng_state_all set_stream cuda.emulation: emulator_settings cuda.graphed: make_graphed_callables
-    cuda.graphs: CUDAGraph graph graph_pool_handle is_current_stream_capturing cuda.grid: grid_for
-    cuda.kernel: Kernel
+    set_rng_state_all set_stream runtime.emulator.settings: emulator_settings cuda.graphed:
+    make_graphed_callables cuda.graphs: CUDAGraph graph graph_pool_handle is_current_stream_capturing
+    cuda.grid: grid_for cuda.kernel: Kernel
     """),
     "dispatch": _read("""
     dispatch.dispatcher: find dispatch.keys: DispatchKey KeySet full_after dispatch.tables:
