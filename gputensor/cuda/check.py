@@ -28,6 +28,7 @@ import json
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,12 @@ class Mismatch(errors.GpuTensorError):
     """A kernel's output differs from the reference, or a case cannot be run."""
 
 
+@dataclass(frozen=True, slots=True)
 class Check:
     """One kernel and its cases."""
 
-    __slots__ = ("cases", "kernel")
     kernel: Kernel
-
-    def __init__(
-        self, kernel: Kernel, cases: Callable[[np.random.Generator], Iterable[Case]]
-    ) -> None:
-        self.kernel, self.cases = kernel, cases
+    cases: Callable[[np.random.Generator], Iterable[Case]]
 
     def run(self, seed: int = 0, limit: int | None = None) -> int:
         """Run the cases and return their number. Raises: Mismatch, KernelError."""
