@@ -65,13 +65,13 @@ class Report:
         lines: list[tuple[str, ...]] = [head]
         for r in self.rows:
             figures = (r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes)
-            lines.append((r.arch, *map(str, figures), _widths(r.loads), _widths(r.stores)))
+            lines.append((r.arch, *map(str, figures), widths(r.loads), widths(r.stores)))
         sizes = [max(len(line[i]) for line in lines) for i in range(len(head))]
         rows = ("  ".join(c.ljust(n) for c, n in zip(line, sizes)) for line in lines)
         return "\n".join(map(str.rstrip, rows))
 
 
-def _widths(counts: dict[int, int]) -> str:
+def widths(counts: dict[int, int]) -> str:
     """Return the text `2x16 B, 1x4 B`, the widest access first."""
     return ", ".join(f"{counts[w]}x{w} B" for w in sorted(counts, reverse=True)) or "none"
 
