@@ -10,6 +10,7 @@ from ...core import errors
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from ._types import Reals, Sizes
+from .pooling import per_dimension
 
 __all__ = [
     "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear",
@@ -122,9 +123,7 @@ def _sizes(input: Tensor, count: int, size: Any, scale_factor: Any) -> tuple[Any
         rule = "be given, or scale_factor instead, and not both"
         raise errors.wrong_value(_OP, "size", rule, size)
     arg, given = ("size", size) if scale_factor is None else ("scale_factor", scale_factor)
-    found = list(given) if isinstance(given, (list, tuple)) else [given] * count
-    if len(found) != count:
-        raise errors.wrong_value(_OP, arg, f"be a number or {count} of them", given)
+    found = per_dimension(_OP, arg, given, count)
     return (found, None) if scale_factor is None else (None, found)
 
 
