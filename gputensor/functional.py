@@ -62,7 +62,6 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     >>> gt.tensordot(gt.ones(2, 3, 4), gt.ones(3, 4, 5)).shape
     gputensor.Size([2, 5])
     """
-    a, b = _all_tensors("tensordot", "a and b", (a, b))
     if isinstance(dims, Tensor):
         dims = dims.tolist()
     if isinstance(dims, int):
@@ -161,7 +160,7 @@ _Histogramdd = named("histogramdd", "hist bin_edges")
 # --- lists of numbers or of tensors ---------------------------------------------------------------
 
 
-@declares(spacing="float?|float[]|Tensor[]", dim="int?|int[]", edge_order="int")
+@declares(input="Tensor", spacing="float?|float[]|Tensor[]", dim="int?|int[]", edge_order="int")
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
@@ -174,22 +173,21 @@ def gradient(
     >>> gt.gradient(gt.tensor([1.0, 4.0, 9.0, 16.0]))
     (tensor([3., 4., 6., 7.]),)
     """
-    (x,) = _all_tensors("gradient", "input", (input,))
     dims = tuple(dim) if isinstance(dim, (list, tuple)) else None
     if not isinstance(spacing, (list, tuple)):
         if dims is None:
-            return tuple(calls.gradient_scalarint(x, spacing, dim, edge_order))
+            return tuple(calls.gradient_scalarint(input, spacing, dim, edge_order))
         return tuple(
-            calls.gradient_scalararray(x, 1 if spacing is None else spacing, dims, edge_order)
+            calls.gradient_scalararray(input, 1 if spacing is None else spacing, dims, edge_order)
         )
     if any(isinstance(part, Tensor) for part in spacing):
         given = _all_tensors("gradient", "spacing", spacing)
         if dims is None:
-            return tuple(calls.gradient_tensorarrayint(x, given, dim, edge_order))
-        return tuple(calls.gradient_tensorarray(x, given, dims, edge_order))
+            return tuple(calls.gradient_tensorarrayint(input, given, dim, edge_order))
+        return tuple(calls.gradient_tensorarray(input, given, dims, edge_order))
     if dims is None:
-        return tuple(calls.gradient_scalarrayint(x, tuple(spacing), dim, edge_order))
-    return tuple(calls.gradient_scalarrayarray(x, tuple(spacing), dims, edge_order))
+        return tuple(calls.gradient_scalarrayint(input, tuple(spacing), dim, edge_order))
+    return tuple(calls.gradient_scalarrayarray(input, tuple(spacing), dims, edge_order))
 
 
 @declares()
@@ -206,14 +204,13 @@ def histogramdd(
     tensor([[0., 1.],
             [1., 1.]])
     """
-    (x,) = _all_tensors("histogramdd", "input", (input,))
     if not isinstance(bins, (list, tuple)):
-        found = calls.histogramdd_int_bins(x, bins, range, weight, density)
+        found = calls.histogramdd_int_bins(input, bins, range, weight, density)
     elif any(isinstance(part, Tensor) for part in bins):
         edges = _all_tensors("histogramdd", "bins", bins)
-        found = calls.histogramdd_TensorList_bins(x, edges, range, weight, density)
+        found = calls.histogramdd_TensorList_bins(input, edges, range, weight, density)
     else:
-        found = calls.histogramdd(x, tuple(bins), range, weight, density)
+        found = calls.histogramdd(input, tuple(bins), range, weight, density)
     return _Histogramdd(found)
 
 
@@ -232,7 +229,7 @@ def stft(
     >>> gt.stft(gt.ones(32), 8, return_complex=True).shape
     gputensor.Size([5, 17])
     """
-    (x,) = _all_tensors("stft", "input", (input,))
+    x = input
     if center:
         if not 1 <= x.ndim <= 2:
             raise errors.wrong_shape("stft", "input", "have one or two dimensions", x)
@@ -251,7 +248,7 @@ _MODES = {
 }  # fmt: skip
 
 
-@declares(compute_mode="str|int?")
+@declares(x1="Tensor", x2="Tensor", compute_mode="str|int?")
 def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0,
     compute_mode: str | int | None = "use_mm_for_euclid_dist_if_necessary",
@@ -266,22 +263,22 @@ def cdist(
     >>> gt.cdist(gt.zeros(1, 2), gt.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[5., 1.]])
     """
-    first, second = _all_tensors("cdist", "x1 and x2", (x1, x2))
     if isinstance(compute_mode, str):
         if compute_mode not in _MODES:
             rule = f"be one of {', '.join(_MODES)}"
             raise errors.wrong_value("cdist", "compute_mode", rule, compute_mode)
         compute_mode = _MODES[compute_mode]
-    return calls.cdist(first, second, p, compute_mode)
+    return calls.cdist(x1, x2, p, compute_mode)
 
 
+@declares()
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Convert indices into the flattened elements of a tensor of these sizes to its coordinates.
 
     >>> gt.unravel_index(gt.tensor([5]), (3, 4))
     (tensor([1]), tensor([1]))
     """
-    (rest,) = _all_tensors("unravel_index", "indices", (indices,))
+    rest = indices
     if rest._geometry.dtype.category != INTEGER:
         raise errors.wrong_dtype("unravel_index", "indices", "be whole numbers", rest)
     found = []
@@ -306,8 +303,7 @@ def unique(
     >>> gt.unique(gt.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
-    (x,) = _all_tensors("unique", "input", (input,))
-    return x.unique(sorted, return_inverse, return_counts, dim)
+    return input.unique(sorted, return_inverse, return_counts, dim)
 
 
 @declares()
@@ -320,5 +316,4 @@ def unique_consecutive(
     >>> gt.unique_consecutive(gt.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
     """
-    (x,) = _all_tensors("unique_consecutive", "input", (input,))
-    return x.unique_consecutive(return_inverse, return_counts, dim)
+    return input.unique_consecutive(return_inverse, return_counts, dim)

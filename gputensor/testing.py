@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from cmath import isfinite, isnan
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
@@ -171,18 +172,16 @@ def _is_sequence(x: Any) -> bool:
     return isinstance(x, Sequence) and not isinstance(x, (str, bytes))
 
 
+@dataclass(frozen=True, slots=True)
 class _Check:
     """Compares leaves; each method returns a description of the difference, or None."""
 
-    __slots__ = ("rtol", "atol", "equal_nan", "check_device", "check_dtype", "check_stride")
-
-    def __init__(
-        self, rtol: float | None, atol: float | None, equal_nan: bool, check_device: bool,
-        check_dtype: bool, check_stride: bool,
-    ) -> None:  # fmt: skip
-        self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
-        self.check_device, self.check_dtype = check_device, check_dtype
-        self.check_stride = check_stride
+    rtol: float | None
+    atol: float | None
+    equal_nan: bool
+    check_device: bool
+    check_dtype: bool
+    check_stride: bool
 
     def compare(self, a: Any, b: Any) -> str | None:
         if a is None or b is None:

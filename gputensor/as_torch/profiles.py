@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
@@ -61,20 +62,16 @@ def schedule(
     return action
 
 
+@dataclass(eq=False, repr=False)
 class Average:
     """The sums of one operator, or of one `record_function`. Times are in microseconds."""
 
     key: str
-    count: int
-    cpu_time_total: float
-    self_cpu_time_total: float
-    device_time_total: float
-    self_device_time_total: float
-
-    def __init__(self, key: str) -> None:
-        self.key, self.count = key, 0
-        self.cpu_time_total = self.self_cpu_time_total = 0.0
-        self.device_time_total = self.self_device_time_total = 0.0
+    count: int = 0
+    cpu_time_total: float = 0.0
+    self_cpu_time_total: float = 0.0
+    device_time_total: float = 0.0
+    self_device_time_total: float = 0.0
 
     @property
     def cpu_time(self) -> float:

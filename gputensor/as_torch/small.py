@@ -7,6 +7,7 @@ import operator
 import os
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import gputensor as gt
@@ -93,31 +94,24 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
 # --- torch.torch_version --------------------------------------------------------------------------
 
 
-class TorchVersion(str):
-    """A version that compares by its numbers with strings and tuples; otherwise it is a string."""
-
-    __slots__ = ()
-
-    def _compared(self, other: Any, compare: Any) -> Any:
+def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[str, Any], Any]:
+    def method(self: str, other: Any) -> Any:
         if isinstance(other, (tuple, list)):
             other = ".".join(map(str, other))
         a, b = _numbers(self), _numbers(str(other))
         return compare(str(self), other) if b is None or a is None else compare(a, b)
 
-    def __lt__(self, other: Any) -> Any:
-        return self._compared(other, operator.lt)
+    return method
 
-    def __le__(self, other: Any) -> Any:
-        return self._compared(other, operator.le)
 
-    def __gt__(self, other: Any) -> Any:
-        return self._compared(other, operator.gt)
+class TorchVersion(str):
+    """A version that compares by its numbers with strings and tuples; otherwise it is a string."""
 
-    def __ge__(self, other: Any) -> Any:
-        return self._compared(other, operator.ge)
+    __slots__ = ()
 
-    def __eq__(self, other: Any) -> Any:
-        return self._compared(other, operator.eq)
+    __lt__, __le__, __gt__, __ge__, __eq__ = map(
+        _comparison, (operator.lt, operator.le, operator.gt, operator.ge, operator.eq)
+    )
 
     def __ne__(self, other: Any) -> Any:
         return not self == other

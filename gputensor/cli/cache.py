@@ -151,7 +151,7 @@ def _warm_emulator(wanted: list[Any]) -> list[str]:
 def _list(arguments: Any) -> int:
     found = list(kernel_cache.entries())
     if arguments.json:
-        entries = [{name: getattr(e, name) for name in e.__slots__} for e in found]
+        entries = [entry._asdict() for entry in found]
         print_json({"directory": kernel_cache.directory(), "entries": entries})
         return FINE
     total = sum(e.nbytes for e in found) >> 10

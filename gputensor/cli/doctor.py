@@ -12,7 +12,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import driver
 from .output import CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, print_json, table
@@ -20,20 +20,13 @@ from .output import CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Refusal, print
 OK, ABSENT, BROKEN = "ok", "absent", "broken"
 
 
-class Finding:
+class Finding(NamedTuple):
     """One line: the subject, its state, the finding, and a remedy if there is one."""
 
-    __slots__ = ("name", "state", "found", "remedy")
     name: str
     state: str
     found: str
-    remedy: str
-
-    def __init__(self, name: str, state: str, found: str, remedy: str = "") -> None:
-        self.name, self.state, self.found, self.remedy = name, state, found, remedy
-
-    def as_dict(self) -> dict[str, str]:
-        return {n: getattr(self, n) for n in self.__slots__}
+    remedy: str = ""
 
 
 def main(argv: list[str]) -> int:
@@ -45,7 +38,7 @@ def main(argv: list[str]) -> int:
         raise Refusal(f"'--require' must be cuda or emulator (got {arguments.require!r})")
     findings = examine()
     if arguments.json:
-        print_json({"findings": [f.as_dict() for f in findings]})
+        print_json({"findings": [f._asdict() for f in findings]})
     else:
         print(table(("what", "state", "found"), [(f.name, f.state, f.found) for f in findings]))
         for f in findings:

@@ -7,21 +7,17 @@ name of the extra (`cuda12`, `cuda13` or `none`).
 from __future__ import annotations
 
 import ctypes
+from typing import NamedTuple
 
 _LIBRARY = "libcuda.so.1"
 
 
-class Driver:
+class Driver(NamedTuple):
     """CUDA version as (major, minor) and device count; `reason` if the driver is unusable."""
 
-    __slots__ = ("version", "device_count", "reason")
+    version: tuple[int, int] | None
     device_count: int
     reason: str | None
-
-    def __init__(
-        self, version: tuple[int, int] | None, device_count: int, reason: str | None
-    ) -> None:
-        self.version, self.device_count, self.reason = version, device_count, reason
 
     @property
     def extra(self) -> str | None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from gputensor import runtime
 from gputensor.core import errors
+from gputensor.cuda.report import widths
 
 from .output import (
     CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
@@ -173,7 +174,7 @@ def _print(result: dict[str, Any], arguments: Any) -> None:
     rows = [
         (
             r["kernel"], arch, f["registers"], f["spill_bytes"], f["shared_bytes"],
-            _widths(f["loads"]), _widths(f["stores"]),
+            widths(f["loads"]), widths(f["stores"]),
         )
         for r in result["kernels"]
         for arch, f in r["architectures"].items()
@@ -188,7 +189,3 @@ def _print(result: dict[str, Any], arguments: Any) -> None:
         print(f"{record['kernel']}: {plain} launches equal to the reference, {more}")
     if result["failure"]:
         print(f"FAILED  {result['failure']}")
-
-
-def _widths(counts: dict[int, int]) -> str:
-    return ", ".join(f"{counts[w]}x{w} B" for w in sorted(counts, reverse=True)) or "none"

@@ -154,7 +154,7 @@ if TYPE_CHECKING:
         set_per_process_memory_fraction as set_per_process_memory_fraction,
         set_rng_state_all as set_rng_state_all, set_stream as set_stream,
     )  # fmt: skip
-    from .emulation import emulator_settings as emulator_settings
+    from ..runtime.emulator.settings import emulator_settings as emulator_settings
     from .graphed import make_graphed_callables as make_graphed_callables
     from .graphs import (
         CUDAGraph as CUDAGraph, graph as graph, graph_pool_handle as graph_pool_handle,

@@ -28,8 +28,9 @@ import json
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,16 +48,12 @@ class Mismatch(errors.GpuTensorError):
     """A kernel's output differs from the reference, or a case cannot be run."""
 
 
+@dataclass(frozen=True, slots=True)
 class Check:
     """One kernel and its cases."""
 
-    __slots__ = ("cases", "kernel")
     kernel: Kernel
-
-    def __init__(
-        self, kernel: Kernel, cases: Callable[[np.random.Generator], Iterable[Case]]
-    ) -> None:
-        self.kernel, self.cases = kernel, cases
+    cases: Callable[[np.random.Generator], Iterable[Case]]
 
     def run(self, seed: int = 0, limit: int | None = None) -> int:
         """Run the cases and return their number. Raises: Mismatch, KernelError."""
@@ -67,56 +64,67 @@ class Check:
         return count
 
 
+class _Given(NamedTuple):
+    """A kernel in a file of cases. entry: its name, a template's instance, or a list of them."""
+
+    entry: Any
+    cases: Callable[..., Iterable[Case]]
+    defines: Mapping[str, object]
+    options: Sequence[str]
+
+
 def checks_of(
     path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None
 ) -> list[Check]:
     """Return the checks of a `.cu` file, by `spec` or its default. Raises: Mismatch."""
     path = os.fspath(path)
-    stem = path.removesuffix(".cu")
-    found = os.fspath(spec) if spec is not None else next(
-        (p for p in (f"{stem}.check.py", f"{stem}.check.json") if os.path.exists(p)), None
-    )  # fmt: skip
-    if found is None:
-        raise Mismatch(
-            f"{os.path.basename(path)}: no {os.path.basename(stem)}.check.py or .check.json beside "
-            f"it" + skeleton(path)
-        )
-    if found.endswith(".json"):
-        with open(found, encoding="utf-8") as file:
-            given = json.load(file)
-        for name, one in given.items():
-            missing = [key for key in ("grid", "block", "args", "reference") if key not in one]
-            if missing:
-                raise Mismatch(f"{os.path.basename(found)}: {name}: '{missing[0]}' must be given")
-        cases = {name: _json_cases(one, os.path.dirname(found)) for name, one in given.items()}
-        entries = {name: one.get("entry", name) for name, one in given.items()}
-        defines = {name: one.get("defines", {}) for name, one in given.items()}
-        options = {name: one.get("options", ()) for name, one in given.items()}
-    else:
-        module = _module(found)
-        known = kernels_of(_text_of(path, getattr(module, "options", ())))
-        entries = {name: name for name, _ in known if hasattr(module, name)}
-        entries |= dict(getattr(module, "kernels", {}))
-        missing = [name for name in entries if not callable(getattr(module, name, None))]
-        if missing:
-            raise Mismatch(f"{os.path.basename(found)}: no function '{missing[0]}' gives its cases")
-        cases = {name: getattr(module, name) for name in entries}
-        defines = dict.fromkeys(entries, getattr(module, "defines", {}))
-        options = dict.fromkeys(entries, getattr(module, "options", ()))
-    if not entries:
+    file = _file_beside(path) if spec is None else os.fspath(spec)
+    kernels = _from_json(file) if file.endswith(".json") else _from_python(file, path)
+    if not kernels:
         why = "no function has a kernel's name, so nothing would be run"
-        raise Mismatch(f"{os.path.basename(found)}: {why}")
-    return [
-        Check(
-            Kernel(
-                Path(path), _instance(path, entry, options[n]), defines=defines[n],
-                options=options[n],
-            ),
-            _cases_of(cases[n], entry),
-        )
-        for n, given_entries in entries.items()
-        for entry in _listed(given_entries)
-    ]  # fmt: skip
+        raise Mismatch(f"{os.path.basename(file)}: {why}")
+    return [_check(path, one, entry) for one in kernels for entry in _listed(one.entry)]
+
+
+def _check(path: str, given: _Given, entry: str) -> Check:
+    settings: Any = {"defines": given.defines, "options": given.options}
+    kernel = Kernel(Path(path), _instance(path, entry, given.options), **settings)
+    return Check(kernel, _cases_of(given.cases, entry))
+
+
+def _file_beside(path: str) -> str:
+    """Return the file with the cases of a `.cu` file."""
+    stem = path.removesuffix(".cu")
+    for file in (f"{stem}.check.py", f"{stem}.check.json"):
+        if os.path.exists(file):
+            return file
+    raise Mismatch(
+        f"{os.path.basename(path)}: no {os.path.basename(stem)}.check.py or .check.json beside "
+        f"it" + skeleton(path)
+    )
+
+
+def _from_json(file: str) -> list[_Given]:
+    found = []
+    for name, one in json.loads(Path(file).read_text(encoding="utf-8")).items():
+        missing = [key for key in ("grid", "block", "args", "reference") if key not in one]
+        if missing:
+            raise Mismatch(f"{os.path.basename(file)}: {name}: '{missing[0]}' must be given")
+        cases = _json_cases(one, os.path.dirname(file))
+        entry, defines = one.get("entry", name), one.get("defines", {})
+        found.append(_Given(entry, cases, defines, one.get("options", ())))
+    return found
+
+
+def _from_python(file: str, path: str) -> list[_Given]:
+    module = _module(file)
+    defines, options = getattr(module, "defines", {}), getattr(module, "options", ())
+    entries = {n: n for n, _ in kernels_of(_text_of(path, options)) if hasattr(module, n)}
+    entries |= dict(getattr(module, "kernels", {}))
+    missing = [name for name in entries if not callable(getattr(module, name, None))]
+    if missing:
+        raise Mismatch(f"{os.path.basename(file)}: no function '{missing[0]}' gives its cases")
+    return [_Given(e, getattr(module, name), defines, options) for name, e in entries.items()]
 
 
 def _text_of(path: str, options: Sequence[str] = ()) -> str:

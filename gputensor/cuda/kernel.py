@@ -103,7 +103,7 @@ class Kernel:
     ) -> None:  # fmt: skip
         cuda = runtime.cuda()
         device_index, found = self._operands(cuda, args)
-        function = self._function(cuda, device_index)
+        function, offsets = self._function(cuda, device_index)
         own = cuda.current_stream(device_index)
         stream, others = self._streams(cuda, device_index, found, own, stream)
         pointers = {number: operand.address for number, operand in found.items()}
@@ -113,7 +113,7 @@ class Kernel:
         params = self._pack(args, found, pointers)
         for other in others:
             stream.wait_stream(other)
-        cuda.launch(function.loaded, grid, block, shared, stream, params, function.offsets)
+        cuda.launch(function, grid, block, shared, stream, params, offsets)
         for other in others:
             other.wait_stream(stream)
         host_memory.to_host(cuda, device_index, stream, regions)
@@ -220,7 +220,8 @@ class Kernel:
 
     # --- compiling ------------------------------------------------------------------------------
 
-    def _function(self, cuda: Any, device_index: int) -> Bound:
+    def _function(self, cuda: Any, device_index: int) -> tuple[Any, tuple[int, ...]]:
+        """Return the loaded function, and the offsets of its parameters."""
         key = (cuda, device_index, cuda.is_emulated and settings.current().build)
         function = self._functions.get(key)
         if function is None:
@@ -230,9 +231,9 @@ class Kernel:
                 headers=text.headers(), options=self.options,
             )  # fmt: skip
             loaded = cuda.load(image, self._loaded_name(cuda.is_emulated), device_index)
-            function = self._functions[key] = Bound(loaded)
             self._settle_places(loaded)
-            function.offsets = tuple(p.offset for p in self.declaration.parameters)
+            offsets = tuple(p.offset for p in self.declaration.parameters)
+            function = self._functions[key] = loaded, offsets
         return function
 
     def _entries(self, is_emulated: bool) -> tuple[str, ...]:
@@ -285,7 +286,7 @@ class Kernel:
             self._symbols = (*self._symbols, name)
             if not cuda.is_emulated:
                 self._functions.clear()
-        address, nbytes = self._function(cuda, index).loaded.symbol(name)
+        address, nbytes = self._function(cuda, index)[0].symbol(name)
         data = np.ascontiguousarray(values)
         if nbytes is not None and data.nbytes != nbytes:
             raise errors.wrong_value(
@@ -316,16 +317,6 @@ class Kernel:
         from .report import Report, row
 
         return Report([row(self, arch) for arch in archs])
-
-
-class Bound:
-    """A loaded function, and the offsets of its parameters."""
-
-    __slots__ = ("loaded", "offsets")
-
-    def __init__(self, loaded: Any) -> None:
-        self.loaded: Any = loaded
-        self.offsets: tuple[int, ...] = ()
 
 
 class Launcher:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors
@@ -21,28 +22,22 @@ _USED = re.compile(
 _ACCESS = re.compile(r"\b(ld|st)((?:\.\w+(?:::\w+)*)*?)(?:\.v(\d))?\.[busf](\d+)\b")
 
 
+@dataclass(slots=True, eq=False)
 class Row:
     """One kernel on one architecture. loads, stores: {bytes of an access: their number}."""
 
-    __slots__ = (
-        "arch", "loads", "registers", "shared_bytes", "shared_loads", "shared_stores",
-        "spill_bytes", "stack_bytes", "stores",
-    )  # fmt: skip
-    registers: int
-    shared_bytes: int
-    spill_bytes: int
-    stack_bytes: int
-
-    def __init__(self, arch: str) -> None:
-        self.arch: str = arch
-        self.registers = self.shared_bytes = self.spill_bytes = self.stack_bytes = 0
-        self.loads: dict[int, int] = {}
-        self.stores: dict[int, int] = {}
-        self.shared_loads: dict[int, int] = {}
-        self.shared_stores: dict[int, int] = {}
+    arch: str
+    registers: int = 0
+    shared_bytes: int = 0
+    spill_bytes: int = 0
+    stack_bytes: int = 0
+    loads: dict[int, int] = field(default_factory=dict)
+    stores: dict[int, int] = field(default_factory=dict)
+    shared_loads: dict[int, int] = field(default_factory=dict)
+    shared_stores: dict[int, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
 
 class Report:
@@ -70,13 +65,13 @@ class Report:
         lines: list[tuple[str, ...]] = [head]
         for r in self.rows:
             figures = (r.registers, r.spill_bytes, r.stack_bytes, r.shared_bytes)
-            lines.append((r.arch, *map(str, figures), _widths(r.loads), _widths(r.stores)))
+            lines.append((r.arch, *map(str, figures), widths(r.loads), widths(r.stores)))
         sizes = [max(len(line[i]) for line in lines) for i in range(len(head))]
         rows = ("  ".join(c.ljust(n) for c, n in zip(line, sizes)) for line in lines)
         return "\n".join(map(str.rstrip, rows))
 
 
-def _widths(counts: dict[int, int]) -> str:
+def widths(counts: dict[int, int]) -> str:
     """Return the text `2x16 B, 1x4 B`, the widest access first."""
     return ", ".join(f"{counts[w]}x{w} B" for w in sorted(counts, reverse=True)) or "none"
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 from ..core import errors
 from ..runtime.emulator import coverage, source
@@ -21,16 +22,12 @@ _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 OWN_HEADERS = ("gputensor/layout.cuh",)
 
 
-class Source:
+class Source(NamedTuple):
     """A kernel's text. title: the file's name in messages. path: None for a string."""
 
-    __slots__ = ("path", "text", "title")
-    path: str | None
     text: str
     title: str
-
-    def __init__(self, text: str, title: str, path: str | None) -> None:
-        self.text, self.title, self.path = text, title, path
+    path: str | None
 
 
 @cache

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from .._generated import functions
 from ..autograd.history import requires_grad
@@ -34,15 +34,11 @@ from .rules.table import is_explicit, rule_of
 _warned: set[Operator] = set()
 
 
-class VmapInfo:
+class VmapInfo(NamedTuple):
     """The information for a user's rule: batch_size, and randomness as given to vmap."""
 
-    __slots__ = ("batch_size", "randomness")
     batch_size: int
     randomness: str
-
-    def __init__(self, batch_size: int, randomness: str) -> None:
-        self.batch_size, self.randomness = batch_size, randomness
 
 
 class VmapLevel(Level):

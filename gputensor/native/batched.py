@@ -10,15 +10,13 @@ from ..core.device import CPU
 from ..core.dtype import BOOL
 from ..core.geometry import Geometry, contiguous_geometry
 from ..iterator import overlap
-from ..iterator.broadcast import broadcast_sizes, strides_over
+from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments, library
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .matmul import (
-    added_without_cuda, by_library, check_scales, cut, multiply, multiply_added,
-)  # fmt: skip
+from .matmul import added_into, by_library, check_scales, multiply, walk
 
 
 def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> Geometry:
@@ -34,12 +32,6 @@ def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> 
         rule = f"have {a.sizes[0]} matrices of {a.sizes[2]} rows, as {first} has columns"
         raise errors.wrong_shape(op, second, rule, batch2)
     return contiguous_geometry((*a.sizes[:2], b.sizes[2]), a.dtype)
-
-
-def _strides(geometry: Geometry) -> tuple[int, int, int]:
-    """Return the strides of rows, columns and products, in the order that matmul_launch takes."""
-    product, row, column = geometry.strides
-    return row, column, product
 
 
 def _into(out: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -62,7 +54,8 @@ def _into(out: Tensor, a: Tensor, b: Tensor) -> Tensor:
     else:
         stub.cuda("matmul").mm(shape.dtype)(
             out._device.index, out._address(), a._address() if k else 0, b._address() if k else 0,
-            m, n, k, _strides(a._geometry), _strides(b._geometry), _strides(shape), count,
+            m, n, k, walk(a._geometry.strides), walk(b._geometry.strides), walk(shape.strides),
+            count,
         )  # fmt: skip
     return out
 
@@ -95,33 +88,13 @@ def _check_added(
     return wanted
 
 
-def _added_into(
-    out: Tensor, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any
-) -> Tensor:
-    shape = out._geometry
-    beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
-    if added_without_cuda(out, self, batch1, batch2, beta, alpha, calls.bmm):
-        return out
-    (count, m, n), k = shape.sizes, batch1._geometry.sizes[2]
-    if by_library(shape.dtype, count * m * n * k):
-        library.write("baddbmm", multiply_added, (out,), self, batch1, batch2, beta, alpha)
-        return out
-    given = self._geometry
-    product_by, row_by, column_by = strides_over(given.sizes, given.strides, shape.sizes)
-    stub.cuda("matmul").addmm(shape.dtype)(
-        out._device.index, out._address(), batch1._address() if k else 0,
-        batch2._address() if k else 0, m, n, k, _strides(batch1._geometry),
-        _strides(batch2._geometry), _strides(shape), self._address(),
-        (row_by, column_by, product_by), beta, alpha, count,
-    )  # fmt: skip
-    return out
-
-
 def baddbmm(
     key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     wanted = _check_added("baddbmm", self, batch1, batch2, beta, alpha)
-    return _added_into(allocate(wanted, batch1._device), self, batch1, batch2, beta, alpha)
+    return added_into(
+        "baddbmm", allocate(wanted, batch1._device), self, batch1, batch2, beta, alpha
+    )
 
 
 def baddbmm_(
@@ -132,7 +105,7 @@ def baddbmm_(
         rule = f"have the result's sizes {list(wanted.sizes)}"
         raise errors.wrong_shape("baddbmm_", "self", rule, self)
     overlap.check_out("baddbmm", self, batch1=batch1, batch2=batch2)
-    return _added_into(self, self, batch1, batch2, beta, alpha)
+    return added_into("baddbmm", self, self, batch1, batch2, beta, alpha)
 
 
 def baddbmm_out(
@@ -143,7 +116,7 @@ def baddbmm_out(
     if out is self and out._geometry.sizes != wanted.sizes:
         self = calls.clone(self, None)
     library.check_out("baddbmm", out, wanted, **read)
-    return _added_into(out, self, batch1, batch2, beta, alpha)
+    return added_into("baddbmm", out, self, batch1, batch2, beta, alpha)
 
 
 def addbmm(

@@ -17,6 +17,7 @@ from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
 from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
+from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
@@ -147,9 +148,14 @@ def _common_dtype(tensors: list[Tensor]) -> dtype:
 
 
 def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
-    known = _known(tensors, dim)
-    if known is not None:
-        return known
+    known = _known(operators.cat, tensors, dim)
+    if known is not None and copies_are_ours(CPU_KEYS):
+        shape, arrays = known
+        if shape.nbytes < _TINY:
+            return from_array(np.concatenate(arrays, dim), shape)
+        made = allocate(shape, CPU)
+        _join_arrays(made._get_array(), arrays, dim % shape.ndim)
+        return made
     found = checked_tensors("cat", tensors)
     if found[0]._geometry.dtype.is_float8:
         _common_dtype(found)
@@ -166,27 +172,22 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     return _join(made, found, d)
 
 
-def _known(tensors: Any, dim: Any) -> Tensor | None:
-    """Return the result for small row-major CPU tensors of one geometry that were joined in an
-    earlier call, otherwise None."""
+def _known(operator: Operator, tensors: Any, dim: Any) -> tuple[Geometry, list[Any]] | None:
+    """Return the result's geometry and the tensors' arrays, for small row-major CPU tensors of one
+    geometry that were joined in an earlier call; otherwise None."""
     if type(tensors) not in (list, tuple) or type(dim) is not int:  # True would be found as 1
         return None
     first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
-    shape: Geometry | None = operators.cat.table.plans.get((first, len(tensors), dim))
+    shape: Geometry | None = operator.table.plans.get((first, len(tensors), dim))
     if shape is None:
         return None
     arrays = []
     for x in tensors:
         if type(x) is not Tensor or x._keys is not CPU_KEYS or x._geometry is not first:
             return None
-        arrays.append(x._get_array())
-    if not copies_are_ours(CPU_KEYS):
-        return None
-    if shape.nbytes < _TINY:
-        return from_array(np.concatenate(arrays, dim), shape)
-    made = allocate(shape, CPU)
-    _join_arrays(made._get_array(), arrays, dim % shape.ndim)
-    return made
+        array = x._array
+        arrays.append(array if array is not None else x._get_array())
+    return shape, arrays
 
 
 def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
@@ -224,9 +225,9 @@ def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
 
 
 def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
-    known = _known_stack(tensors, dim)
-    if known is not None:
-        return known
+    known = _known(operators.stack, tensors, dim)
+    if known is not None and _comes_straight():
+        return _stacked_known(*known, dim)
     found = checked_tensors("stack", tensors)
     table, first = operators.stack.table, found[0]._geometry
     if first.dtype.is_float8:
@@ -243,22 +244,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     return made
 
 
-def _known_stack(tensors: Any, dim: Any) -> Tensor | None:
-    """Like `_known`, for tensors stacked along a new dimension."""
-    if type(tensors) not in (list, tuple) or type(dim) is not int:
-        return None
-    first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
-    shape: Geometry | None = operators.stack.table.plans.get((first, len(tensors), dim))
-    if shape is None:
-        return None
-    arrays = []
-    for x in tensors:
-        if type(x) is not Tensor or x._keys is not CPU_KEYS or x._geometry is not first:
-            return None
-        array = x._array
-        arrays.append(array if array is not None else x._get_array())
-    if not _comes_straight():
-        return None
+def _stacked_known(shape: Geometry, arrays: list[Any], dim: int) -> Tensor:
     made = allocate(shape, CPU)
     out, sizes = made._get_array(), shape.sizes
     if len(sizes) == 1 and len(arrays) <= _FEW:

@@ -16,12 +16,12 @@ from ..core.arguments import NUMBERS
 from ..core.dtype import (
     BOOL, FLOATING, complex64, complex128, dtype, float16, float32, float64,
 )  # fmt: skip
-from ..core.geometry import Geometry, contiguous_geometry
+from ..core.geometry import Geometry, Sizes, contiguous_geometry
 from ..core.memory_format import contiguous_format
 from ..dispatch.operator import Operator
 from ..dispatch.shortcuts import Seen, is_due
 from ..iterator import overlap
-from ..iterator.broadcast import broadcast_sizes
+from ..iterator.broadcast import broadcast_sizes, strides_over
 from ..kernels import stub
 from ..runtime import capture
 from ..kernels.cpu.quiet import run
@@ -301,7 +301,7 @@ def cut(element: dtype, scale: Any) -> Any:
     return int(scale.real)
 
 
-def added_without_cuda(
+def _added_without_cuda(
     out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, multiply: Any
 ) -> bool:
     """Write beta * self + alpha * multiply(a, b) to `out`. On CUDA, where the caller launches a
@@ -324,25 +324,33 @@ def added_without_cuda(
     return True
 
 
-def _addmm_into(
-    out: Tensor, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any
+def added_into(
+    op: str, out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any
 ) -> Tensor:
+    """Write beta * self + alpha * a @ b to `out`: one product, or a batch of them."""
     shape = out._geometry
     beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
-    if added_without_cuda(out, self, mat1, mat2, beta, alpha, calls.mm):
+    if _added_without_cuda(
+        out, self, a, b, beta, alpha, calls.mm if shape.ndim == 2 else calls.bmm
+    ):
         return out
-    (m, k), n = mat1._geometry.sizes, shape.sizes[1]
-    if by_library(shape.dtype, m * n * k):
-        library.write("addmm", multiply_added, (out,), self, mat1, mat2, beta, alpha)
+    (*batch, m, n), k = shape.sizes, a._geometry.sizes[-1]
+    if by_library(shape.dtype, shape.numel * k):
+        library.write(op, multiply_added, (out,), self, a, b, beta, alpha)
         return out
     given = self._geometry
-    strides = [0 if size == 1 else by for size, by in zip(given.sizes, given.strides)]
+    added = strides_over(given.sizes, given.strides, shape.sizes)
     stub.cuda("matmul").addmm(shape.dtype)(
-        out._device.index, out._address(), mat1._address() if k else 0, mat2._address() if k else 0,
-        m, n, k, mat1._geometry.strides, mat2._geometry.strides, shape.strides, self._address(),
-        (0, 0, *strides)[-2:], beta, alpha,
+        out._device.index, out._address(), a._address() if k else 0, b._address() if k else 0,
+        m, n, k, walk(a._geometry.strides), walk(b._geometry.strides), walk(shape.strides),
+        self._address(), walk(added), beta, alpha, *batch,
     )  # fmt: skip
     return out
+
+
+def walk(strides: Sizes) -> Sizes:
+    """Return the strides of rows, columns and, of a batch, of products."""
+    return (*strides[-2:], *strides[:-2])
 
 
 def added_functional(operator: Operator, loop: str) -> Kernel:
@@ -362,7 +370,7 @@ def added_functional(operator: Operator, loop: str) -> Kernel:
             shape = _addmm_result(self, mat1, mat2, beta, alpha)
             if is_on_cpu:
                 table.remember(key, Seen((shape, beta, alpha)))
-        return _addmm_into(allocate(shape, mat1._device), self, mat1, mat2, beta, alpha)
+        return added_into("addmm", allocate(shape, mat1._device), self, mat1, mat2, beta, alpha)
 
     return kernel
 
@@ -385,7 +393,7 @@ def added_inplace(operator: Operator, loop: str) -> Kernel:
             rule = f"have the result's sizes {list(wanted.sizes)}"
             raise errors.wrong_shape("addmm_", "self", rule, self)
         overlap.check_out("addmm", self, mat1=mat1, mat2=mat2)
-        return _addmm_into(self, self, mat1, mat2, beta, alpha)
+        return added_into("addmm", self, self, mat1, mat2, beta, alpha)
 
     return kernel
 
@@ -397,7 +405,7 @@ def added_out(operator: Operator, loop: str) -> Kernel:
         wanted = _addmm_result(self, mat1, mat2, beta, alpha)
         read = {"mat1": mat1, "mat2": mat2} | ({} if out is self else {"self": self})
         library.check_out("addmm", out, wanted, **read)
-        return _addmm_into(out, self, mat1, mat2, beta, alpha)
+        return added_into("addmm", out, self, mat1, mat2, beta, alpha)
 
     return kernel
 

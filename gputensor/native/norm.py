@@ -265,26 +265,10 @@ def native_batch_norm(
     running_mean: Tensor | None, running_var: Tensor | None, training: bool, momentum: float,
     eps: float,
 ) -> Three:  # fmt: skip
-    op = "batch_norm"
-    check_floating(
-        op, input=input, weight=weight, bias=bias, running_mean=running_mean,
-        running_var=running_var,
-    )  # fmt: skip
-    given = input._geometry
-    if given.ndim < 2:
-        raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
+    op, given = "batch_norm", input._geometry
+    _check_batch_norm(op, input, weight, bias, running_mean, running_var, training)
     channels = given.sizes[1]
-    arguments.check_sizes(
-        op, (channels,), weight=weight, bias=bias, running_mean=running_mean,
-        running_var=running_var,
-    )  # fmt: skip
-    if not training and (running_mean is None or running_var is None):
-        raise errors.must(op, "running_mean", "be given where it is not training", None)
     of = of_statistics(input, weight, bias, running_mean, running_var)
-    if training:
-        for arg, running in (("running_mean", running_mean), ("running_var", running_var)):
-            if running is not None:
-                overlap.check_itself(op, running, arg)
     eps, form = real(op, "eps", eps), suggest_memory_format(input)
     if is_for_kernels(input):
         both = (running_mean, running_var)
@@ -304,6 +288,23 @@ def native_batch_norm(
         saved = calls.new_empty(input, (0,), of), calls.new_empty(input, (0,), of)
     made = affine(normal, beside_channels(weight, along), beside_channels(bias, along))
     return in_format(made, given.dtype, form), cast(saved[0], of), cast(saved[1], of)
+
+
+def _check_batch_norm(
+    op: str, input: Tensor, weight: Tensor | None, bias: Tensor | None,
+    running_mean: Tensor | None, running_var: Tensor | None, training: bool,
+) -> None:  # fmt: skip
+    running = {"running_mean": running_mean, "running_var": running_var}
+    check_floating(op, input=input, weight=weight, bias=bias, **running)
+    given = input._geometry
+    if given.ndim < 2:
+        raise errors.wrong_shape(op, "input", "have two dimensions or more", input)
+    arguments.check_sizes(op, given.sizes[1:2], weight=weight, bias=bias, **running)
+    if not training and any(x is None for x in running.values()):
+        raise errors.must(op, "running_mean", "be given where it is not training", None)
+    for arg, x in running.items():
+        if training and x is not None:
+            overlap.check_itself(op, x, arg)
 
 
 def _by_running(

@@ -8,6 +8,7 @@ and writes outside of the elements.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -163,14 +164,12 @@ def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], in
     return ((0, *dense[1:]), 0) if sizes[0] > 1 else None
 
 
+@dataclass(slots=True, eq=False)
 class Built:
     """A tensor made for one call, and the content of its whole storage before the call."""
 
-    __slots__ = ("tensor", "before")
     tensor: Any
-
-    def __init__(self, tensor: Any, before: np.ndarray) -> None:
-        self.tensor, self.before = tensor, before
+    before: np.ndarray
 
     def storage_now(self) -> np.ndarray:
         array: np.ndarray = self.whole(self.tensor).cpu()._get_array()

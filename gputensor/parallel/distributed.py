@@ -77,8 +77,6 @@ class DistributedDataParallel(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         group = group_of(_NAME, process_group)
-        if not isinstance(module, Module):
-            raise errors.wrong_type(_NAME, "module", "be a Module", module)
         given = (
             delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision, device_mesh
         )  # fmt: skip
@@ -91,13 +89,7 @@ class DistributedDataParallel(Module):
             "gradient_as_bucket_view": gradient_as_bucket_view,
         }.items():  # fmt: skip
             flag(_NAME, name, value)
-        if any(is_lazy(x) for x in (*module.parameters(), *module.buffers())):
-            rule, remedy = "have sizes of all parameters", "call it once before"
-            raise errors.must(_NAME, "module", rule, errors.Got("a lazy module"), remedy=remedy)
-        trained = [p for p in module.parameters() if p.requires_grad]
-        if not trained:
-            raise errors.wrong_value(_NAME, "module", "have a parameter to train", module)
-        _check_devices(device_ids, trained)
+        _check_devices(device_ids, _trained(module))
         size = real(_NAME, "bucket_cap_mb", 25 if bucket_cap_mb is None else bucket_cap_mb)
         if not size > 0:
             raise errors.wrong_value(_NAME, "bucket_cap_mb", "be positive", bucket_cap_mb)
@@ -336,6 +328,20 @@ def _tensors(found: Any) -> Iterator[Tensor]:
             yield from _tensors(one)
     elif hasattr(found, "__dataclass_fields__"):
         yield from _tensors([*vars(found).values()])
+
+
+def _trained(module: Any) -> list[Tensor]:
+    """Return the parameters to train. Raises: ArgumentError for a module without them, or without
+    sizes."""
+    if not isinstance(module, Module):
+        raise errors.wrong_type(_NAME, "module", "be a Module", module)
+    if any(is_lazy(x) for x in (*module.parameters(), *module.buffers())):
+        rule, remedy = "have sizes of all parameters", "call it once before"
+        raise errors.must(_NAME, "module", rule, errors.Got("a lazy module"), remedy=remedy)
+    trained = [p for p in module.parameters() if p.requires_grad]
+    if not trained:
+        raise errors.wrong_value(_NAME, "module", "have a parameter to train", module)
+    return list(trained)
 
 
 def _check_devices(device_ids: Any, trained: list[Any]) -> None:

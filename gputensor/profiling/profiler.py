@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -30,21 +31,17 @@ __all__ = ["Row", "profile"]
 Kernel = Callable[..., Any]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Row:
     """The costs of one operator at one key. Self times exclude the hops below it."""
 
-    __slots__ = ("op", "key", "calls", "host_us", "host_self_us", "device_us", "device_self_us")
     op: str
     key: str
-    calls: int
-    host_us: float
-    host_self_us: float
-    device_us: float
-    device_self_us: float
-
-    def __init__(self, op: str, key: str) -> None:
-        self.op, self.key, self.calls = op, key, 0
-        self.host_us = self.host_self_us = self.device_us = self.device_self_us = 0.0
+    calls: int = 0
+    host_us: float = 0.0
+    host_self_us: float = 0.0
+    device_us: float = 0.0
+    device_self_us: float = 0.0
 
     def __repr__(self) -> str:
         return f"Row({self.op} [{self.key}]: {self.calls} calls, {self.host_us:.1f} us)"

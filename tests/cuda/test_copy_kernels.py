@@ -242,7 +242,7 @@ def _odd_fuzz(rng: random.Random, count: int) -> Counter[tuple[int, int]]:
 @pytest.mark.parametrize("schedule", tier.pick(["random"], ["forward", "reversed", "random"]))
 def test_tiles_whose_rows_begin_anywhere(schedule: str) -> None:
     """u8 and f16 of odd pitches: words are shifted together on either side."""
-    with settings.using(schedule=schedule, seed=5):
+    with settings.emulator_settings(schedule=schedule, seed=5):
         ran = _odd_fuzz(random.Random(11), FUZZ or 30)
     assert sum(n for (_, store), n in ran.items() if not store) > sum(ran.values()) // 2
     assert ran[0, 0] and any(load and not store for load, store in ran)
@@ -252,7 +252,7 @@ def test_tiles_whose_rows_begin_anywhere(schedule: str) -> None:
 def checks() -> Iterator[None]:
     """Every access is checked; what is built so is for this test alone."""
     module.clear()
-    with settings.using(checks="all"):
+    with settings.emulator_settings(sanitize="all"):
         yield
     module.clear()
 
@@ -263,7 +263,7 @@ def test_tiles_whose_rows_begin_anywhere_stay_inside(checks: None) -> None:
 
 @pytest.mark.parametrize("schedule", tier.pick(["reversed"], ["reversed", "random"]))
 def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
-    with settings.using(schedule=schedule, seed=3):
+    with settings.emulator_settings(schedule=schedule, seed=3):
         # The quick tier's layouts are those of `test_any_layout`, whose kernels are compiled.
         draw = random.Random(8) if tier.is_full() else random.Random(7)
         _fuzz(draw, tier.pick(15, 40), tier.pick(12_000, 6_000))

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from gputensor.core import errors
 from gputensor.kernels.cuda import (
-    argreduce_launch, binding, copy_explain, copy_launch, copy_pack_plan, copy_plan, launch,
-    reduce_launch,
+    binding, copy_explain, copy_launch, copy_pack_plan, copy_plan, launch,
 )  # fmt: skip
 from gputensor.kernels.cuda import copy_score as score
 from gputensor.kernels.cuda.copy_launch import Layout
@@ -362,8 +361,7 @@ def test_no_kernel_counts_with_the_figures_of_one_gpu() -> None:
         }
         assert not {n for n in found if type(n) is int} & figures, path.name
     resident = max(gpu.multiprocessors * gpu.threads for gpu in KNOWN.values())
-    for blocks in (reduce_launch._BLOCKS, argreduce_launch._BLOCKS):
-        assert blocks * launch.THREADS >= 0.9 * resident
+    assert launch.MOST_BLOCKS * launch.THREADS >= 0.9 * resident
 
 
 # --- waves of PACK --------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def test_any_layout() -> None:
 
 @pytest.mark.parametrize("schedule", tier.pick(["random"], ["reversed", "random"]))
 def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
-    with settings.using(schedule=schedule, seed=5):
+    with settings.emulator_settings(schedule=schedule, seed=5):
         # quick: the calls of test_any_layout, whose kernels are compiled once
         run_all(list(made(*tier.pick((1, 48, 6000), (2, 24, 3000)))))
 
@@ -253,7 +253,7 @@ def test_a_reduction_does_not_depend_on_the_order_of_threads(schedule: str) -> N
         (gt.from_numpy(rng.normal(size=s).astype("f4")).to("cuda"), dims) for s, dims in cases
     ]
     plain = [x.sum(dims).cpu().numpy() for x, dims in arrays]
-    with settings.using(schedule=schedule, seed=4):
+    with settings.emulator_settings(schedule=schedule, seed=4):
         for (x, dims), expected in zip(arrays, plain):
             assert x.sum(dims).cpu().numpy().tobytes() == expected.tobytes()
 

@@ -385,14 +385,6 @@ def Tensor_hardshrink(self, lambd=0.5):
         return op_hardshrink.table[key_set](key_set, self, lambd)
     except Exception as error: return _refuse(error, "hardshrink", Tensor_hardshrink, locals())
 
-def call_hardshrink(self, lambd=0.5):
-    short = op_hardshrink.table.short.get(self._geometry)
-    if short is not None and (made := short(self, lambd)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_hardshrink.table[key_set](key_set, self, lambd)
-
 op_hardshrink_backward = _define(
     "aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor")
 def call_hardshrink_backward(grad_out, self, lambd):
@@ -589,11 +581,6 @@ def prelu(input, weight):
         return op_prelu.table[key_set](key_set, input, weight)
     except Exception as error: return _refuse(error, "prelu", prelu, locals())
 Tensor_prelu = prelu
-
-def call_prelu(self, weight):
-    include, keep = _state.get()
-    key_set = (self._keys | weight._keys | include) & keep
-    return op_prelu.table[key_set](key_set, self, weight)
 
 op_glu = _define("aten::glu(Tensor self, int dim=-1) -> Tensor")
 op_glu_out = _define("aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out) -> Tensor(a!)")

@@ -130,11 +130,6 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         return op_rms_norm.table[key_set](key_set, input, normalized_shape, weight, eps)
     except Exception as error: return _refuse(error, "rms_norm", rms_norm, locals())
 
-def call_rms_norm(input, normalized_shape, weight=None, eps=None):
-    include, keep = _state.get()
-    key_set = (input._keys | (0 if weight is None else weight._keys) | include) & keep
-    return op_rms_norm.table[key_set](key_set, input, normalized_shape, weight, eps)
-
 op_native_group_norm = _define(
     "aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
     ("core",))

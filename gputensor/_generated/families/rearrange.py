@@ -175,11 +175,6 @@ def pixel_shuffle(input, upscale_factor, *, out=None):
         return op_pixel_shuffle.table[key_set](key_set, input, upscale_factor)
     except Exception as error: return _refuse(error, "pixel_shuffle", pixel_shuffle, locals())
 
-def call_pixel_shuffle(self, upscale_factor):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_pixel_shuffle.table[key_set](key_set, self, upscale_factor)
-
 op_pixel_unshuffle = _define("aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor")
 op_pixel_unshuffle_out = _define(
     "aten::pixel_unshuffle.out(Tensor self, int downscale_factor, *, Tensor(a!) out) -> Tensor(a!)")
@@ -200,11 +195,6 @@ def pixel_unshuffle(input, downscale_factor, *, out=None):
             return op_pixel_unshuffle_out.table[key_set](key_set, input, downscale_factor, out)
         return op_pixel_unshuffle.table[key_set](key_set, input, downscale_factor)
     except Exception as error: return _refuse(error, "pixel_unshuffle", pixel_unshuffle, locals())
-
-def call_pixel_unshuffle(self, downscale_factor):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_pixel_unshuffle.table[key_set](key_set, self, downscale_factor)
 
 op_channel_shuffle = _define("aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor")
 op_channel_shuffle_out = _define(

@@ -366,14 +366,6 @@ def relu_(input):
     except Exception as error: return _refuse(error, "relu_", relu_, locals())
 Tensor_relu_ = relu_
 
-def call_relu_(self):
-    short = op_relu_.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_relu_.table[key_set](key_set, self)
-
 op_acos = _define("aten::acos(Tensor self) -> Tensor", ("core", "pointwise",))
 op_acos_out = _define(
     "aten::acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 from ..._generated import calls, functions
@@ -80,6 +81,7 @@ def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tenso
     return (x - mean) * rstd, rstd
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Normal:
     """The operands of a normalisation's gradients, from which second derivatives are computed.
 
@@ -88,12 +90,13 @@ class _Normal:
     statistics, which do not depend on x.
     """
 
-    def __init__(
-        self, grad: Tensor, normal: Tensor, rstd: Tensor, weight: Tensor | None, dims: Any,
-        rows: Any, is_fixed: bool = False,
-    ) -> None:  # fmt: skip
-        self.grad, self.normal, self.rstd, self.weight = grad, normal, rstd, weight
-        self.dims, self.rows, self.is_fixed = dims, rows, is_fixed
+    grad: Tensor
+    normal: Tensor
+    rstd: Tensor
+    weight: Tensor | None
+    dims: Any
+    rows: Any
+    is_fixed: bool = False
 
     def _through(self, x: Tensor) -> Tensor:
         if self.is_fixed:

@@ -11,6 +11,7 @@ import runpy
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,13 @@ ASKS = {
 _COPIES = ("aten::copy_", "aten::flip")
 
 
+@dataclass(slots=True)
 class Need:
     """An operator that the script called: number of calls, and bytes read and written."""
 
-    __slots__ = ("name", "calls", "nbytes")
     name: str
-    calls: int
-    nbytes: int
-
-    def __init__(self, name: str) -> None:
-        self.name, self.calls, self.nbytes = name, 0, 0
+    calls: int = 0
+    nbytes: int = 0
 
 
 def main(argv: list[str]) -> int:

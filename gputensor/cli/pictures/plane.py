@@ -7,6 +7,7 @@ no I/O.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 Place = tuple[int, int]  # indices along x and y; column and row on a side
 
 
+@dataclass(slots=True, eq=False)
 class Cell:
     """number: the number of its first element in dst's order. count: the number of its shown
     elements. tint: 0 if it moves in the first step, 1 in the next. steps: the steps that touch
@@ -25,13 +27,9 @@ class Cell:
 
     number: int
     offset_bytes: int
-    tint: int
-    count: int
-
-    def __init__(self, number: int, offset_bytes: int) -> None:
-        self.number, self.offset_bytes = number, offset_bytes
-        self.tint, self.count = -1, 0
-        self.steps: list[int] = []
+    tint: int = -1
+    count: int = 0
+    steps: list[int] = field(default_factory=list)
 
 
 class Side:

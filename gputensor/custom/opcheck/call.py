@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 from ...autograd.modes import no_grad
@@ -14,15 +15,12 @@ from ...tensor.base import tensors_of
 from ...tensor.tensor import Tensor
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """operator: the called operator. values: all arguments, with defaults filled in."""
 
-    __slots__ = ("operator", "values")
     operator: Operator
     values: list[Any]
-
-    def __init__(self, operator: Operator, values: list[Any]) -> None:
-        self.operator, self.values = operator, values
 
     @staticmethod
     def of(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

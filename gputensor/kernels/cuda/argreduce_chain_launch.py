@@ -15,7 +15,7 @@ from . import chain_source, launch, module, numbers, variants
 from .argreduce_launch import ArgReduce, walk_of
 from .chain_launch import MAX_PARAMS_BYTES, Packer
 from .chain_source import Body
-from .launch import THREADS, blocks_for
+from .launch import THREADS
 
 ENTRY = "argreduce_chain"
 
@@ -45,13 +45,12 @@ class ChainArgReduce:
             "UNROLL": "1", "OUTPUTS": "1",
         }  # fmt: skip
         tail = Struct(f"<{len(along)}q").pack(*along) + launch.pack_dims(kept, walks, dims)
-        groups = blocks_for(plain.rows, 1 << plain.slot_bits)
 
         def one(of: int, per_segment: int, segments: int) -> launch.Launch:
             walk = walk_of(plain, of, per_segment, segments)
             return launch.Launch(
-                family, ENTRY, defines, groups * segments, THREADS, 2 + count, values, packing,
-                walk + tail,
+                family, ENTRY, defines, plain.groups * segments, THREADS, 2 + count, values,
+                packing, walk + tail,
             )  # fmt: skip
 
         self.first = one(plain.count, plain.per_segment, plain.segments)

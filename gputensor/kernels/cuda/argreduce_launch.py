@@ -9,15 +9,11 @@ from typing import Any
 from ... import runtime
 from ...core import errors
 from ...core.geometry import Sizes
-from . import launch, module, variants
+from . import launch
 from .division import divider
-from .launch import THREADS, Operands, bits_for
-from .softmax_launch import ADJACENT, PER_LANE
+from .launch import Operands
+from .softmax_launch import PER_LANE
 
-# The minimum elements of a segment of a row, and the number of blocks that fills any GPU, as in
-# reduce_launch.
-_PER_SEGMENT = 1 << 14
-_BLOCKS = 1024
 _HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
 
 
@@ -48,32 +44,18 @@ def _values(indices: Sizes, types: Any) -> Sizes:
     return tuple([by // to.itemsize * of.itemsize for by in indices])
 
 
-class ArgReduce:
-    """The launches over one layout; there is a second one if rows are cut into segments."""
+class ArgReduce(launch.SegmentedRows):
+    """The launches over one layout."""
 
-    __slots__ = (
-        "op", "defines", "rows", "count", "along", "dims", "lane_bits", "slot_bits", "is_adjacent",
-        "segments", "per_segment", "ndim", "functions",
-    )  # fmt: skip
-    family, entry = "argreduce", "argreduce_strided"
+    __slots__ = ("op", "along")
+    family = "argreduce"
 
     def __init__(
         self, op: str, of: Any, count: int, along: int, kept: Sizes, walks: list[Sizes]
     ) -> None:
-        self.op = op
-        self.rows, self.count, self.along, self.ndim = launch.product(kept), count, along, len(kept)
-        dims = launch.dims_for(op, kept)
-        self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
-        self.dims: bytes = launch.pack_dims(kept, walks, dims)
-        self.is_adjacent: bool = not kept or along <= walks[2][0]
-        slots = 0 if self.is_adjacent else min(bits_for(self.rows), bits_for(ADJACENT))
-        self.lane_bits: int = min(bits_for(-(-count // PER_LANE)), bits_for(THREADS) - slots)
-        self.slot_bits: int = bits_for(THREADS) - self.lane_bits
-        groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
-        self.segments = max(1, min(count // _PER_SEGMENT, _BLOCKS // groups))
-        self.per_segment: int = -(-count // self.segments)
-        self.segments = -(-count // self.per_segment)
-        self.functions: dict[int, Any] = {}
+        self.op, self.along = op, along
+        is_adjacent = not kept or along <= walks[2][0]
+        super().__init__(op, of, count, kept, walks, is_adjacent, PER_LANE)
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         out, *rest, x = operands
@@ -92,16 +74,9 @@ class ArgReduce:
         self, device_index: int, out: int, values: int, x: int, given: int, count: int,
         per_segment: int, segments: int,
     ) -> None:  # fmt: skip
-        cuda = runtime.cuda()
-        function = self.functions.get(device_index)
-        if function is None:
-            function = module.function(self.family, self.entry, self.defines, device_index)
-            self.functions[device_index] = function
-        groups = launch.blocks_for(self.rows, 1 << self.slot_bits)
         walk = walk_of(self, count, per_segment, segments)
         params = _HEAD(out, values, x, given, self.along) + walk + self.dims
-        stream = cuda.current_stream(device_index)
-        cuda.launch(function, (groups * segments, 1, 1), (THREADS, 1, 1), 0, stream, params)
+        self.queue(device_index, params, segments)
 
 
 def walk_of(of: ArgReduce, count: int, per_segment: int, segments: int) -> bytes:

@@ -11,6 +11,9 @@ a tile.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from ...runtime.device_limits import Limits
 from . import copy_pack_plan as packing, copy_score as score
 from .copy_pack_plan import Pack
@@ -31,23 +34,17 @@ class Elem:
         self.packed: bool = packed
 
 
+@dataclass(slots=True, eq=False)
 class Row:
     """Copy rows. step: src's step along a row: 1, -1 or 0. is_long: a block stays in one row.
     is_shifted: see copy_row.cu. repeat: the outer dimension that is loaded once, or None."""
 
-    __slots__ = ("step", "vector", "is_long", "is_shifted", "repeat")
     step: int
     vector: int
     is_long: bool
     is_shifted: bool
     repeat: int | None
-    kernel = "row"
-
-    def __init__(
-        self, step: int, vector: int, is_long: bool, is_shifted: bool, repeat: int | None
-    ) -> None:
-        self.step, self.vector, self.is_long = step, vector, is_long
-        self.is_shifted, self.repeat = is_shifted, repeat
+    kernel: ClassVar[str] = "row"
 
 
 class Tile:

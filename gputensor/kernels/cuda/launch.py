@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from struct import Struct
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core import errors
 from ...core.geometry import Sizes
@@ -20,6 +20,12 @@ from .division import divider
 
 THREADS = 256
 STRIDED_UNROLL = 4
+# Adjacent rows or outputs in a block, for 128 contiguous bytes of f32.
+ADJACENT = 32
+# The minimum elements of a segment of a row, and the number of blocks that fills any GPU. With
+# fewer blocks, rows are cut into segments. Constant, so that the order of a sum is the same on all
+# GPUs.
+PER_SEGMENT, MOST_BLOCKS = 1 << 14, 1024
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
 # The maximum elements of a launch; larger layouts are split. It is below 2^31 with room for the
@@ -150,6 +156,49 @@ class EmptyLaunch:
         pass
 
 
+class SegmentedRows:
+    """Base of launches over rows: one launch, or two if few long rows are cut into segments.
+
+    lane_bits, slot_bits: log2 of the threads of a row, and of the rows of a block. is_adjacent:
+    neighbouring threads read elements of one row. per_lane: elements of a row from which on another
+    lane is added. walks: strides of the operands over the rows.
+    """
+
+    __slots__ = (
+        "defines", "rows", "count", "dims", "lane_bits", "slot_bits", "is_adjacent", "groups",
+        "segments", "per_segment", "ndim", "functions",
+    )  # fmt: skip
+    family: ClassVar[str]
+
+    def __init__(
+        self, op: str, of: Any, count: int, rows: Sizes, walks: list[Sizes], is_adjacent: bool,
+        per_lane: int,
+    ) -> None:  # fmt: skip
+        self.rows, self.count, self.ndim = product(rows), count, len(rows)
+        dims = dims_for(op, rows)
+        self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
+        self.dims: bytes = pack_dims(rows, walks, dims)
+        self.is_adjacent: bool = is_adjacent
+        slots = 0 if is_adjacent else min(bits_for(self.rows), bits_for(ADJACENT))
+        self.lane_bits: int = min(bits_for(-(-count // per_lane)), bits_for(THREADS) - slots)
+        self.slot_bits: int = bits_for(THREADS) - self.lane_bits
+        self.groups = blocks_for(self.rows, 1 << self.slot_bits)
+        segments = max(1, min(count // PER_SEGMENT, MOST_BLOCKS // self.groups))
+        self.per_segment: int = -(-count // segments)
+        self.segments = -(-count // self.per_segment)
+        self.functions: dict[int, Any] = {}
+
+    def queue(self, device_index: int, params: bytes, segments: int) -> None:
+        """Launch once, with this number of segments of each row."""
+        cuda, entry = chosen(), f"{self.family}_strided"
+        function = self.functions.get(device_index)
+        if function is None:
+            function = module.function(self.family, entry, self.defines, device_index)
+            self.functions[device_index] = function
+        grid, stream = (self.groups * segments, 1, 1), cuda.current_stream(device_index)
+        cuda.launch(function, grid, (THREADS, 1, 1), 0, stream, params)
+
+
 def straight(launch: Any, device_index: int) -> Straight:
     """Return the parts of a launch for aligned tensors and numbers. A caller runs the parts itself,
     which saves Python frames."""
@@ -243,6 +292,24 @@ def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, i
         parts.append((offsets, one(sizes, before)))
         before += product(sizes)
     return parts[0][1] if len(parts) == 1 else SplitLaunch(parts)
+
+
+def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
+    """Make the launch over rows: `one(op, dtype, count, along, strides, sizes)` for all of them, or
+    for each part.
+
+    count: elements of a row. along: strides in bytes along a row. strides: over the rows.
+    """
+    count, rows = layout.shape[0], layout.shape[1:]
+    if count == 0 or product(rows) == 0:
+        return EmptyLaunch()
+    if count >= 1 << 31:
+        rule = "have fewer than 2**31 elements along dim"
+        raise errors.must(op, "self", rule, errors.Got(str(count)))
+    along = [s[0] for s in layout.stride_bytes]
+    strides = [s[1:] for s in layout.stride_bytes]
+    bound = partial(one, op, layout.dtypes[0], count, along, strides)
+    return split(rows, strides, lambda sizes, before: bound(sizes))
 
 
 def pack_dims(shape: Sizes, strides: list[Sizes], dims: int) -> bytes:

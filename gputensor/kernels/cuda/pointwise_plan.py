@@ -8,6 +8,8 @@ this file.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .launch import THREADS, blocks_for, product
 
 # If the largest operand has fewer bytes, the strided entry runs, because it is already compiled.
@@ -32,23 +34,16 @@ RUNS, STAYS, STEPS, TURNS, GIVEN = "RUNS", "STAYS", "STEPS", "TURNS", "GIVEN"
 Strides = tuple[int, ...]
 
 
+@dataclass(slots=True, eq=False)
 class Walk:
     """The input of a plan: shape, index 0 fastest; per operand, outputs first, its strides in bytes
     (None for a number), the bytes of an element, and its address modulo 16."""
 
-    __slots__ = ("shape", "strides", "itemsizes", "lows", "outputs")
     shape: Strides
     strides: list[Strides | None]
     itemsizes: list[int]
     lows: list[int]
-    outputs: int
-
-    def __init__(
-        self, shape: Strides, strides: list[Strides | None], itemsizes: list[int], lows: list[int],
-        outputs: int = 1,
-    ) -> None:  # fmt: skip
-        self.shape, self.strides, self.itemsizes, self.lows = shape, strides, itemsizes, lows
-        self.outputs = outputs
+    outputs: int = 1
 
     @property
     def widest(self) -> int:

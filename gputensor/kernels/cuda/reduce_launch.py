@@ -15,17 +15,14 @@ from ...core import errors
 from ...core.geometry import Sizes
 from . import launch, module, variants
 from .division import divider
-from .launch import PACK_BYTES, THREADS, Operands, pack_dims, pieces, product
+from .launch import (
+    ADJACENT, MOST_BLOCKS, PACK_BYTES, THREADS, Operands, pack_dims, pieces, product,
+)  # fmt: skip
 
 # Units per lane. With more units than the first number another lane is added; with more than the
 # second, another segment. A lane loads these units in one flight, or in two.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# Blocks that fill every GPU; a reduction with fewer blocks is cut into segments. It is constant, so
-# that the order of a sum is equal on all GPUs.
-_BLOCKS = 1024
-# Adjacent outputs in a block, for 128 contiguous bytes of f32.
-_ADJACENT = 32
 # _ENDS: operators whose partial results another operator combines. Below: what a stage writes;
 # EITHER means results if there is one segment, otherwise partial results.
 _ENDS = {"nansum": "sum"}
@@ -132,16 +129,16 @@ def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
     if is_adjacent:
         lane_bits = min(wanted, whole)
     else:
-        lane_bits = min(wanted, whole - launch.bits_for(min(outputs, _ADJACENT)))
+        lane_bits = min(wanted, whole - launch.bits_for(min(outputs, ADJACENT)))
     return lane_bits, whole - lane_bits
 
 
 def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
     """(segments, units per segment, a multiple of the lanes)."""
     least = lanes * _PER_SEGMENT
-    if groups >= _BLOCKS or units < 2 * least:
+    if groups >= MOST_BLOCKS or units < 2 * least:
         return 1, units
-    wanted = min(-(-_BLOCKS // groups), units // least)
+    wanted = min(-(-MOST_BLOCKS // groups), units // least)
     per_segment = -(-units // (wanted * lanes)) * lanes
     return -(-units // per_segment), per_segment
 

@@ -6,6 +6,7 @@ The order of each reduction and its lanes are those of reduce_launch.py for rows
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
@@ -39,18 +40,13 @@ def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
     return lane_bits, launch.bits_for(THREADS) - lane_bits
 
 
+@dataclass(slots=True, eq=False)
 class ChainRows:
     """The launches of a program. running: the operands whose alignment selects the launch."""
 
-    __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch
     unaligned: launch.Launch
     running: list[int]
-
-    def __init__(
-        self, aligned: launch.Launch, unaligned: launch.Launch, running: list[int]
-    ) -> None:
-        self.aligned, self.unaligned, self.running = aligned, unaligned, running
 
     def __call__(
         self, device_index: int, addresses: Sequence[int], scalars: Sequence[Any] = ()

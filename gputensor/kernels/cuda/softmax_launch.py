@@ -5,11 +5,9 @@ They depend only on the sizes, so that the order of sums does not depend on the 
 
 from __future__ import annotations
 
-from functools import partial
 from struct import Struct
 from typing import Any
 
-from ...core import errors
 from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
@@ -17,8 +15,6 @@ from .launch import THREADS
 # Bytes of a row that a thread keeps in registers, in the arithmetic type; HELD_BYTES in softmax.cu.
 HELD_BYTES = 64
 WARP = 32
-# Adjacent rows in a block, for 128 contiguous bytes of f32.
-ADJACENT = 32
 # The number of elements per lane of a strided row from which on another lane is added.
 PER_LANE = 8
 _HEAD = Struct("<3q6I").pack
@@ -26,20 +22,11 @@ _HEAD = Struct("<3q6I").pack
 
 def bind(family: str, op: str, layout: Any) -> Any:
     """Bind the Rows `layout`: callable(device_index, (out, in ...) pointers)."""
-    count, rows = layout.shape[0], layout.shape[1:]
-    if count == 0 or launch.product(rows) == 0:
-        return launch.EmptyLaunch()
-    if count >= 1 << 31:
-        rule = "have fewer than 2**31 elements along dim"
-        raise errors.must(op, "self", rule, errors.Got(str(count)))
-    along = [s[0] for s in layout.stride_bytes]
-    strides = [s[1:] for s in layout.stride_bytes]
-    bind_one = partial(_one, op, layout.dtypes[0], count, along, strides)
-    return launch.split(rows, strides, bind_one)
+    return launch.along_rows(op, layout, _one)
 
 
 def _one(
-    op: str, of: Any, count: int, along: list[int], strides: list[Sizes], rows: Sizes, before: int
+    op: str, of: Any, count: int, along: list[int], strides: list[Sizes], rows: Sizes
 ) -> launch.Launch:
     is_dense = all(by == of.itemsize for by in along)
     n_rows = launch.product(rows)
@@ -49,7 +36,7 @@ def _one(
         lane_bits = _lanes_of_dense(count, launch.PACK_BYTES // of.itemsize, held)
     else:
         is_adjacent = not rows or min(along) <= min(s[0] for s in strides)
-        slots = 1 if is_adjacent else min(launch.bits_for(n_rows), launch.bits_for(ADJACENT))
+        slots = 1 if is_adjacent else min(launch.bits_for(n_rows), launch.bits_for(launch.ADJACENT))
         most = launch.bits_for(THREADS) - (0 if is_adjacent else slots)
         lane_bits = min(launch.bits_for(-(-count // PER_LANE)), most)
     slot_bits = launch.bits_for(THREADS) - lane_bits

@@ -30,8 +30,7 @@ from .resampling import *  # noqa: F403
 from .tables import *  # noqa: F403
 
 __all__ = [
-    "bilinear", "channel_shuffle", "fold", "grouped_mm", "linear", "log_softmax", "pad",
-    "pixel_shuffle", "pixel_unshuffle", "relu", "softmax", "softmin", "unfold",
+    "fold", "grouped_mm", "linear", "log_softmax", "pad", "relu", "softmax", "softmin", "unfold",
     *activation.__all__, *attention.__all__, *dropouts.__all__, *linear_loss.__all__, *loss.__all__,
     *normalization.__all__, *pooling.__all__, *resampling.__all__, *tables.__all__,
 ]  # fmt: skip
@@ -40,10 +39,13 @@ __all__ = [
 # Functions of gt with the same names and arguments.
 if TYPE_CHECKING:
     from ..._generated.functions import (
-        conv1d as conv1d, conv2d as conv2d, conv3d as conv3d, conv_transpose1d as conv_transpose1d,
-        conv_transpose2d as conv_transpose2d, conv_transpose3d as conv_transpose3d,
-        cosine_similarity as cosine_similarity, pairwise_distance as pairwise_distance,
-        pdist as pdist,
+        adaptive_avg_pool1d as adaptive_avg_pool1d, bilinear as bilinear, celu_ as celu_,
+        channel_shuffle as channel_shuffle, conv1d as conv1d, conv2d as conv2d, conv3d as conv3d,
+        conv_transpose1d as conv_transpose1d, conv_transpose2d as conv_transpose2d,
+        conv_transpose3d as conv_transpose3d, cosine_similarity as cosine_similarity,
+        hardshrink as hardshrink, pairwise_distance as pairwise_distance, pdist as pdist,
+        pixel_shuffle as pixel_shuffle, pixel_unshuffle as pixel_unshuffle, prelu as prelu,
+        relu_ as relu_, rms_norm as rms_norm, selu_ as selu_, threshold_ as threshold_,
     )  # fmt: skip
 else:
     __getattr__, __dir__ = lazy.attributes(globals())
@@ -60,12 +62,6 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not are_tensors or bias is not None and not isinstance(bias, Tensor):
         _tensors("linear", input=input, weight=weight, bias=bias)
     return calls.linear(input, weight, bias)
-
-
-@declares()
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input1 @ weight[k] @ input2 for each feature k of the result, plus bias."""
-    return calls.bilinear(input1, input2, weight, bias)
 
 
 @declares()
@@ -153,24 +149,6 @@ def fold(
 ) -> Tensor:  # fmt: skip
     """Sums of columns at the positions that `unfold` reads: (N, C kh kw, L) to (N, C, H, W)."""
     return calls.col2im(input, output_size, kernel_size, dilation, padding, stride)
-
-
-@declares()
-def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Rearrange channels into the plane: (*, C r r, H, W) to (*, C, H r, W r)."""
-    return calls.pixel_shuffle(input, upscale_factor)
-
-
-@declares()
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Rearrange the plane into channels: (*, C, H r, W r) to (*, C r r, H, W)."""
-    return calls.pixel_unshuffle(input, downscale_factor)
-
-
-@declares()
-def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Interleave channels: one channel of each group in turn."""
-    return calls.channel_shuffle(input, groups)
 
 
 def _tensors(op: str, **operands: Any) -> None:

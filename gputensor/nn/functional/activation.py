@@ -11,10 +11,10 @@ from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 
 __all__ = [
-    "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid",
-    "hardswish", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "logsigmoid", "mish",
-    "prelu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid", "silu", "softplus",
-    "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
+    "celu", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardsigmoid", "hardswish", "hardtanh",
+    "hardtanh_", "leaky_relu", "leaky_relu_", "logsigmoid", "mish", "relu6", "rrelu", "rrelu_",
+    "selu", "sigmoid", "silu", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
+    "threshold",
 ]  # fmt: skip
 
 
@@ -64,12 +64,6 @@ def gumbel_softmax(
     return calls.add_Tensor(calls.sub_Tensor(chosen, calls.detach(soft)), soft)
 
 
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """0 for elements in [-lambd, lambd], x for all others."""
-    _tensor("hardshrink", input)
-    return calls.hardshrink(input, lambd)
-
-
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(x + 3) / 6 of each element, clamped to [0, 1]."""
     _tensor("hardsigmoid", input)
@@ -116,12 +110,6 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     if flag("mish", "inplace", inplace):
         return calls.mish_(input)
     return calls.mish(input)
-
-
-def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """Each element, multiplied by the weight of its channel (dimension 1) where it is negative."""
-    _tensor("prelu", input)
-    return calls.prelu(input, weight)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -207,11 +195,6 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 # --- in place -------------------------------------------------------------------------------------
 
 
-def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """celu in place."""
-    return celu(input, alpha, True)
-
-
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """elu in place."""
     return elu(input, alpha, True)
@@ -227,29 +210,12 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return leaky_relu(input, negative_slope, True)
 
 
-def relu_(input: Tensor) -> Tensor:
-    """relu in place."""
-    _tensor("relu_", input)
-    return calls.relu_(input)
-
-
 @declares()
 def rrelu_(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
 ) -> Tensor:
     """rrelu in place."""
     return rrelu(input, lower, upper, training, True)
-
-
-def selu_(input: Tensor) -> Tensor:
-    """selu in place."""
-    return selu(input, True)
-
-
-def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """threshold in place."""
-    _tensor("threshold_", input)
-    return calls.threshold_(input, threshold, value)
 
 
 def _tensor(op: str, input: Any) -> None:

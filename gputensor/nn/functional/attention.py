@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ..._generated import calls, functions
@@ -60,82 +61,107 @@ def multi_head_attention_forward(
     static_k, static_v: keys and values by heads, (N * heads, S, E / heads), used instead of key and
     value.
     """
-    op, sizes = "multi_head_attention_forward", query.shape
-    if query.ndim not in (2, 3):
-        raise errors.wrong_shape(op, "query", "have two or three dimensions", query)
-    if sizes[-1] != embed_dim_to_check:
-        raise errors.wrong_shape(op, "query", f"have {embed_dim_to_check} columns", query)
-    for arg, x in (("key", key), ("value", value)):
-        if x.ndim != query.ndim:
-            raise errors.wrong_shape(op, arg, f"have {query.ndim} dimensions, as query has", x)
-    if embed_dim_to_check % num_heads:
-        raise errors.must(op, "num_heads", f"divide the {embed_dim_to_check} columns", num_heads)
+    op, is_alone, is_self = _HEADS, query.ndim == 2, query is key and key is value
+    _check_heads(query, key, value, embed_dim_to_check, num_heads)
     if is_causal and attn_mask is None:
         raise errors.must(op, "attn_mask", "be given with is_causal, which describes it", None)
-    weights, is_one = [q_proj_weight, k_proj_weight, v_proj_weight], False
-    if use_separate_proj_weight:
-        for arg, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weights):
-            if weight is None:
-                raise errors.not_given(op, arg)
-    elif in_proj_weight is None:
-        raise errors.not_given(op, "in_proj_weight")
-    elif query is key and key is value:
-        is_one = True
-    else:
-        weights = list(in_proj_weight.chunk(3))
-    if query.ndim == 2:
+    weights = in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight
+    if is_alone:
         query, key, value = (x.unsqueeze(1) for x in (query, key, value))
         if key_padding_mask is not None and key_padding_mask.ndim == 1:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     length, batch = query.shape[:2]
-    if is_one:
-        q, k, v = _projected(query, in_proj_weight, in_proj_bias).chunk(3, -1)
-    else:
-        shifts = [None] * 3 if in_proj_bias is None else list(in_proj_bias.chunk(3))
-        q, k, v = map(_projected, (query, key, value), weights, shifts)
+    given = (query,) if is_self and not use_separate_proj_weight else (query, key, value)
+    q, k, v = _projections(given, weights, in_proj_bias, use_separate_proj_weight)
     mask, more = _additive(op, "attn_mask", attn_mask, q), 0
     if bias_k is not None and bias_v is not None:
         k = functions.cat([k, bias_k.expand(1, batch, -1)])
         v = functions.cat([v, bias_v.expand(1, batch, -1)])
         more += 1
     q, k, v = (_by_heads(x, num_heads) for x in (q, k, v))
-    if static_k is not None:
-        k = static_k.unflatten(0, (batch, num_heads))
-    if static_v is not None:
-        v = static_v.unflatten(0, (batch, num_heads))
+    k = k if static_k is None else static_k.unflatten(0, (batch, num_heads))
+    v = v if static_v is None else static_v.unflatten(0, (batch, num_heads))
     if add_zero_attn:
         k, v = (functions.cat([x, functions.zeros_like(x[:, :, :1])], 2) for x in (k, v))
         more += 1
-    if mask is not None:
-        mask = _with_more(mask, more)
-        mask = mask.unflatten(0, (batch, num_heads)) if mask.ndim == 3 else mask
-    if key_padding_mask is not None:
-        if tuple(key_padding_mask.shape) != (batch, k.shape[2] - more):
-            rule = f"have sizes {[batch, k.shape[2] - more]}"
-            raise errors.wrong_shape(op, "key_padding_mask", rule, key_padding_mask)
-        padded = _with_more(_additive(op, "key_padding_mask", key_padding_mask, q), more)
-        padded = padded[:, None, None]
-        mask = padded if mask is None else mask + padded
-    if mask is not None:
-        mask = mask.expand(batch, num_heads, length, k.shape[2])
+    is_plain_causal = is_causal and key_padding_mask is None and not more
+    mask = _mask_of_heads(mask, key_padding_mask, q, k, more)
     dropped = dropout_p if training else 0.0
     if need_weights:
-        scores = (q * (q.shape[-1] ** -0.5)) @ k.mT
-        shares = functions.softmax(scores if mask is None else scores + mask, -1)
-        shares = calls.dropout(shares, dropped, True) if dropped else shares
-        made = shares @ v
+        made, shares = _with_weights(q, k, v, mask, dropped)
     else:
-        if is_causal and key_padding_mask is None and not more:
-            made = scaled_dot_product_attention(q, k, v, None, dropped, True)
-        else:
-            made = scaled_dot_product_attention(q, k, v, mask, dropped)
+        mask = None if is_plain_causal else mask
+        made = scaled_dot_product_attention(q, k, v, mask, dropped, is_plain_causal)
     made = made.permute(2, 0, 1, 3).reshape(length, batch, embed_dim_to_check)
     made = calls.linear(made, out_proj_weight, out_proj_bias)
-    made = made.squeeze(1) if len(sizes) == 2 else made
+    made = made.squeeze(1) if is_alone else made
     if not need_weights:
         return made, None
     shares = shares.mean(1) if average_attn_weights else shares
-    return made, shares.squeeze(0) if len(sizes) == 2 else shares
+    return made, shares.squeeze(0) if is_alone else shares
+
+
+_HEADS = "multi_head_attention_forward"
+
+
+def _check_heads(query: Tensor, key: Tensor, value: Tensor, columns: int, heads: int) -> None:
+    if query.ndim not in (2, 3):
+        raise errors.wrong_shape(_HEADS, "query", "have two or three dimensions", query)
+    if query.shape[-1] != columns:
+        raise errors.wrong_shape(_HEADS, "query", f"have {columns} columns", query)
+    for arg, x in (("key", key), ("value", value)):
+        if x.ndim != query.ndim:
+            rule = f"have {query.ndim} dimensions, as query has"
+            raise errors.wrong_shape(_HEADS, arg, rule, x)
+    if columns % heads:
+        raise errors.must(_HEADS, "num_heads", f"divide the {columns} columns", heads)
+
+
+def _projections(
+    given: tuple[Tensor, ...], weights: tuple[Tensor | None, ...], bias: Tensor | None,
+    is_separate: bool,
+) -> Sequence[Tensor]:  # fmt: skip
+    """Project query, key and value. given: the query alone if all three are one tensor. weights:
+    the common weight, then those of each projection."""
+    whole, *separate = weights
+    if is_separate:
+        for arg, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), separate):
+            if weight is None:
+                raise errors.not_given(_HEADS, arg)
+    elif whole is None:
+        raise errors.not_given(_HEADS, "in_proj_weight")
+    elif len(given) == 1:
+        return _projected(given[0], whole, bias).chunk(3, -1)
+    else:
+        separate = list(whole.chunk(3))
+    shifts = [None] * 3 if bias is None else list(bias.chunk(3))
+    return list(map(_projected, given, separate, shifts))
+
+
+def _mask_of_heads(mask: Any, padding: Tensor | None, q: Tensor, k: Tensor, more: int) -> Any:
+    """Return what is added to scores, (N, heads, L, S), or None. more: keys after the given
+    ones, which no mask hides."""
+    batch, heads, length, _ = q.shape
+    if mask is not None:
+        mask = _with_more(mask, more)
+        mask = mask.unflatten(0, (batch, heads)) if mask.ndim == 3 else mask
+    if padding is not None:
+        if tuple(padding.shape) != (batch, k.shape[2] - more):
+            rule = f"have sizes {[batch, k.shape[2] - more]}"
+            raise errors.wrong_shape(_HEADS, "key_padding_mask", rule, padding)
+        padded = _with_more(_additive(_HEADS, "key_padding_mask", padding, q), more)[:, None, None]
+        mask = padded if mask is None else mask + padded
+    return None if mask is None else mask.expand(batch, heads, length, k.shape[2])
+
+
+def _with_weights(
+    q: Tensor, k: Tensor, v: Tensor, mask: Any, dropped: float
+) -> tuple[Tensor, Tensor]:
+    """Return the attention of each head, and its weights."""
+    scores = (q * (q.shape[-1] ** -0.5)) @ k.mT
+    shares = functions.softmax(scores if mask is None else scores + mask, -1)
+    shares = calls.dropout(shares, dropped, True) if dropped else shares
+    return shares @ v, shares
 
 
 def _projected(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:

@@ -13,7 +13,6 @@ from ...tensor.tensor import Tensor
 
 __all__ = [
     "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize",
-    "rms_norm",
 ]  # fmt: skip
 
 
@@ -27,14 +26,6 @@ def layer_norm(
     Args: normalized_shape: the sizes of these dimensions, and of weight and bias.
     """
     return calls.layer_norm(input, normalized_shape, weight, bias, eps, False)
-
-
-@declares()
-def rms_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
-    """Divide the last dimensions by their root mean square, then multiply by weight."""
-    return calls.rms_norm(input, normalized_shape, weight, eps)
 
 
 @declares()

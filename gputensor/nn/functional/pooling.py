@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ..._generated import calls
@@ -12,14 +13,13 @@ from ...tensor.tensor import Tensor
 from ._types import Ints, Reals, Sizes
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d",
-    "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
-    "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+    "lp_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices",
+    "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d",
 ]  # fmt: skip
 
 
@@ -139,12 +139,6 @@ def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
 
 
 @declares()
-def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
-    """Means over output_size windows."""
-    return calls.adaptive_avg_pool1d(input, output_size)
-
-
-@declares()
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
     """Means over output_size windows. None in output_size keeps the input's size."""
     sizes = _sizes("adaptive_avg_pool2d", input, output_size, 2)
@@ -208,9 +202,9 @@ def adaptive_max_pool3d_with_indices(
     return found
 
 
-def _numbers(op: str, arg: str, value: Any, count: int) -> list[Any]:
-    """A list with one number for each dimension."""
-    found = list(value) if isinstance(value, (list, tuple)) else [value] * count
+def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
+    """A tuple with one number for each dimension."""
+    found = tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
     if len(found) != count:
         raise errors.wrong_value(op, arg, f"be a number or {count} of them", value)
     return found
@@ -227,7 +221,7 @@ def _fractional(
     if input.ndim not in (count + 1, count + 2):
         raise errors.wrong_shape(op, "input", f"have {count + 1} or {count + 2} dimensions", input)
     if output_size is None:
-        ratios = _numbers(op, "output_ratio", output_ratio, count)
+        ratios = per_dimension(op, "output_ratio", output_ratio, count)
         if not all(0 < ratio < 1 for ratio in ratios):
             raise errors.wrong_value(op, "output_ratio", "be between 0 and 1", output_ratio)
         output_size = [int(n * ratio) for n, ratio in zip(input.shape[-count:], ratios)]
@@ -236,8 +230,8 @@ def _fractional(
         samples = calls.rand((*planes, count), input.dtype, None, input.device, None)
     pool = calls.fractional_max_pool2d if count == 2 else calls.fractional_max_pool3d
     found = pool(
-        input, _numbers(op, "kernel_size", kernel_size, count),
-        _numbers(op, "output_size", output_size, count), samples,
+        input, per_dimension(op, "kernel_size", kernel_size, count),
+        per_dimension(op, "output_size", output_size, count), samples,
     )  # fmt: skip
     return found if return_indices else found[0]
 
@@ -287,7 +281,7 @@ def fractional_max_pool3d_with_indices(
 
 
 def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, ceil: bool) -> Tensor:
-    kernel = _numbers(f"lp_pool{count}d", "kernel_size", kernel_size, count)
+    kernel = per_dimension(f"lp_pool{count}d", "kernel_size", kernel_size, count)
     if math.isinf(p):
         pool = (max_pool1d, max_pool2d, max_pool3d)[count - 1]
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
@@ -328,14 +322,14 @@ def lp_pool3d(
 
 def _unpooled(
     count: int, input: Tensor, kernel_size: Ints, stride: Any, padding: Ints, output_size: Any
-) -> tuple[list[int], list[int], list[int]]:
+) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
     """Return (sizes of the result, stride, padding). Given sizes must be possible input sizes of
     the pool."""
     op = f"max_unpool{count}d"
-    kernel = _numbers(op, "kernel_size", kernel_size, count)
+    kernel = per_dimension(op, "kernel_size", kernel_size, count)
     is_given = isinstance(stride, int) or stride is not None and len(stride)
-    steps = _numbers(op, "stride", stride if is_given else kernel, count)
-    pads = _numbers(op, "padding", padding, count)
+    steps = per_dimension(op, "stride", stride if is_given else kernel, count)
+    pads = per_dimension(op, "padding", padding, count)
     if input.ndim not in (count + 1, count + 2):
         raise errors.wrong_shape(op, "input", f"have {count + 1} or {count + 2} dimensions", input)
     least = [

@@ -9,8 +9,8 @@ from ..._generated import calls
 from ...core import errors
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
-from . import pooling
 from ._types import Reals, Sizes
+from .pooling import per_dimension
 
 __all__ = [
     "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear",
@@ -29,6 +29,11 @@ _BY_NEIGHBOURS: dict[str, dict[int, Any]] = {
         2: lambda *a: calls._upsample_nearest_exact2d_vec(*a),
         3: lambda *a: calls._upsample_nearest_exact3d_vec(*a),
     },
+    "area": {
+        1: lambda *a: calls.adaptive_avg_pool1d(*a),
+        2: lambda *a: calls.adaptive_avg_pool2d(*a),
+        3: lambda *a: calls.adaptive_avg_pool3d(*a),
+    },
 }
 _BY_WEIGHTS: dict[str, tuple[int, Any]] = {
     "linear": (1, lambda *a: calls.upsample_linear1d_vec(*a)),
@@ -41,7 +46,6 @@ _SMOOTH: dict[str, Any] = {
     "bicubic": lambda *a: calls._upsample_bicubic2d_aa_vec(*a),
     "lanczos": lambda *a: calls._upsample_lanczos2d_aa_vec(*a),
 }
-_AREA = {1: "adaptive_avg_pool1d", 2: "adaptive_avg_pool2d", 3: "adaptive_avg_pool3d"}
 _OP = "interpolate"
 
 
@@ -105,12 +109,12 @@ def _function(mode: str, count: int, antialias: bool, input: Tensor) -> Any:
             rule = f"have {wanted + 2} dimensions for mode {mode!r}"
             raise errors.wrong_shape(_OP, "input", rule, input)
         return function
-    if mode != "area" and mode not in _BY_NEIGHBOURS:
-        modes = ", ".join([*_BY_NEIGHBOURS, "area", *_BY_WEIGHTS, "lanczos"])
+    if mode not in _BY_NEIGHBOURS:
+        modes = ", ".join([*_BY_NEIGHBOURS, *_BY_WEIGHTS, "lanczos"])
         raise errors.wrong_value(_OP, "mode", f"be one of {modes}", mode)
     if count not in (1, 2, 3):
         raise errors.wrong_shape(_OP, "input", "have 3, 4 or 5 dimensions", input)
-    return getattr(pooling, _AREA[count]) if mode == "area" else _BY_NEIGHBOURS[mode][count]
+    return _BY_NEIGHBOURS[mode][count]
 
 
 def _sizes(input: Tensor, count: int, size: Any, scale_factor: Any) -> tuple[Any, Any]:
@@ -119,9 +123,7 @@ def _sizes(input: Tensor, count: int, size: Any, scale_factor: Any) -> tuple[Any
         rule = "be given, or scale_factor instead, and not both"
         raise errors.wrong_value(_OP, "size", rule, size)
     arg, given = ("size", size) if scale_factor is None else ("scale_factor", scale_factor)
-    found = list(given) if isinstance(given, (list, tuple)) else [given] * count
-    if len(found) != count:
-        raise errors.wrong_value(_OP, arg, f"be a number or {count} of them", given)
+    found = per_dimension(_OP, arg, given, count)
     return (found, None) if scale_factor is None else (None, found)
 
 

@@ -8,15 +8,8 @@ from ...core import errors
 from ...tensor.tensor import Tensor
 from .. import functional as F
 from ..functional._types import Ints, Reals, Sizes
+from ..functional.pooling import per_dimension
 from .functional import Fixed
-
-
-def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
-    """A tuple with one number for each dimension."""
-    found = tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
-    if len(found) != count:
-        raise errors.wrong_value(op, arg, f"be a number or {count} of them", value)
-    return found
 
 
 class _Windows(Fixed):

@@ -8,8 +8,8 @@ from ...core.arguments import real
 from ...tensor.tensor import Tensor
 from .. import functional as F
 from ..functional._types import Ints, Reals
+from ..functional.pooling import per_dimension
 from .functional import Fixed
-from .pooling import per_dimension
 
 
 class _Plain(Fixed):

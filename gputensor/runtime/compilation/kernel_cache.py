@@ -25,6 +25,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from gputensor.core import errors
 
@@ -245,17 +246,14 @@ def stored() -> tuple[int, int]:
     return count, nbytes
 
 
-class Entry:
+class Entry(NamedTuple):
     """One file of the cache, as `gputensor cache list` shows it. The age counts from the last
     use."""
 
-    __slots__ = ("age_s", "label", "nbytes", "path")
-
-    def __init__(self, path: str, label: str, nbytes: int, age_s: float) -> None:
-        self.path: str = path
-        self.label: str = label
-        self.nbytes: int = nbytes
-        self.age_s: float = age_s
+    path: str
+    label: str
+    nbytes: int
+    age_s: float
 
 
 def entries() -> Iterator[Entry]:

@@ -99,16 +99,9 @@ def _access(
     near = None if "shared" in what else machine.nearest(address)
     name, index = _argument(near, address, params, arguments)
     if what == "race":
-        other = _place(machine, "", 0, found.other_pc) or "an unknown line"
         if near is None or not _inside(near, address):
             name, index = "shared memory", []
-        text = (
-            f"race for {name or 'memory'}: nothing orders this {_KINDS[found.kind]} and the "
-            f"{_KINDS[found.other_kind]} at {other}"
-        )
-        same_block = str(found.block) == str(found.other_block)
-        who = "" if same_block else f"block {found.other_block}, "
-        return text, [*index, f"the other by {who}thread {found.other_thread}"]
+        return _race(machine, found, name, index)
     if what == "uninitialised shared memory":
         return f"{did}{amount} of shared memory that no thread has written", []
     if "shared" in what:
@@ -124,18 +117,9 @@ def _access(
         return f"{did}{amount} through a null pointer", []
     if not is_signal or arguments:
         may_be_const = found.kind not in (1, 2)
-        meant = _meant(machine, address, params, arguments, may_be_const)
-        is_clear = bool(meant) and meant[0].distance <= _CLEAR
-        wrapped = None if is_clear else _wrapped(machine, address, params, arguments)
-        if wrapped is not None:
-            return f"{did}{amount} far from {wrapped[0]}", wrapped[1:]
-        if is_clear or (len(meant) == 1 and meant[0].distance <= machine.gap // 2):
-            one = meant[0]
-            where = f"index {one.element} of {one.elements}"
-            return f"{did}{amount} {one.side} '{one.name}'", [where]
-        if meant:
-            indices = [f"index {m.element} of {m.elements} of '{m.name}'" for m in meant[:3]]
-            return f"{did}{amount} outside of its arguments", [" or ".join(indices)]
+        where = _beside_an_argument(machine, address, params, arguments, may_be_const)
+        if where is not None:
+            return f"{did}{amount} {where[0]}", where[1:]
     if is_signal:
         return what, []
     if near is None or not _close(near, address):
@@ -145,6 +129,37 @@ def _access(
     side = "before" if address < (near.begin or 0) else "past"
     at = address - (near.begin or 0)
     return f"{did}{amount} {side} an allocation of {near.nbytes} bytes", [f"byte {at}"]
+
+
+def _race(
+    machine: Machine, found: Finding, name: str | None, index: list[str]
+) -> tuple[str, list[str]]:
+    other = _place(machine, "", 0, found.other_pc) or "an unknown line"
+    text = (
+        f"race for {name or 'memory'}: nothing orders this {_KINDS[found.kind]} and the "
+        f"{_KINDS[found.other_kind]} at {other}"
+    )
+    same_block = str(found.block) == str(found.other_block)
+    who = "" if same_block else f"block {found.other_block}, "
+    return text, [*index, f"the other by {who}thread {found.other_thread}"]
+
+
+def _beside_an_argument(
+    machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
+) -> list[str] | None:
+    """Return the place of an address relative to the arguments, and remarks; None if unknown."""
+    meant = _meant(machine, address, params, arguments, may_be_const)
+    is_clear = bool(meant) and meant[0].distance <= _CLEAR
+    wrapped = None if is_clear else _wrapped(machine, address, params, arguments)
+    if wrapped is not None:
+        return [f"far from {wrapped[0]}", *wrapped[1:]]
+    if is_clear or (len(meant) == 1 and meant[0].distance <= machine.gap // 2):
+        one = meant[0]
+        return [f"{one.side} '{one.name}'", f"index {one.element} of {one.elements}"]
+    if meant:
+        indices = [f"index {m.element} of {m.elements} of '{m.name}'" for m in meant[:3]]
+        return ["outside of its arguments", " or ".join(indices)]
+    return None
 
 
 class _Meant(NamedTuple):

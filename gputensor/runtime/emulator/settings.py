@@ -124,15 +124,22 @@ def _made(checks: frozenset[str], schedule: str, seed: int, limit_s: float | Non
 
 
 @contextmanager
-def using(
-    checks: str | None = None, schedule: str | None = None, seed: int | None = None,
+def emulator_settings(
+    sanitize: str | None = None, schedule: str | None = None, seed: int | None = None,
     limit_s: float | None = None,
 ) -> Iterator[Settings]:  # fmt: skip
-    """Change settings inside the block, for the whole process; None keeps a setting."""
+    """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` sets them for a
+    block, in the whole process.
+
+    sanitize: `writes`, `memory`, `init`, `race`, `overflow`, several of them with commas, or `all`;
+    "" for none. schedule: `forward`, `reversed` or `random`, the order of blocks and of threads
+    between barriers. limit_s: the seconds that a kernel may run; 0 for no limit. None keeps a
+    setting. On a real GPU nothing changes.
+    """
     global _now
     before = current()
     _now = _made(
-        before.checks if checks is None else parse_checks(checks),
+        before.checks if sanitize is None else parse_checks(sanitize),
         before.schedule if schedule is None else schedule,
         before.seed if seed is None else parse_seed(str(seed)),
         before.limit_s if limit_s is None else parse_limit(str(limit_s)),
