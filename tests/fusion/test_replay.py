@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.fusion.replay import replays
+from gputensor.fusion.replay import statements
 from gputensor.fusion.replay.replays import Replays
 
 from .same import state_of
@@ -281,8 +281,10 @@ def test_views_that_chains_read_are_no_calls(
 ) -> None:
     """Also views of views, of given tensors with an offset, and of results."""
     operators: list[Any] = []
-    call = replays._of_operator
-    monkeypatch.setattr(replays, "_of_operator", lambda step: operators.append(step) or call(step))
+    call = statements._of_operator
+    monkeypatch.setattr(
+        statements, "_of_operator", lambda step: operators.append(step) or call(step)
+    )
 
     def function(x: Any, y: Any) -> Any:
         z = x * y + 1
