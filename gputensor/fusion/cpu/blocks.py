@@ -1,8 +1,10 @@
-"""The elementwise part of a chain on the CPU, bound to NumPy's loops and reused temporaries."""
+"""The steps of a chain on the CPU over a block of its operands: programs of the library, and loops
+of single operators between them, on temporaries that are reused."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from ...core.geometry import Geometry
 from ...iterator import parallel
 from ...runtime import cpu
 from ..chain import Chain
+from . import programs
 
 # The minimum number of elements in a block, because threads with shorter calls lose time passing
 # the interpreter's lock; and the maximum as a multiple of it, because larger blocks exceed the
@@ -19,6 +22,7 @@ from ..chain import Chain
 BLOCK = 1 << 16
 _TIMES = 4
 Array = Any
+Arrays = list[Any]
 
 
 def block_of(numel: int) -> int:
@@ -62,83 +66,32 @@ class Pool(list[Array]):
                 free.append(memory)
 
 
+class _Made(NamedTuple):
+    """A result of a step. value: its number; None if nothing reads it. row: the sizes of a result
+    with one element, or a few, per row, with 1 along the rows; None for a result with the block's
+    sizes."""
+
+    value: int | None
+    row: tuple[int, ...] | None
+    element: np.dtype[Any]
+
+
 class _Step:
-    """An instruction with its loop and the places of its arrays. out: the index of the result among
-    the outputs, or ~index among the temporaries. row: the sizes of a result with one element per
-    row, with 1 along the rows; such a result has no temporary."""
+    """A program of several instructions, or the loop of one. run: takes the lists of operands,
+    results and numbers; False if a program declines. params: the numbers; None for all. places: of each result, the index among the
+    outputs, ~index among the temporaries, or None for new memory. otherwise: a program's
+    instructions."""
 
-    __slots__ = ("loop", "operands", "params", "element", "out", "row")
+    __slots__ = ("run", "operands", "params", "made", "places", "otherwise", "overwrites")
 
-    def __init__(self, instruction: Any, out: int, walk: Geometry) -> None:
-        what = instruction.what
-        self.row = None if what.walk.sizes == walk.sizes else what.walk.sizes
-        self.loop = instruction.what.entry.loop
-        self.operands, self.params = instruction.operands, instruction.params
-        self.element, self.out = instruction.what.geometry.dtype.np, out
-
-
-class _Inline:
-    """A reduction whose result later instructions read. Its block has whole rows. out: the index
-    among the outputs, or -1 if the result is not stored."""
-
-    __slots__ = ("loop", "source", "axes", "element", "out")
-
-    def __init__(self, instruction: Any, out: int) -> None:
-        entry = instruction.what.entry
-        self.loop: Any = entry.run
-        self.source, self.axes = instruction.operands[0], entry.axes
-        self.element, self.out = instruction.what.geometry.dtype.np, out
-
-    def made(self, values: list[Array], outputs: list[Array]) -> Array:
-        array = values[self.source]
-        if self.out >= 0:
-            out = outputs[self.out]
-        else:
-            sizes = [1 if d in self.axes else n for d, n in enumerate(array.shape)]
-            out = np.empty(sizes, self.element)
-        self.loop(array, self.axes, None, out, True)
-        return out
-
-
-class _Rows:
-    """An operator of rows.py. out: as of `_Step`, where its first result has the walk's sizes;
-    further: of its other results, the place among the outputs, or -1."""
-
-    __slots__ = ("block", "operands", "params", "element", "out", "further", "kinds", "row")
-
-    def __init__(self, instruction: Any, out: int, further: list[int]) -> None:
-        what = instruction.what
-        self.block, self.out, self.further = what.entry.block, out, further
-        self.operands, self.params = instruction.operands, instruction.params
-        self.element = what.geometry.dtype.np
-        self.row: Any = what.seen.sizes if what.reduces is not None else None
-        self.kinds = [
-            (x.geometry.sizes, x.geometry.dtype.np) for x in what.entry.plan.outputs[1:]
-        ]  # fmt: skip
-
-    def made(
-        self, first: Array, values: list[Array], outputs: list[Array], scalars: list[Any],
-        sizes: tuple[int, ...],
-    ) -> list[Array]:  # fmt: skip
-        """Arrays of all results of the operator."""
-        outs = [first]
-        for place, (row, element) in zip(self.further, self.kinds):
-            outs.append(
-                outputs[place] if place >= 0 else np.empty(of_row(sizes, row), element)
-            )  # fmt: skip
-        given = [values[x] for x in self.operands]
-        self.block(given, outs, [scalars[-1 - x] for x in self.params])
-        return outs
-
-
-class _Further:
-    """The second or a later result of an operator of rows.py."""
-
-    __slots__ = ("of", "part", "element")
-
-    def __init__(self, instruction: Any) -> None:
-        self.of, self.part = instruction.operands[0], instruction.what.part
-        self.element = instruction.what.geometry.dtype.np
+    def __init__(
+        self, run: Callable[[Arrays, Arrays, list[Any]], object], operands: Sequence[int],
+        params: Sequence[int] | None, made: list[_Made], overwrites: bool = False,
+        otherwise: Sequence[_Step] = (),
+    ) -> None:  # fmt: skip
+        self.run, self.operands, self.params, self.made = run, operands, params, made
+        self.overwrites, self.otherwise = overwrites, otherwise
+        self.places: list[int | None] = [None] * len(made)
 
 
 def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
@@ -147,27 +100,28 @@ def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Body:
-    """The elementwise part of a chain, bound to arrays of one shape, a part of the walk; and the
-    reductions of rows whose results it reads.
+    """The steps of a chain, bound to arrays of one shape, a part of the walk. Reductions are among
+    them if they are in `stores`, or if other instructions read their results.
 
     stores: the stored values, in the order of the outputs; walk: their layout, if it differs from
     the chain's. order: the walk's dimensions, slowest first. is_flat: all operands have the walk's
-    layout or one element.
+    layout or one element. has_rows: a block must have whole rows.
     """
 
     __slots__ = (
-        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_inline",
-        "block",
+        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_rows",
+        "block", "_unmade",
     )  # fmt: skip
     n_temporaries: int
 
     def __init__(
         self, chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None
     ) -> None:  # fmt: skip
-        is_elsewhere = walk is not None
+        self.is_flat: bool = is_flat(chain, stores, walk)
         walk = self.walk = walk or chain.walk
         self.block: int = block_of(walk.numel)
-        self.steps, self.n_temporaries = _steps(chain, stores)
+        self.steps = _steps(chain, stores)
+        self.n_temporaries = _place(chain, stores, self.steps)
         self.copies = [
             (place, stores.index(value)) for place, value in enumerate(stores)
             if stores.index(value) != place
@@ -175,21 +129,12 @@ class Body:
         self.order: tuple[int, ...] = tuple(
             sorted(range(walk.ndim), key=lambda d: -walk.strides[d])
         )
-        self.has_inline: bool = any([
-            type(x) in (_Inline, _Rows) or type(x) is _Step and x.row is not None
-            for x in self.steps
+        self.has_rows: bool = any([
+            x.what.takes_rows or x.what.walk.sizes != chain.walk.sizes for x in chain.instructions
         ])  # fmt: skip
-        self.widest: int = max([x.element.itemsize for x in self.steps if x is not None], default=1)
-        count = len(chain.inputs)
-        stored = [
-            chain.geometry(x) for x in stores
-            if not is_elsewhere and chain.instructions[x - count].what.reduces is None
-        ]  # fmt: skip
-        others = [
-            x for x in (*chain.inputs, *stored)
-            if x.numel > 1 and (x.sizes != walk.sizes or x.strides != walk.strides)
-        ]  # fmt: skip
-        self.is_flat: bool = not others
+        made = [x.element.itemsize for step in self.steps for x in step.made]
+        self.widest: int = max(made, default=1)
+        self._unmade = [None] * len(chain.instructions)
 
     def pool(self, numel: int) -> Pool:
         """Temporaries for blocks of this number of elements."""
@@ -222,42 +167,33 @@ class Body:
         """Run all steps over arrays of one shape: `sizes`, or the first output's shape."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
-        self.take(0, len(self.steps), values, outputs, scalars, pool, sizes, {})
-        self.copy(outputs)
-
-    def copy(self, outputs: list[Array]) -> None:
-        """Copy values that are stored twice."""
+        values += self._unmade
+        for step in self.steps:
+            if self._take(step, values, outputs, scalars, pool, sizes) is False:
+                for one in step.otherwise:
+                    self._take(one, values, outputs, scalars, pool, sizes)
         for to, source in self.copies:
             outputs[to][...] = outputs[source]
 
-    def take(
-        self, first: int, last: int, values: list[Array], outputs: list[Array], scalars: list[Any],
-        pool: Any, sizes: tuple[int, ...], results: dict[int, list[Array]],
-    ) -> None:  # fmt: skip
-        """Run some of the steps. results: the steps with several results, by the number of the
-        first result."""
-        for step in self.steps[first:last]:
-            kind = type(step)
-            if kind is not _Step and kind is not _Rows:
-                if kind is _Further:
-                    values.append(results[step.of][step.part])
-                else:
-                    values.append(None if step is None else step.made(values, outputs))
-                continue
-            if step.out >= 0:
-                out = outputs[step.out]
-            elif step.row is not None:
-                out = np.empty(of_row(sizes, step.row), step.element)
+    def _take(
+        self, step: _Step, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
+        sizes: tuple[int, ...],
+    ) -> object:  # fmt: skip
+        outs = []
+        for (value, row, element), at in zip(step.made, step.places):
+            if at is not None and at >= 0:
+                out = outputs[at]
+            elif row is not None:
+                out = np.empty(of_row(sizes, row), element)
             else:
-                memory = None if pool is None else pool[~step.out]
-                out = self.temporary(sizes, memory, step.element)
-            if kind is _Rows:
-                results[len(values)] = step.made(out, values, outputs, scalars, sizes)
-                values.append(out)
-                continue
-            given = [values[x] if x >= 0 else scalars[-1 - x] for x in step.operands]
-            step.loop(*given, *[scalars[-1 - x] for x in step.params], out)
-            values.append(out)
+                memory = None if pool is None or at is None else pool[~at]
+                out = self.temporary(sizes, memory, element)
+            if value is not None:
+                values[value] = out
+            outs.append(out)
+        given = [values[x] if x >= 0 else scalars[~x] for x in step.operands]
+        params = scalars if step.params is None else [scalars[~x] for x in step.params]
+        return step.run(given, outs, params)
 
     def serial(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any, axis: int
@@ -294,63 +230,108 @@ def along(shape: Geometry) -> int:
     return strides.index(min(strides))
 
 
-def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
-    """Return the instructions with the places of their results (None for a reduction), and the
-    number of temporaries. After the last instruction that reads a temporary, later results reuse
-    it."""
-    count = len(chain.inputs)
-    last_read = {
-        x: n for n, step in enumerate(chain.instructions) for x in step.operands if x >= count
-    }
-    steps: list[Any] = []
+def is_flat(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) -> bool:
+    """True if a chain's operands all have the walk's layout or one element. walk: the layout of the
+    stored values, if it differs from the chain's."""
+    count, to = len(chain.inputs), walk or chain.walk
+    stored = [
+        chain.geometry(x) for x in stores
+        if walk is None and chain.instructions[x - count].what.reduces is None
+    ]  # fmt: skip
+    return all([
+        x.numel <= 1 or x.sizes == to.sizes and x.strides == to.strides
+        for x in (*chain.inputs, *stored)
+    ])  # fmt: skip
+
+
+def _steps(chain: Chain, stores: tuple[int, ...]) -> list[_Step]:
+    """Return the steps of a chain: programs where possible."""
+    read = {x for step in chain.instructions for x in step.operands}
+    found = []
+    for part in programs.parts(chain, stores):
+        if isinstance(part, programs.Part):
+            found.append(_of_program(chain, part))
+            continue
+        what, value = chain.instructions[part].what, len(chain.inputs) + part
+        is_end = what.reduces is not None and what.whole is None
+        if not what.part and (not is_end or value in read or value in stores):
+            found.append(_of_one(chain, part))
+    return found
+
+
+def _of_program(chain: Chain, part: programs.Part) -> _Step:
+    call = part.run
+
+    def run(given: Arrays, outs: Arrays, scalars: list[Any]) -> object:
+        return call(*outs, *given, scalars, cpu.free_threads() > 1)
+
+    made = [_made(chain, x) for x in part.stores]
+    otherwise = [_of_one(chain, n) for n in range(part.first, part.last)]
+    return _Step(run, part.inputs, None, made, otherwise=otherwise)
+
+
+def _of_one(chain: Chain, place: int) -> _Step:
+    """Return the step of one instruction."""
+    step, value = chain.instructions[place], len(chain.inputs) + place
+    what, entry = step.what, step.what.entry
+    if what.whole is not None:
+        further = {
+            x.what.part: n for n, x in enumerate(chain.instructions, len(chain.inputs))
+            if x.what.part and x.operands[0] == value
+        }  # fmt: skip
+        made = [_Made(value, what.seen.sizes if what.reduces else None, what.result.np)]
+        made += [
+            _Made(further.get(n), x.geometry.sizes, x.geometry.dtype.np)
+            for n, x in enumerate(entry.plan.outputs[1:], 1)
+        ]
+        return _Step(entry.block, step.operands, step.params, made)
+    if what.reduces is not None:
+        reduce, axes, keepdim = entry.run, entry.axes, entry.keepdim
+
+        def run(given: Arrays, outs: Arrays, scalars: list[Any]) -> None:
+            reduce(given[0], axes, None, outs[0], keepdim)
+
+        return _Step(run, step.operands, (), [_Made(value, what.seen.sizes, what.result.np)])
+    loop, has_params = entry.loop, bool(step.params)
+
+    def run_loop(given: Arrays, outs: Arrays, params: list[Any]) -> None:
+        if has_params:
+            given += params
+        loop(*given, outs[0])
+
+    overwrites = isinstance(loop, np.ufunc)
+    return _Step(run_loop, step.operands, step.params, [_made(chain, value)], overwrites)
+
+
+def _made(chain: Chain, value: int) -> _Made:
+    """An elementwise result."""
+    what = chain.instructions[value - len(chain.inputs)].what
+    row = None if what.walk.sizes == chain.walk.sizes else what.walk.sizes
+    return _Made(value, row, what.geometry.dtype.np)
+
+
+def _place(chain: Chain, stores: tuple[int, ...], steps: list[_Step]) -> int:
+    """Choose the memory of each step's results; return the number of temporaries. After the last
+    step that reads a temporary, later results reuse it."""
+    last = {x: n for n, step in enumerate(steps) for x in step.operands}
+    places: dict[int, int] = {}
     free: list[int] = []
     used = 0
-
-    further = {
-        (x.operands[0], x.what.part): count + n for n, x in enumerate(chain.instructions)
-        if x.what.part
-    }  # fmt: skip
-
-    def place_of(x: int | None) -> int:
-        return stores.index(x) if x in stores else -1
-
-    def is_temporary(x: int) -> bool:
-        step = steps[x - count]
-        return type(step) in (_Step, _Rows) and step.row is None and step.out < 0
-
-    for n, instruction in enumerate(chain.instructions):
-        what, value = instruction.what, count + n
-        if what.part:
-            steps.append(_Further(instruction))
-            continue
-        is_rows = what.whole is not None
-        is_reduction = what.reduces is not None and not is_rows
-        if is_reduction and value not in last_read:
-            steps.append(None)
-            continue
-        ending = {x for x in instruction.operands if x >= count and last_read[x] == n}
-        if is_reduction:
-            steps.append(_Inline(instruction, place_of(value)))
-            free += [steps[x - count].out for x in ending if is_temporary(x)]
-            continue
-        has_walk = what.reduces is None and what.walk.sizes == chain.walk.sizes
-        if has_walk and not is_rows and isinstance(what.entry.loop, np.ufunc):
-            for x in ending:  # the result may overwrite an operand that ends here
-                if is_temporary(x) and chain.geometry(x).dtype is what.result:
-                    free.append(steps[x - count].out)
+    for n, step in enumerate(steps):
+        ending = [x for x in {*step.operands} if x in places and last[x] == n]
+        if step.overwrites:  # the result may overwrite an operand that ends here
+            for x in ending:
+                if chain.geometry(x).dtype.np == step.made[0].element:
+                    free.append(places[x])
                     ending.remove(x)
                     break
-        place = place_of(value)
-        if place < 0 and has_walk:
-            if free:
-                place = free.pop()
-            else:
-                used, place = used + 1, ~used
-        if is_rows:
-            others = range(1, len(what.entry.plan.outputs))
-            places = [place_of(further.get((value, part))) for part in others]
-            steps.append(_Rows(instruction, place, places))
-        else:
-            steps.append(_Step(instruction, place, chain.walk))
-        free += [steps[x - count].out for x in ending if is_temporary(x)]
-    return steps, used
+        for k, (value, row, _) in enumerate(step.made):
+            if value in stores:
+                step.places[k] = stores.index(value)
+            elif row is None and value is not None:
+                if not free:
+                    used += 1
+                    free.append(~(used - 1))
+                step.places[k] = places[value] = free.pop()
+        free += [places[x] for x in ending]
+    return used

@@ -27,7 +27,6 @@ from ...kernels.cpu import quiet
 from ...runtime import cpu
 from ...tensor.tensor import Tensor
 from . import blocks
-from . import programs
 from ..chain import Chain, Instruction
 
 Array = Any
@@ -177,7 +176,7 @@ class _Slabs:
         self.body: blocks.Body | None = None
         if split.steps:
             inner = split.inner(walk)
-            body = self.body = programs.body(inner, inner.stores, walk)
+            body = self.body = blocks.Body(inner, inner.stores, walk)
             slowest = max(walk.strides) == walk.strides[axis] and self.rows > 1
             body.is_flat = body.is_flat and slowest and all([
                 _lies(stores[n], walk) for x, n in fits.items() if x >= count

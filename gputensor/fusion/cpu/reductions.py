@@ -24,7 +24,6 @@ from ...kernels.cpu.reduce import LOOPS, bind
 from ...runtime import cpu
 from ...tensor.tensor import Tensor
 from . import blocks
-from . import programs
 from ..chain import Chain
 from ..members.reductions import lies_alike
 
@@ -84,8 +83,6 @@ def _cut(
     reductions that reduce one part at a time."""
     walk = body.walk
     numel, rows = walk.numel, walk.sizes[axis] if walk.ndim else 1
-    if numel <= blocks.BLOCK:
-        return [(0, rows)], []
     step = max(1, body.block * rows // numel)
     of = [r for r in reductions if r.is_exact or (r.stays and r.is_by_rows)]
     pieces = [(first, min(first + step, rows)) for first in range(0, rows, step)]
@@ -113,7 +110,7 @@ def prepare(chain: Chain) -> Run:
     ]))  # fmt: skip
     elements = [chain.geometry(value).dtype.np for value in made]
     places = [chain.stores.index(value) for value in stored]
-    body = programs.body(chain, (*stored, *made))
+    body = blocks.Body(chain, (*stored, *made))
     cuts, cut = _cut(body, reductions, axis)
     whole = [r for r in reductions if r not in cut]
     whole_sources = {r.source for r in whole}
@@ -153,7 +150,7 @@ def prepare(chain: Chain) -> Run:
 
         def make() -> Callable[[int], None]:
             numel = longest * row
-            pool = body.pool(numel if body.has_inline else max(row, min(numel, body.block)))
+            pool = body.pool(numel if body.has_rows else max(row, min(numel, body.block)))
             memory = [
                 None if x is not None else cpu.allocate(longest * row * element.itemsize)
                 for x, element in zip(pieces[len(stored) :], elements)
@@ -171,7 +168,7 @@ def prepare(chain: Chain) -> Run:
 
             def _one(values: Any, outs: Any, sizes: Any, number: int) -> None:
                 first, last = cuts[number]
-                if body.has_inline:
+                if body.has_rows:
                     body.go(values, outs, scalars, pool, sizes)
                     values = values[: len(given)]
                 else:

@@ -135,20 +135,28 @@ class Statements:
     # --- steps ------------------------------------------------------------------------------------
 
     def _run(self, number: int, step: Step, chain: Chain) -> None:
-        """Write the call of a chain's executor."""
-        self.names[f"run{number}"] = running.prepared(chain)
-        given = ", ".join([self._tensor(n) for n in step.takes])
-        for n, value in zip(step.makes, chain.stores):
-            self._allocate(n, chain.made(value), chain.device)
-        made = ", ".join([f"t{n}" for n in step.makes])
+        """Write the call of the function that runs a chain: over arrays for a short chain on the
+        CPU, otherwise over tensors."""
+        is_on_cpu = chain.device is CPU and not any(chain.are_seen_otherwise)
+        run = cpu.at_once(chain) if is_on_cpu else None
+        self.names[f"run{number}"] = run or running.prepared(chain)
+        ends = [*zip(step.makes, [chain.made(x) for x in chain.stores])]
+        if run is not None:
+            given = [self._array(n) for n in step.takes]
+            made = [self._result(n, shape) for n, shape in ends]
+        else:
+            given = [self._tensor(n) for n in step.takes]
+            for n, shape in ends:
+                self._allocate(n, shape, chain.device)
+            made = [f"t{n}" for n in step.makes]
         drawn = self._trace.drawn(step)
         self.names.update({f"s{number}_{n}": x for n, x in enumerate(step.scalars)})
         numbers = ", ".join([
             f"stream{drawn[n]}" if n in drawn else f"s{number}_{n}"
             for n in range(len(step.scalars))
         ])  # fmt: skip
-        self.lines.append(f"run{number}([{given}], [{made}], [{numbers}])")
-        for n in step.makes:
+        self.lines.append(f"run{number}([{', '.join(given)}], [{', '.join(made)}], [{numbers}])")
+        for n in step.makes if run is None else ():
             self._count(n, True)
 
     def _program(self, number: int, step: Step, chain: Chain, program: Program) -> None:
