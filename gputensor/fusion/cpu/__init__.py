@@ -58,7 +58,7 @@ def at_once(chain: Chain) -> Callable[[list[Any], list[Any], list[Any]], None] |
         try:
             enter(go, inputs, outputs, scalars, pool, sizes)
         except RuntimeError as error:
-            again(error, go, inputs[: len(chain.inputs)], outputs, scalars, pool, sizes)
+            again(error, go, inputs, outputs, scalars, pool, sizes)
 
     return run
 

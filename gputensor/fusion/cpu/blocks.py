@@ -66,32 +66,26 @@ class Pool(list[Array]):
                 free.append(memory)
 
 
-class _Made(NamedTuple):
-    """A result of a step. value: its number; None if nothing reads it. row: the sizes of a result
-    with one element, or a few, per row, with 1 along the rows; None for a result with the block's
-    sizes."""
+class _New(NamedTuple):
+    """Memory that a step needs for a result that is not stored. place: of the array in the list of
+    values. temporary: the index of a temporary; None for new memory. row: the sizes of a result
+    with one element, or a few, per row, with 1 along the rows; None for the block's sizes."""
 
-    value: int | None
+    place: int
+    temporary: int | None
     row: tuple[int, ...] | None
     element: np.dtype[Any]
 
 
-class _Step:
-    """A program of several instructions, or the loop of one. run: takes the lists of operands,
-    results and numbers; False if a program declines. params: the numbers; None for all. places: of each result, the index among the
-    outputs, ~index among the temporaries, or None for new memory. otherwise: a program's
-    instructions."""
+class _Step(NamedTuple):
+    """A program of several instructions, or the loop of one. run: takes the values at the places
+    `operands`, results among them; returns False if a program declines. new: memory for results.
+    otherwise: a program's instructions."""
 
-    __slots__ = ("run", "operands", "params", "made", "places", "otherwise", "overwrites")
-
-    def __init__(
-        self, run: Callable[[Arrays, Arrays, list[Any]], object], operands: Sequence[int],
-        params: Sequence[int] | None, made: list[_Made], overwrites: bool = False,
-        otherwise: Sequence[_Step] = (),
-    ) -> None:  # fmt: skip
-        self.run, self.operands, self.params, self.made = run, operands, params, made
-        self.overwrites, self.otherwise = overwrites, otherwise
-        self.places: list[int | None] = [None] * len(made)
+    run: Callable[..., object]
+    operands: list[int]
+    new: list[_New]
+    otherwise: Sequence[Any] = ()
 
 
 def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
@@ -110,7 +104,7 @@ class Body:
 
     __slots__ = (
         "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_rows",
-        "block", "_unmade",
+        "block", "_unmade", "_is_short",
     )  # fmt: skip
     n_temporaries: int
 
@@ -120,8 +114,8 @@ class Body:
         self.is_flat: bool = is_flat(chain, stores, walk)
         walk = self.walk = walk or chain.walk
         self.block: int = block_of(walk.numel)
-        self.steps = _steps(chain, stores)
-        self.n_temporaries = _place(chain, stores, self.steps)
+        made = _Steps(chain, stores)
+        self.steps, self.n_temporaries, self.widest = made.steps, made.used, made.widest
         self.copies = [
             (place, stores.index(value)) for place, value in enumerate(stores)
             if stores.index(value) != place
@@ -132,9 +126,8 @@ class Body:
         self.has_rows: bool = any([
             x.what.takes_rows or x.what.walk.sizes != chain.walk.sizes for x in chain.instructions
         ])  # fmt: skip
-        made = [x.element.itemsize for step in self.steps for x in step.made]
-        self.widest: int = max(made, default=1)
-        self._unmade = [None] * len(chain.instructions)
+        self._is_short: bool = walk.numel <= BLOCK
+        self._unmade = [None] * (len(chain.instructions) + made.extra)
 
     def pool(self, numel: int) -> Pool:
         """Temporaries for blocks of this number of elements."""
@@ -167,33 +160,27 @@ class Body:
         """Run all steps over arrays of one shape: `sizes`, or the first output's shape."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
-        values += self._unmade
-        for step in self.steps:
-            if self._take(step, values, outputs, scalars, pool, sizes) is False:
-                for one in step.otherwise:
-                    self._take(one, values, outputs, scalars, pool, sizes)
+        may_share = self._is_short or cpu.free_threads() > 1
+        found = [*values, *self._unmade, *scalars, *outputs, scalars, may_share]
+        self._run(self.steps, found, pool, sizes)
         for to, source in self.copies:
             outputs[to][...] = outputs[source]
 
-    def _take(
-        self, step: _Step, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
-        sizes: tuple[int, ...],
-    ) -> object:  # fmt: skip
-        outs = []
-        for (value, row, element), at in zip(step.made, step.places):
-            if at is not None and at >= 0:
-                out = outputs[at]
-            elif row is not None:
-                out = np.empty(of_row(sizes, row), element)
-            else:
-                memory = None if pool is None or at is None else pool[~at]
-                out = self.temporary(sizes, memory, element)
-            if value is not None:
-                values[value] = out
-            outs.append(out)
-        given = [values[x] if x >= 0 else scalars[~x] for x in step.operands]
-        params = scalars if step.params is None else [scalars[~x] for x in step.params]
-        return step.run(given, outs, params)
+    def _run(
+        self, steps: Sequence[_Step], found: Arrays, pool: Any, sizes: tuple[int, ...]
+    ) -> None:
+        is_plain = pool is None and self.walk.is_row_major
+        for run, operands, new, otherwise in steps:
+            for place, at, row, element in new:
+                if row is not None:
+                    found[place] = np.empty(of_row(sizes, row), element)
+                elif is_plain:
+                    found[place] = np.empty(sizes, element)
+                else:
+                    memory = None if pool is None or at is None else pool[at]
+                    found[place] = self.temporary(sizes, memory, element)
+            if run(*[found[n] for n in operands]) is False:
+                self._run(otherwise, found, pool, sizes)
 
     def serial(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any, axis: int
@@ -204,7 +191,7 @@ class Body:
             return
         numel, rows = outputs[0].size, outputs[0].shape[axis] if outputs[0].ndim else 1
         if numel <= self.block:
-            return self.go([*values], outputs, scalars, pool)
+            return self.go(values, outputs, scalars, pool)
         step = max(1, self.block * rows // numel)
         if self.is_flat:
             values, outputs, rows, step = self.flat(values), self.flat(outputs), numel, self.block
@@ -230,6 +217,137 @@ def along(shape: Geometry) -> int:
     return strides.index(min(strides))
 
 
+class _Steps:
+    """The steps of a chain: programs where possible. After the last step that reads a temporary,
+    later results reuse it. used: the number of temporaries; widest: the size of the largest
+    element; extra: the number of results that nothing reads.
+
+    Places in the list of values: the chain's values, results that nothing reads, numbers, outputs,
+    the list of all numbers, and whether a program may share its work with other threads."""
+
+    def __init__(self, chain: Chain, stores: tuple[int, ...]) -> None:
+        self.chain, self.stores, count = chain, stores, len(chain.inputs)
+        self.used, self.extra, self.widest = 0, 0, 1
+        self.free: list[int] = []
+        self.temporaries: dict[int, int] = {}
+        parts = [x for x in programs.parts(chain, stores) if self._is_step(x)]
+        reads = [
+            {*(x.inputs if isinstance(x, programs.Part) else chain.instructions[x].operands)}
+            for x in parts
+        ]
+        self.last = {x: n for n, read in enumerate(reads) for x in read}
+        self.further = {
+            (x.operands[0], x.what.part): n for n, x in enumerate(chain.instructions, count)
+            if x.what.part
+        }  # fmt: skip
+        self.extra = sum([
+            (value, part) not in self.further
+            for value, x in enumerate(chain.instructions, count) if x.what.whole is not None
+            for part in range(1, len(x.what.entry.plan.outputs))
+        ])  # fmt: skip
+        self.numbers = count + len(chain.instructions) + self.extra
+        self.unread = self.numbers
+        self.steps: list[_Step] = []
+        for n, part in enumerate(parts):
+            ending = [x for x in reads[n] if x in self.temporaries and self.last[x] == n]
+            if isinstance(part, programs.Part):
+                self.steps.append(self._of_program(part))
+            else:
+                self.steps.append(self._of_one(part, ending))
+            self.free += [self.temporaries[x] for x in ending]
+
+    def _is_step(self, part: programs.Part | int) -> bool:
+        """False for a further result, and for a reduction whose result nothing needs here."""
+        if isinstance(part, programs.Part):
+            return True
+        what, value = self.chain.instructions[part].what, len(self.chain.inputs) + part
+        read = {x for step in self.chain.instructions for x in step.operands}
+        is_end = what.reduces is not None and what.whole is None
+        return not what.part and (not is_end or value in read or value in self.stores)
+
+    def _place(self, x: int) -> int:
+        if x in self.stores:
+            return self.numbers + len(self.chain.scalars) + self.stores.index(x)
+        return x if x >= 0 else self.numbers + ~x
+
+    def _new(self, value: int | None, row: Any, element: np.dtype[Any]) -> list[_New]:
+        """The memory of a result; none if it is stored."""
+        self.widest = max(self.widest, element.itemsize)
+        if value in self.stores:
+            return []
+        if value is None:
+            self.unread -= 1
+            return [_New(self.unread, None, row, element)]
+        if row is not None:
+            return [_New(value, None, row, element)]
+        if not self.free:
+            self.free.append(self.used)
+            self.used += 1
+        at = self.temporaries[value] = self.free.pop()
+        return [_New(value, at, None, element)]
+
+    def _elementwise(self, value: int, is_alone: bool = False) -> list[_New]:
+        """The memory of a result of a pointwise operator. is_alone: without a temporary."""
+        what = self.chain.instructions[value - len(self.chain.inputs)].what
+        row, element = what.walk.sizes, what.result.np
+        if row != self.chain.walk.sizes:
+            return self._new(value, row, element)
+        if is_alone:
+            return [] if value in self.stores else [_New(value, None, None, element)]
+        return self._new(value, None, element)
+
+    def _of_program(self, part: programs.Part) -> _Step:
+        new = [x for value in part.stores for x in self._elementwise(value)]
+        operands = [self._place(x) for x in (*part.stores, *part.inputs)]
+        end = self.numbers + len(self.chain.scalars) + len(self.stores)
+        otherwise = []
+        for n in range(part.first, part.last):
+            step, value = self.chain.instructions[n], len(self.chain.inputs) + n
+            own = [] if value in part.stores else self._elementwise(value, True)
+            places = [self._place(x) for x in (*step.operands, *step.params, value)]
+            otherwise.append(_Step(step.what.entry.loop, places, own))
+        return _Step(part.run, [*operands, end, end + 1], new, otherwise)
+
+    def _of_one(self, place: int, ending: list[int]) -> _Step:
+        """The step of one instruction. ending: the temporaries that it reads last."""
+        step, value = self.chain.instructions[place], len(self.chain.inputs) + place
+        what, entry = step.what, step.what.entry
+        operands = [self._place(x) for x in (*step.operands, *step.params)]
+        row, element = what.seen.sizes, what.result.np
+        if what.whole is not None:
+            new = self._new(value, row if what.reduces is not None else None, element)
+            results = [self._place(value)]
+            for n, x in enumerate(entry.plan.outputs[1:], 1):
+                further = self.further.get((value, n))
+                new += self._new(further, x.geometry.sizes, x.geometry.dtype.np)
+                results.append(self.unread if further is None else self._place(further))
+            run = _of_rows(entry.block, len(step.operands), len(operands))
+            return _Step(run, [*operands, *results], new)
+        operands.append(self._place(value))
+        if what.reduces is not None:
+            run = _reducing(entry.run, entry.axes, entry.keepdim)
+            return _Step(run, operands, self._new(value, row, element))
+        if isinstance(entry.loop, np.ufunc):
+            for x in ending:  # the result may overwrite an operand that ends here
+                if self.chain.geometry(x).dtype is what.result:
+                    self.free.append(self.temporaries[x])
+                    ending.remove(x)
+                    break
+        return _Step(entry.loop, operands, self._elementwise(value))
+
+
+def _of_rows(block: Callable[..., None], n_inputs: int, n_given: int) -> Callable[..., None]:
+    def run(*found: Any) -> None:
+        given, numbers, results = found[:n_inputs], found[n_inputs:n_given], found[n_given:]
+        block([*given], [*results], [*numbers])
+
+    return run
+
+
+def _reducing(reduce: Callable[..., None], axes: Any, keepdim: bool) -> Callable[..., None]:
+    return lambda x, out: reduce(x, axes, None, out, keepdim)
+
+
 def is_flat(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) -> bool:
     """True if a chain's operands all have the walk's layout or one element. walk: the layout of the
     stored values, if it differs from the chain's."""
@@ -242,96 +360,3 @@ def is_flat(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None)
         x.numel <= 1 or x.sizes == to.sizes and x.strides == to.strides
         for x in (*chain.inputs, *stored)
     ])  # fmt: skip
-
-
-def _steps(chain: Chain, stores: tuple[int, ...]) -> list[_Step]:
-    """Return the steps of a chain: programs where possible."""
-    read = {x for step in chain.instructions for x in step.operands}
-    found = []
-    for part in programs.parts(chain, stores):
-        if isinstance(part, programs.Part):
-            found.append(_of_program(chain, part))
-            continue
-        what, value = chain.instructions[part].what, len(chain.inputs) + part
-        is_end = what.reduces is not None and what.whole is None
-        if not what.part and (not is_end or value in read or value in stores):
-            found.append(_of_one(chain, part))
-    return found
-
-
-def _of_program(chain: Chain, part: programs.Part) -> _Step:
-    call = part.run
-
-    def run(given: Arrays, outs: Arrays, scalars: list[Any]) -> object:
-        return call(*outs, *given, scalars, cpu.free_threads() > 1)
-
-    made = [_made(chain, x) for x in part.stores]
-    otherwise = [_of_one(chain, n) for n in range(part.first, part.last)]
-    return _Step(run, part.inputs, None, made, otherwise=otherwise)
-
-
-def _of_one(chain: Chain, place: int) -> _Step:
-    """Return the step of one instruction."""
-    step, value = chain.instructions[place], len(chain.inputs) + place
-    what, entry = step.what, step.what.entry
-    if what.whole is not None:
-        further = {
-            x.what.part: n for n, x in enumerate(chain.instructions, len(chain.inputs))
-            if x.what.part and x.operands[0] == value
-        }  # fmt: skip
-        made = [_Made(value, what.seen.sizes if what.reduces else None, what.result.np)]
-        made += [
-            _Made(further.get(n), x.geometry.sizes, x.geometry.dtype.np)
-            for n, x in enumerate(entry.plan.outputs[1:], 1)
-        ]
-        return _Step(entry.block, step.operands, step.params, made)
-    if what.reduces is not None:
-        reduce, axes, keepdim = entry.run, entry.axes, entry.keepdim
-
-        def run(given: Arrays, outs: Arrays, scalars: list[Any]) -> None:
-            reduce(given[0], axes, None, outs[0], keepdim)
-
-        return _Step(run, step.operands, (), [_Made(value, what.seen.sizes, what.result.np)])
-    loop, has_params = entry.loop, bool(step.params)
-
-    def run_loop(given: Arrays, outs: Arrays, params: list[Any]) -> None:
-        if has_params:
-            given += params
-        loop(*given, outs[0])
-
-    overwrites = isinstance(loop, np.ufunc)
-    return _Step(run_loop, step.operands, step.params, [_made(chain, value)], overwrites)
-
-
-def _made(chain: Chain, value: int) -> _Made:
-    """An elementwise result."""
-    what = chain.instructions[value - len(chain.inputs)].what
-    row = None if what.walk.sizes == chain.walk.sizes else what.walk.sizes
-    return _Made(value, row, what.geometry.dtype.np)
-
-
-def _place(chain: Chain, stores: tuple[int, ...], steps: list[_Step]) -> int:
-    """Choose the memory of each step's results; return the number of temporaries. After the last
-    step that reads a temporary, later results reuse it."""
-    last = {x: n for n, step in enumerate(steps) for x in step.operands}
-    places: dict[int, int] = {}
-    free: list[int] = []
-    used = 0
-    for n, step in enumerate(steps):
-        ending = [x for x in {*step.operands} if x in places and last[x] == n]
-        if step.overwrites:  # the result may overwrite an operand that ends here
-            for x in ending:
-                if chain.geometry(x).dtype.np == step.made[0].element:
-                    free.append(places[x])
-                    ending.remove(x)
-                    break
-        for k, (value, row, _) in enumerate(step.made):
-            if value in stores:
-                step.places[k] = stores.index(value)
-            elif row is None and value is not None:
-                if not free:
-                    used += 1
-                    free.append(~(used - 1))
-                step.places[k] = places[value] = free.pop()
-        free += [places[x] for x in ending]
-    return used

@@ -130,7 +130,7 @@ def prepare(chain: Chain) -> Run:
         if len(cuts) > 1 or cut:
             _run_pieces(given, pieces, results, parts, scalars)
         elif pieces:
-            quiet.run(body.go, [*given], pieces, scalars, body.whole_pool(), walk.sizes)
+            quiet.run(body.go, given, pieces, scalars, body.whole_pool(), walk.sizes)
         for r, found in zip(cut, parts):
             if found is not None:
                 assert r.combine is not None, r.loop
@@ -170,7 +170,6 @@ def prepare(chain: Chain) -> Run:
                 first, last = cuts[number]
                 if body.has_rows:
                     body.go(values, outs, scalars, pool, sizes)
-                    values = values[: len(given)]
                 else:
                     body.serial(values, outs, scalars, pool, at)
                 found = {**dict(enumerate(values)), **dict(zip((*stored, *made), outs))}
