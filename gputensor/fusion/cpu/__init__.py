@@ -46,21 +46,16 @@ def program(chain: Chain) -> programs.Program | None:
     return None if is_cut and not layouts.is_near(chain) else programs.whole(chain)
 
 
-def at_once(chain: Chain) -> Callable[[list[Any], list[Any], list[Any]], None] | None:
-    """Return a function over arrays that runs a chain as one block; None for long chains."""
-    if chain.walk.numel > blocks.BLOCK:
-        return None
-    body, sizes = blocks.Body(chain, chain.stores), chain.walk.sizes
-    go, enter, again = body.go, quiet.enter, quiet.again
+def short(chain: Chain) -> blocks.Body | None:
+    """Return the steps of a chain that is one block; None for longer chains."""
+    return None if chain.walk.numel > blocks.BLOCK else blocks.Body(chain, chain.stores)
 
-    def run(inputs: list[Any], outputs: list[Any], scalars: list[Any]) -> None:
-        pool = body.whole_pool()
-        try:
-            enter(go, inputs, outputs, scalars, pool, sizes)
-        except RuntimeError as error:
-            again(error, go, inputs, outputs, scalars, pool, sizes)
 
-    return run
+def at_once(
+    body: blocks.Body, inputs: list[Any], outputs: list[Any], scalars: list[Any]
+) -> None:  # fmt: skip
+    """Run a chain of one block over arrays."""
+    quiet.run(body.go, inputs, outputs, scalars, body.whole_pool(), body.walk.sizes)
 
 
 def _otherwise(chain: Chain) -> Run | None:
@@ -69,8 +64,8 @@ def _otherwise(chain: Chain) -> Run | None:
     is_reduced = chain.is_reduced
     if not is_reduced and (alone := layouts.copies_alone(chain)) is not None:
         return alone
-    if (small := at_once(chain)) is not None:
-        return partial(_over_arrays, small)
+    if (body := short(chain)) is not None:
+        return partial(_over_arrays, body)
     if chain.drawn and (
         is_reduced or not chain.walk.is_row_major or not blocks.is_flat(chain, chain.stores)
         or blocks.BLOCK % 4
@@ -80,9 +75,10 @@ def _otherwise(chain: Chain) -> Run | None:
 
 
 def _over_arrays(
-    run: Callable[..., None], inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
+    body: blocks.Body, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
 ) -> None:
-    run([x._get_array() for x in inputs], [x._get_array() for x in outputs], scalars)
+    arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
+    at_once(body, arrays, results, scalars)
 
 
 def _by_program(chain: Chain, made: programs.Program) -> Run:

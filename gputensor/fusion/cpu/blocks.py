@@ -104,7 +104,7 @@ class Body:
 
     __slots__ = (
         "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_rows",
-        "block", "_unmade", "_is_short",
+        "block", "unmade", "_is_short",
     )  # fmt: skip
     n_temporaries: int
 
@@ -127,7 +127,7 @@ class Body:
             x.what.takes_rows or x.what.walk.sizes != chain.walk.sizes for x in chain.instructions
         ])  # fmt: skip
         self._is_short: bool = walk.numel <= BLOCK
-        self._unmade = [None] * (len(chain.instructions) + made.extra)
+        self.unmade = [None] * (len(chain.instructions) + made.extra)
 
     def pool(self, numel: int) -> Pool:
         """Temporaries for blocks of this number of elements."""
@@ -161,7 +161,7 @@ class Body:
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
         may_share = self._is_short or cpu.free_threads() > 1
-        found = [*values, *self._unmade, *scalars, *outputs, scalars, may_share]
+        found = [*values, *self.unmade, *scalars, *outputs, scalars, may_share]
         self._run(self.steps, found, pool, sizes)
         for to, source in self.copies:
             outputs[to][...] = outputs[source]
