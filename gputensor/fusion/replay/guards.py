@@ -51,8 +51,8 @@ def compiled(
     all_given = "".join([f"x{n}, " for n in range(len(values))])
     run = _function([f"{all_given}= values"] if values else [], lines, names)
     before = _outside(outside, count, generation, names)
-    if count:
-        before.append("".join([f"x{n}, " for n in range(count)]) + "= values")
+    given = "".join([f"x{n}, " for n in range(count)]) or "() "
+    before += ["try:", f"    {given}= values", "except ValueError:", "    return None"]
     for n, (where, name) in enumerate(outside.tensors, count):
         names[f"w{n}"] = where
         get = f"w{n}.get({name!r})" if type(where) is dict else f"attribute(w{n}, {name!r})"
@@ -80,8 +80,13 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
     """Return a condition in source form: true if the thread, the dispatcher and the function's
     outside values are unchanged."""
     names["then"] = generation
-    asked = ["generation[0] != then", "state() is not PLAIN", "watchers", f"len(values) != {count}"]
+    asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
+    own, code = outside.attributes[0][0], outside.code
+    unread = ["__defaults__"] * (count >= code.co_argcount)  # a call with all arguments reads none
+    unread += ["__kwdefaults__"] * (not code.co_kwonlyargcount)
     for n, (found, name, value) in enumerate(outside.attributes):
+        if found is own and name in unread:
+            continue
         names.update({f"a{n}": found, f"b{n}": value})
         read = f"a{n}.{name}" if name != "cell_contents" else f"attribute(a{n}, {name!r})"
         asked.append(f"{read} is not b{n}")
