@@ -4,6 +4,7 @@ of single operators between them, on temporaries that are reused."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,6 +89,21 @@ class _Step(NamedTuple):
     otherwise: Sequence[Any] = ()
 
 
+def order_of(walk: Geometry) -> tuple[int, ...]:
+    """The dimensions, slowest first."""
+    return tuple(sorted(range(walk.ndim), key=lambda d: -walk.strides[d]))
+
+
+def dense(sizes: Sequence[int], order: Sequence[int], memory: Array, element: Any) -> Array:
+    """Return an array of these sizes, dense in an order of its dimensions, over a buffer or new."""
+    inner = [sizes[d] for d in order]
+    if memory is None:
+        array = np.empty(inner, element)
+    else:
+        array = memory[: prod(sizes) * element.itemsize].view(element).reshape(inner)
+    return array.transpose([order.index(d) for d in range(len(order))])
+
+
 def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
     """Return the sizes of a value with one element per row, for a block of these sizes."""
     return tuple([1 if m == 1 else n for n, m in zip(sizes, row)])
@@ -120,9 +136,7 @@ class Body:
             (place, stores.index(value)) for place, value in enumerate(stores)
             if stores.index(value) != place
         ]  # fmt: skip
-        self.order: tuple[int, ...] = tuple(
-            sorted(range(walk.ndim), key=lambda d: -walk.strides[d])
-        )
+        self.order: tuple[int, ...] = order_of(walk)
         self.has_rows: bool = any([
             x.what.takes_rows or x.what.walk.sizes != chain.walk.sizes for x in chain.instructions
         ])  # fmt: skip
@@ -140,18 +154,8 @@ class Body:
 
     def temporary(self, sizes: tuple[int, ...], memory: Array, element: np.dtype[Any]) -> Array:
         """An array of these sizes, dense in the walk's order, over a buffer or new."""
-        order = self.order
-        inner = tuple([sizes[d] for d in order]) if len(sizes) == len(order) else sizes
-        if memory is None:
-            array = np.empty(inner, element)
-        else:
-            numel = 1
-            for size in sizes:
-                numel *= size
-            array = memory[: numel * element.itemsize].view(element).reshape(inner)
-        if inner is sizes or self.walk.is_row_major:
-            return array
-        return array.transpose([order.index(d) for d in range(len(order))])
+        is_flat = len(sizes) != len(self.order) or self.walk.is_row_major
+        return dense(sizes, range(len(sizes)) if is_flat else self.order, memory, element)
 
     def go(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,

@@ -137,6 +137,7 @@ class _Slabs:
     def __init__(self, chain: Chain, split: _Split, copy: Callable[[Array, Array], None]) -> None:
         self.chain, self.copy, self.taken, self.roots = chain, copy, split.taken, split.roots
         walk = self.walk = split.laid_out()
+        self.order = blocks.order_of(walk)
         count = len(chain.inputs)
         stores = [chain.geometry(x) for x in chain.stores]
         self.inward = [n for n in split.taken if _crosses(chain.inputs[n], walk)]
@@ -182,7 +183,7 @@ class _Slabs:
         if self.is_cut:
             for x, of in apart.items():
                 memory = cpu.allocate(walk.numel * of.itemsize)
-                full[x] = self._beside(walk.sizes, memory, of)
+                full[x] = blocks.dense(walk.sizes, self.order, memory, of)
             apart = {}
         for x in self.inward:
             if x in full:
@@ -212,7 +213,7 @@ class _Slabs:
                     if x in full:
                         found[x] = parallel.part(full[x], self.axis, first, end)
                     elif x in beside:
-                        found[x] = self._beside(tuple(sizes), beside[x], self.elements[x])
+                        found[x] = blocks.dense(sizes, self.order, beside[x], self.elements[x])
                     else:
                         found[x] = into[self.direct[x]]
                 for x in self.inward:
@@ -235,15 +236,6 @@ class _Slabs:
         for n, x in enumerate(self.roots):
             if x in full and results[n] is not full[x]:
                 self.copy(results[n], full[x])
-
-    def _beside(self, sizes: tuple[int, ...], memory: Array, element: Any) -> Array:
-        order = sorted(range(len(sizes)), key=lambda d: -self.walk.strides[d])
-        numel = 1
-        for size in sizes:
-            numel *= size
-        inner = memory[: numel * element.itemsize].view(element)
-        inner = inner.reshape([sizes[d] for d in order])
-        return inner.transpose([order.index(d) for d in range(len(order))])
 
 
 def _crosses(x: Geometry, walk: Geometry) -> bool:

@@ -25,7 +25,7 @@ from ...runtime import cpu
 from ...tensor.tensor import Tensor
 from . import blocks
 from ..chain import Chain
-from ..members.reductions import lies_alike
+from ..members.reductions import lies_alike, slowest_dim
 
 Array = Any
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
@@ -92,9 +92,7 @@ def _cut(
 def prepare(chain: Chain) -> Run:
     """See Note [An executor]."""
     count, walk = len(chain.inputs), chain.walk
-    axis = max(
-        range(walk.ndim), key=lambda d: walk.strides[d] if walk.sizes[d] > 1 else -1, default=0
-    )
+    axis = slowest_dim(walk)
     reductions: list[_Reduction] = []
     stored: list[int] = []
     read = {x for step in chain.instructions for x in step.operands}
