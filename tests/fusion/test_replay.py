@@ -675,3 +675,17 @@ def test_a_trace_and_a_profile_see_the_calls() -> None:
     with gt.profiler.profile() as profile:
         fused(x, y)
     assert "mul" in str(profile.table())
+
+
+def test_a_short_chain_without_a_program_replays_bools_and_other_dtypes(runs: list[Any]) -> None:
+    """The temporaries between its operators are of several dtypes, and are reused."""
+
+    def function(x: Any, y: Any) -> Any:
+        far = x.erfinv() > 0.5
+        near = gt.where(far, x.digamma(), y)
+        return near.lgamma().to(gt.float64).erfinv() + far
+
+    fused, x, y = gt.fuse(function), gt.rand(5, 7), gt.rand(5, 7)
+    for _ in range(5):
+        assert state_of(fused(x, y)) == state_of(function(x, y))
+    assert len(runs) <= 2

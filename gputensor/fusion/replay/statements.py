@@ -177,7 +177,7 @@ class Statements:
         for n, (run, operands, new, otherwise) in enumerate(body.steps):
             for place, at, row, element in new:
                 sizes = row or body.walk.sizes
-                array = f"w{number}_{place}" if at is None else f"w{number}_{at}{element.char}"
+                array = f"w{number}_{place}" if at is None else f"w{number}_{at}_{element.num}"
                 found[place] = array
                 if array not in there:
                     there.add(array)
