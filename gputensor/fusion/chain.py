@@ -26,7 +26,7 @@ kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -50,6 +50,7 @@ class Place:
         self.walk: Geometry = walk
 
 
+_NONE: Mapping[int, int] = {}
 _places: WeakValueDictionary[Any, Place] = WeakValueDictionary()
 
 
@@ -280,27 +281,41 @@ class Chain:
             for x in self.instructions
         ])  # fmt: skip
 
-    def part(self, wanted: Sequence[int]) -> tuple[Chain, list[int]]:
-        """Return a chain without reductions that stores the values `wanted`, and the inputs of this
-        chain. It keeps all scalars."""
-        count = len(self.inputs)
-        needed = set(wanted)
-        for n in range(len(self.instructions) - 1, -1, -1):
-            if count + n in needed:
-                needed.update(self.instructions[n].operands)
-        inputs = [n for n in range(count) if n in needed]
-        steps = [
-            (n, step) for n, step in enumerate(self.instructions, count) if n in needed
-        ]  # fmt: skip
-        numbers = {n: place for place, n in enumerate([*inputs, *[n for n, _ in steps]])}
+    def needed(self, wanted: Iterable[int]) -> list[int]:
+        """Return the values, in order, that these values are computed from, and themselves."""
+        count, found = len(self.inputs), {*wanted}
+        for n in range(count + len(self.instructions) - 1, count - 1, -1):
+            if n in found:
+                found.update(self.instructions[n - count].operands)
+        return sorted([n for n in found if n >= 0])
+
+    def cut(
+        self, takes: Sequence[int], steps: Iterable[int], stores: Iterable[int],
+        walk: Geometry | None = None, shapes: Iterable[Geometry] | None = None,
+        same: Mapping[int, int] = _NONE,
+    ) -> Chain:  # fmt: skip
+        """Return a chain of some of the instructions, with all scalars. takes: the values that are
+        its inputs, of the geometries `shapes` or their own; steps: the values that it computes;
+        stores: those that it stores. same: values that are read instead of others."""
+        count, steps = len(self.inputs), [*steps]
+        numbers = {n: place for place, n in enumerate([*takes, *steps])}
         made = [
-            Instruction(step.what, tuple([numbers.get(x, x) for x in step.operands]), step.params)
-            for _, step in steps
+            Instruction(
+                x.what, tuple([numbers.get(same.get(y, y), y) for y in x.operands]), x.params
+            )
+            for x in [self.instructions[n - count] for n in steps]
         ]
         return Chain(
-            self.device, tuple([self.inputs[n] for n in inputs]), self.scalars, tuple(made),
-            tuple([numbers[n] for n in wanted]), walk=self.walk,
-        ), inputs  # fmt: skip
+            self.device, tuple(shapes or map(self.geometry, takes)), self.scalars, tuple(made),
+            tuple([numbers[n] for n in stores]), walk,
+        )  # fmt: skip
+
+    def part(self, wanted: Sequence[int]) -> tuple[Chain, list[int]]:
+        """Return a chain without reductions that stores the values `wanted`, and the inputs of this
+        chain."""
+        count, needed = len(self.inputs), self.needed(wanted)
+        inputs = [n for n in needed if n < count]
+        return self.cut(inputs, [n for n in needed if n >= count], wanted, self.walk), inputs
 
     def __str__(self) -> str:
         count = len(self.inputs)

@@ -7,29 +7,16 @@ from typing import Any
 
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .chain import Chain, Instruction
+from .chain import Chain
 
 
 def without(chain: Chain) -> Chain | None:
     """Return the chain with its random numbers as further inputs, or None if it consists only of
     random numbers."""
     count, drawn = len(chain.inputs), chain.drawn
-    others = [
-        n for n in range(count, count + len(chain.instructions)) if n not in drawn
-    ]  # fmt: skip
-    numbers = {n: place for place, n in enumerate([*range(count), *drawn, *others])}
-    steps = [chain.instructions[n - count] for n in others]
-    stores = tuple([numbers[n] for n in chain.stores if n not in drawn])
-    if not stores:
-        return None
-    made = [
-        Instruction(x.what, tuple([numbers.get(n, n) for n in x.operands]), x.params) for x in steps
-    ]
-    shapes = [chain.geometry(n) for n in drawn]
-    return Chain(
-        chain.device, (*chain.inputs, *shapes), chain.scalars, tuple(made), stores,
-        chain.walk,
-    )  # fmt: skip
+    others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
+    stores = [n for n in chain.stores if n not in drawn]
+    return chain.cut([*range(count), *drawn], others, stores, chain.walk) if stores else None
 
 
 def first(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.dtype import bool_
 from ..core.geometry import geometry
 from ..kernels import stub
-from .chain import Chain, Instruction
+from .chain import Chain
 from .record.pending import Pending
 
 if TYPE_CHECKING:
@@ -112,24 +112,13 @@ class Tail:
         steps = whole.instructions[first - count :]
         read = [x for step in steps for x in step.operands if 0 <= x < first]
         self.takes = list(dict.fromkeys([*ends[-1:], *read]))
-        numbers = {n: place for place, n in enumerate(self.takes)}
         of_steps = range(first, first + len(steps))
-        numbers |= {n: place for place, n in enumerate(of_steps, len(numbers))}
         self.stores = [n for n in dict.fromkeys(whole.stores) if n >= first]
-        made = [
-            Instruction(x.what, tuple([numbers.get(n, n) for n in x.operands]), x.params)
-            for x in steps
-        ]
-        self.chain = Chain(
-            whole.device, tuple([whole.geometry(n) for n in self.takes]), whole.scalars,
-            tuple(made), tuple([numbers[n] for n in self.stores]),
-        )  # fmt: skip
+        self.chain = whole.cut(self.takes, of_steps, self.stores)
         of_head = [n for n in whole.stores if n < first]
         of_head += [n for n in self.takes if n >= count]
-        self.head = Chain(
-            whole.device, whole.inputs, whole.scalars, whole.instructions[: first - count],
-            tuple(dict.fromkeys(of_head)), whole.walk,
-        )  # fmt: skip
+        before = range(count, first)
+        self.head = whole.cut(range(count), before, dict.fromkeys(of_head), whole.walk)
 
 
 def parted(whole: Chain) -> tuple[Chain, list[Tail]]:

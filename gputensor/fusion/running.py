@@ -54,15 +54,14 @@ def prepared(chain: Chain) -> Run:
 
 
 def _prepared(chain: Chain) -> Run:
-    executor = _executor(chain)
     run: Run | None = None
-    if _draws_first(chain):
+    if len(chain.instructions) > 1 and (bind := _stub(chain)) is not None:
+        run = None if chain.drawn else _bound(chain, bind)
+    elif (executor := _executor(chain)) is not None:
+        run = executor.prepare(chain)
+    if run is None and chain.drawn:
         rest = drawn.without(chain)
         run = partial(drawn.first, chain, None if rest is None else _prepared(rest))
-    elif len(chain.instructions) > 1 and (bind := _stub(chain)) is not None:
-        run = _bound(chain, bind)
-    elif executor is not None:
-        run = executor.prepare(chain)
     if run is None:
         run = partial(one_by_one, chain)
     if not any(chain.are_seen_otherwise):
@@ -114,21 +113,13 @@ def _executor(chain: Chain) -> Any:
 
 def source(chain: Chain) -> str | None:
     """The source that a chain is compiled from; None if nothing is compiled."""
-    part = drawn.without(chain) if _draws_first(chain) else chain
-    if _stub(chain) is not None:
-        return None
     write: Callable[[Chain], str | None] | None = getattr(_executor(chain), "source", None)
-    return None if write is None or part is None else write(part)
-
-
-def _draws_first(chain: Chain) -> bool:
-    """True if a chain's random numbers are written to memory first."""
-    if not chain.drawn:
-        return False
-    executor = _executor(chain)
-    if executor is None or _stub(chain) is not None:
-        return True
-    return chain.is_reduced or not executor.draws(chain)
+    if write is None or _stub(chain) is not None:
+        return None
+    found = write(chain)
+    if found is None and chain.drawn and (part := drawn.without(chain)) is not None:
+        found = write(part)
+    return found
 
 
 def one_by_one(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.fusion.replay import replays
+from gputensor.fusion.replay import statements
 from gputensor.fusion.replay.replays import Replays
 
 from .same import state_of
@@ -281,8 +281,10 @@ def test_views_that_chains_read_are_no_calls(
 ) -> None:
     """Also views of views, of given tensors with an offset, and of results."""
     operators: list[Any] = []
-    call = replays._of_operator
-    monkeypatch.setattr(replays, "_of_operator", lambda step: operators.append(step) or call(step))
+    call = statements._of_operator
+    monkeypatch.setattr(
+        statements, "_of_operator", lambda step: operators.append(step) or call(step)
+    )
 
     def function(x: Any, y: Any) -> Any:
         z = x * y + 1
@@ -673,3 +675,17 @@ def test_a_trace_and_a_profile_see_the_calls() -> None:
     with gt.profiler.profile() as profile:
         fused(x, y)
     assert "mul" in str(profile.table())
+
+
+def test_a_short_chain_without_a_program_replays_bools_and_other_dtypes(runs: list[Any]) -> None:
+    """The temporaries between its operators are of several dtypes, and are reused."""
+
+    def function(x: Any, y: Any) -> Any:
+        far = x.erfinv() > 0.5
+        near = gt.where(far, x.digamma(), y)
+        return near.lgamma().to(gt.float64).erfinv() + far
+
+    fused, x, y = gt.fuse(function), gt.rand(5, 7), gt.rand(5, 7)
+    for _ in range(5):
+        assert state_of(fused(x, y)) == state_of(function(x, y))
+    assert len(runs) <= 2

@@ -12,6 +12,7 @@ that fits into one block runs directly. Chains with reductions are programs whos
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -29,10 +30,10 @@ from ..chain import Chain, Stream
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
 
 
-def prepare(chain: Chain) -> Run:
-    """See Note [An executor]."""
+def prepare(chain: Chain) -> Run | None:
+    """See Note [An executor]. None for random numbers that cannot be drawn block by block."""
     made = program(chain)
-    return _otherwise(chain) if made is None else _at_once(chain, made)
+    return _otherwise(chain) if made is None else _by_program(chain, made)
 
 
 def program(chain: Chain) -> programs.Program | None:
@@ -45,19 +46,42 @@ def program(chain: Chain) -> programs.Program | None:
     return None if is_cut and not layouts.is_near(chain) else programs.whole(chain)
 
 
-def _otherwise(chain: Chain) -> Run:
+def short(chain: Chain) -> blocks.Body | None:
+    """Return the steps of a chain that is one block; None for longer chains."""
+    return None if chain.walk.numel > blocks.BLOCK else blocks.Body(chain, chain.stores)
+
+
+def at_once(
+    body: blocks.Body, inputs: list[Any], outputs: list[Any], scalars: list[Any]
+) -> None:  # fmt: skip
+    """Run a chain of one block over arrays."""
+    quiet.run(body.go, inputs, outputs, scalars, body.whole_pool(), body.walk.sizes)
+
+
+def _otherwise(chain: Chain) -> Run | None:
     """Return a function that runs a chain block by block: for chains without a program, and for
     programs that decline."""
-    if chain.is_reduced:
-        return reductions.prepare(chain)
-    alone = layouts.copies_alone(chain)
-    if alone is not None:
+    is_reduced = chain.is_reduced
+    if not is_reduced and (alone := layouts.copies_alone(chain)) is not None:
         return alone
-    in_slabs = layouts.prepare(chain) if chain.walk.numel > blocks.BLOCK else None
-    return in_slabs or _in_blocks(chain)
+    if (body := short(chain)) is not None:
+        return partial(_over_arrays, body)
+    if chain.drawn and (
+        is_reduced or not chain.walk.is_row_major or not blocks.is_flat(chain, chain.stores)
+        or blocks.BLOCK % 4
+    ):  # fmt: skip
+        return None  # a block must be a run of positions in a stream
+    return reductions.prepare(chain) if is_reduced else layouts.prepare(chain) or _in_blocks(chain)
 
 
-def _at_once(chain: Chain, made: programs.Program) -> Run:
+def _over_arrays(
+    body: blocks.Body, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
+) -> None:
+    arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
+    at_once(body, arrays, results, scalars)
+
+
+def _by_program(chain: Chain, made: programs.Program) -> Run:
     """Return a function that runs a chain as one program, or block by block if the program
     declines."""
     first = [chain.stores.index(x) for x in chain.stores]
@@ -76,7 +100,9 @@ def _at_once(chain: Chain, made: programs.Program) -> Run:
             ]  # fmt: skip
         if not run_program(*arrays, scalars, True):
             if not steps:
-                steps.append(_otherwise(chain))
+                otherwise = _otherwise(chain)
+                assert otherwise is not None  # no program draws random numbers
+                steps.append(otherwise)
             return steps[0](inputs, outputs, scalars)
         for to, source in copies:
             outputs[to]._get_array()[...] = outputs[source]._get_array()
@@ -85,13 +111,9 @@ def _at_once(chain: Chain, made: programs.Program) -> Run:
 
 
 def _in_blocks(chain: Chain) -> Run:
-    body, walk = programs.body(chain, chain.stores), chain.walk
+    body, walk = blocks.Body(chain, chain.stores), chain.walk
     go, pool, has_streams = body.go, body.pool, bool(chain.drawn)
     size = body.block
-
-    def at_once(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
-        arrays, results = [x._get_array() for x in inputs], [x._get_array() for x in outputs]
-        quiet.run(go, arrays, results, scalars, body.whole_pool())
 
     def flat(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
         arrays = body.flat([x._get_array() for x in inputs])
@@ -131,8 +153,6 @@ def _in_blocks(chain: Chain) -> Run:
         count = prod([-(-size // step) for size, step in zip(walk.sizes, sizes)])
         cpu.share(count, cpu.get_num_threads(), make)
 
-    if walk.numel <= blocks.BLOCK:
-        return at_once
     if body.is_flat:
         return flat
     sizes = _run(walk, body.order, size)
@@ -156,12 +176,3 @@ def _part(x: Any, where: list[Any]) -> Any:
         return x
     own = where[len(where) - x.ndim :]
     return x[(*[slice(None) if n == 1 else of for n, of in zip(x.shape, own)], ...)]
-
-
-def draws(chain: Chain) -> bool:
-    """True if random numbers are drawn block by block; blocks are then runs of positions."""
-    walk = chain.walk
-    if walk.numel <= blocks.BLOCK:
-        return True
-    body = blocks.Body(chain, chain.stores)
-    return body.is_flat and walk.is_row_major and blocks.BLOCK % 4 == 0

@@ -1,8 +1,11 @@
-"""The elementwise part of a chain on the CPU, bound to NumPy's loops and reused temporaries."""
+"""The steps of a chain on the CPU over a block of its operands: programs of the library, and loops
+of single operators between them, on temporaries that are reused."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +13,7 @@ from ...core.geometry import Geometry
 from ...iterator import parallel
 from ...runtime import cpu
 from ..chain import Chain
+from . import programs
 
 # The minimum number of elements in a block, because threads with shorter calls lose time passing
 # the interpreter's lock; and the maximum as a multiple of it, because larger blocks exceed the
@@ -19,6 +23,7 @@ from ..chain import Chain
 BLOCK = 1 << 16
 _TIMES = 4
 Array = Any
+Arrays = list[Any]
 
 
 def block_of(numel: int) -> int:
@@ -62,83 +67,41 @@ class Pool(list[Array]):
                 free.append(memory)
 
 
-class _Step:
-    """An instruction with its loop and the places of its arrays. out: the index of the result among
-    the outputs, or ~index among the temporaries. row: the sizes of a result with one element per
-    row, with 1 along the rows; such a result has no temporary."""
+class _New(NamedTuple):
+    """Memory that a step needs for a result that is not stored. place: of the array in the list of
+    values. temporary: the index of a temporary; None for new memory. row: the sizes of a result
+    with one element, or a few, per row, with 1 along the rows; None for the block's sizes."""
 
-    __slots__ = ("loop", "operands", "params", "element", "out", "row")
-
-    def __init__(self, instruction: Any, out: int, walk: Geometry) -> None:
-        what = instruction.what
-        self.row = None if what.walk.sizes == walk.sizes else what.walk.sizes
-        self.loop = instruction.what.entry.loop
-        self.operands, self.params = instruction.operands, instruction.params
-        self.element, self.out = instruction.what.geometry.dtype.np, out
+    place: int
+    temporary: int | None
+    row: tuple[int, ...] | None
+    element: np.dtype[Any]
 
 
-class _Inline:
-    """A reduction whose result later instructions read. Its block has whole rows. out: the index
-    among the outputs, or -1 if the result is not stored."""
+class _Step(NamedTuple):
+    """A program of several instructions, or the loop of one. run: takes the values at the places
+    `operands`, results among them; returns False if a program declines. new: memory for results.
+    otherwise: a program's instructions."""
 
-    __slots__ = ("loop", "source", "axes", "element", "out")
-
-    def __init__(self, instruction: Any, out: int) -> None:
-        entry = instruction.what.entry
-        self.loop: Any = entry.run
-        self.source, self.axes = instruction.operands[0], entry.axes
-        self.element, self.out = instruction.what.geometry.dtype.np, out
-
-    def made(self, values: list[Array], outputs: list[Array]) -> Array:
-        array = values[self.source]
-        if self.out >= 0:
-            out = outputs[self.out]
-        else:
-            sizes = [1 if d in self.axes else n for d, n in enumerate(array.shape)]
-            out = np.empty(sizes, self.element)
-        self.loop(array, self.axes, None, out, True)
-        return out
+    run: Callable[..., object]
+    operands: list[int]
+    new: list[_New]
+    otherwise: Sequence[Any] = ()
 
 
-class _Rows:
-    """An operator of rows.py. out: as of `_Step`, where its first result has the walk's sizes;
-    further: of its other results, the place among the outputs, or -1."""
-
-    __slots__ = ("block", "operands", "params", "element", "out", "further", "kinds", "row")
-
-    def __init__(self, instruction: Any, out: int, further: list[int]) -> None:
-        what = instruction.what
-        self.block, self.out, self.further = what.entry.block, out, further
-        self.operands, self.params = instruction.operands, instruction.params
-        self.element = what.geometry.dtype.np
-        self.row: Any = what.seen.sizes if what.reduces is not None else None
-        self.kinds = [
-            (x.geometry.sizes, x.geometry.dtype.np) for x in what.entry.plan.outputs[1:]
-        ]  # fmt: skip
-
-    def made(
-        self, first: Array, values: list[Array], outputs: list[Array], scalars: list[Any],
-        sizes: tuple[int, ...],
-    ) -> list[Array]:  # fmt: skip
-        """Arrays of all results of the operator."""
-        outs = [first]
-        for place, (row, element) in zip(self.further, self.kinds):
-            outs.append(
-                outputs[place] if place >= 0 else np.empty(of_row(sizes, row), element)
-            )  # fmt: skip
-        given = [values[x] for x in self.operands]
-        self.block(given, outs, [scalars[-1 - x] for x in self.params])
-        return outs
+def order_of(walk: Geometry) -> tuple[int, ...]:
+    """The dimensions, slowest first."""
+    return tuple(sorted(range(walk.ndim), key=lambda d: -walk.strides[d]))
 
 
-class _Further:
-    """The second or a later result of an operator of rows.py."""
-
-    __slots__ = ("of", "part", "element")
-
-    def __init__(self, instruction: Any) -> None:
-        self.of, self.part = instruction.operands[0], instruction.what.part
-        self.element = instruction.what.geometry.dtype.np
+def dense(sizes: Sequence[int], order: Sequence[int], memory: Array, element: Any) -> Array:
+    """Return an array of these sizes, dense in an order of its dimensions, over a buffer or new."""
+    inner = [sizes[d] for d in order]
+    if memory is None:
+        array = np.empty(inner, element)
+    else:
+        array = memory[: prod(sizes) * element.itemsize].view(element).reshape(inner)
+    return array.transpose([order.index(d) for d in range(len(order))])
 
 
 def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
@@ -147,49 +110,38 @@ def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Body:
-    """The elementwise part of a chain, bound to arrays of one shape, a part of the walk; and the
-    reductions of rows whose results it reads.
+    """The steps of a chain, bound to arrays of one shape, a part of the walk. Reductions are among
+    them if they are in `stores`, or if other instructions read their results.
 
     stores: the stored values, in the order of the outputs; walk: their layout, if it differs from
     the chain's. order: the walk's dimensions, slowest first. is_flat: all operands have the walk's
-    layout or one element.
+    layout or one element. has_rows: a block must have whole rows.
     """
 
     __slots__ = (
-        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_inline",
-        "block",
+        "walk", "order", "steps", "n_temporaries", "copies", "widest", "is_flat", "has_rows",
+        "block", "unmade", "_is_short",
     )  # fmt: skip
     n_temporaries: int
 
     def __init__(
         self, chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None
     ) -> None:  # fmt: skip
-        is_elsewhere = walk is not None
+        self.is_flat: bool = is_flat(chain, stores, walk)
         walk = self.walk = walk or chain.walk
         self.block: int = block_of(walk.numel)
-        self.steps, self.n_temporaries = _steps(chain, stores)
+        made = _Steps(chain, stores)
+        self.steps, self.n_temporaries, self.widest = made.steps, made.used, made.widest
         self.copies = [
             (place, stores.index(value)) for place, value in enumerate(stores)
             if stores.index(value) != place
         ]  # fmt: skip
-        self.order: tuple[int, ...] = tuple(
-            sorted(range(walk.ndim), key=lambda d: -walk.strides[d])
-        )
-        self.has_inline: bool = any([
-            type(x) in (_Inline, _Rows) or type(x) is _Step and x.row is not None
-            for x in self.steps
+        self.order: tuple[int, ...] = order_of(walk)
+        self.has_rows: bool = any([
+            x.what.takes_rows or x.what.walk.sizes != chain.walk.sizes for x in chain.instructions
         ])  # fmt: skip
-        self.widest: int = max([x.element.itemsize for x in self.steps if x is not None], default=1)
-        count = len(chain.inputs)
-        stored = [
-            chain.geometry(x) for x in stores
-            if not is_elsewhere and chain.instructions[x - count].what.reduces is None
-        ]  # fmt: skip
-        others = [
-            x for x in (*chain.inputs, *stored)
-            if x.numel > 1 and (x.sizes != walk.sizes or x.strides != walk.strides)
-        ]  # fmt: skip
-        self.is_flat: bool = not others
+        self._is_short: bool = walk.numel <= BLOCK
+        self.unmade = [None] * (len(chain.instructions) + made.extra)
 
     def pool(self, numel: int) -> Pool:
         """Temporaries for blocks of this number of elements."""
@@ -202,18 +154,8 @@ class Body:
 
     def temporary(self, sizes: tuple[int, ...], memory: Array, element: np.dtype[Any]) -> Array:
         """An array of these sizes, dense in the walk's order, over a buffer or new."""
-        order = self.order
-        inner = tuple([sizes[d] for d in order]) if len(sizes) == len(order) else sizes
-        if memory is None:
-            array = np.empty(inner, element)
-        else:
-            numel = 1
-            for size in sizes:
-                numel *= size
-            array = memory[: numel * element.itemsize].view(element).reshape(inner)
-        if inner is sizes or self.walk.is_row_major:
-            return array
-        return array.transpose([order.index(d) for d in range(len(order))])
+        is_flat = len(sizes) != len(self.order) or self.walk.is_row_major
+        return dense(sizes, range(len(sizes)) if is_flat else self.order, memory, element)
 
     def go(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
@@ -222,42 +164,27 @@ class Body:
         """Run all steps over arrays of one shape: `sizes`, or the first output's shape."""
         if sizes is None:
             sizes = outputs[0].shape if outputs else ()
-        self.take(0, len(self.steps), values, outputs, scalars, pool, sizes, {})
-        self.copy(outputs)
-
-    def copy(self, outputs: list[Array]) -> None:
-        """Copy values that are stored twice."""
+        may_share = self._is_short or cpu.free_threads() > 1
+        found = [*values, *self.unmade, *scalars, *outputs, scalars, may_share]
+        self._run(self.steps, found, pool, sizes)
         for to, source in self.copies:
             outputs[to][...] = outputs[source]
 
-    def take(
-        self, first: int, last: int, values: list[Array], outputs: list[Array], scalars: list[Any],
-        pool: Any, sizes: tuple[int, ...], results: dict[int, list[Array]],
-    ) -> None:  # fmt: skip
-        """Run some of the steps. results: the steps with several results, by the number of the
-        first result."""
-        for step in self.steps[first:last]:
-            kind = type(step)
-            if kind is not _Step and kind is not _Rows:
-                if kind is _Further:
-                    values.append(results[step.of][step.part])
+    def _run(
+        self, steps: Sequence[_Step], found: Arrays, pool: Any, sizes: tuple[int, ...]
+    ) -> None:
+        is_plain = pool is None and self.walk.is_row_major
+        for run, operands, new, otherwise in steps:
+            for place, at, row, element in new:
+                if row is not None:
+                    found[place] = np.empty(of_row(sizes, row), element)
+                elif is_plain:
+                    found[place] = np.empty(sizes, element)
                 else:
-                    values.append(None if step is None else step.made(values, outputs))
-                continue
-            if step.out >= 0:
-                out = outputs[step.out]
-            elif step.row is not None:
-                out = np.empty(of_row(sizes, step.row), step.element)
-            else:
-                memory = None if pool is None else pool[~step.out]
-                out = self.temporary(sizes, memory, step.element)
-            if kind is _Rows:
-                results[len(values)] = step.made(out, values, outputs, scalars, sizes)
-                values.append(out)
-                continue
-            given = [values[x] if x >= 0 else scalars[-1 - x] for x in step.operands]
-            step.loop(*given, *[scalars[-1 - x] for x in step.params], out)
-            values.append(out)
+                    memory = None if pool is None or at is None else pool[at]
+                    found[place] = self.temporary(sizes, memory, element)
+            if run(*[found[n] for n in operands]) is False:
+                self._run(otherwise, found, pool, sizes)
 
     def serial(
         self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any, axis: int
@@ -268,7 +195,7 @@ class Body:
             return
         numel, rows = outputs[0].size, outputs[0].shape[axis] if outputs[0].ndim else 1
         if numel <= self.block:
-            return self.go([*values], outputs, scalars, pool)
+            return self.go(values, outputs, scalars, pool)
         step = max(1, self.block * rows // numel)
         if self.is_flat:
             values, outputs, rows, step = self.flat(values), self.flat(outputs), numel, self.block
@@ -294,63 +221,146 @@ def along(shape: Geometry) -> int:
     return strides.index(min(strides))
 
 
-def _steps(chain: Chain, stores: tuple[int, ...]) -> tuple[list[Any], int]:
-    """Return the instructions with the places of their results (None for a reduction), and the
-    number of temporaries. After the last instruction that reads a temporary, later results reuse
-    it."""
-    count = len(chain.inputs)
-    last_read = {
-        x: n for n, step in enumerate(chain.instructions) for x in step.operands if x >= count
-    }
-    steps: list[Any] = []
-    free: list[int] = []
-    used = 0
+class _Steps:
+    """The steps of a chain: programs where possible. After the last step that reads a temporary,
+    later results reuse it. used: the number of temporaries; widest: the size of the largest
+    element; extra: the number of results that nothing reads.
 
-    further = {
-        (x.operands[0], x.what.part): count + n for n, x in enumerate(chain.instructions)
-        if x.what.part
-    }  # fmt: skip
+    Places in the list of values: the chain's values, results that nothing reads, numbers, outputs,
+    the list of all numbers, and whether a program may share its work with other threads."""
 
-    def place_of(x: int | None) -> int:
-        return stores.index(x) if x in stores else -1
+    def __init__(self, chain: Chain, stores: tuple[int, ...]) -> None:
+        self.chain, self.stores, count = chain, stores, len(chain.inputs)
+        self.used, self.extra, self.widest = 0, 0, 1
+        self.free: list[int] = []
+        self.temporaries: dict[int, int] = {}
+        parts = [x for x in programs.parts(chain, stores) if self._is_step(x)]
+        reads = [
+            {*(x.inputs if isinstance(x, programs.Part) else chain.instructions[x].operands)}
+            for x in parts
+        ]
+        self.last = {x: n for n, read in enumerate(reads) for x in read}
+        self.further = {
+            (x.operands[0], x.what.part): n for n, x in enumerate(chain.instructions, count)
+            if x.what.part
+        }  # fmt: skip
+        self.extra = sum([
+            (value, part) not in self.further
+            for value, x in enumerate(chain.instructions, count) if x.what.whole is not None
+            for part in range(1, len(x.what.entry.plan.outputs))
+        ])  # fmt: skip
+        self.numbers = count + len(chain.instructions) + self.extra
+        self.unread = self.numbers
+        self.steps: list[_Step] = []
+        for n, part in enumerate(parts):
+            ending = [x for x in reads[n] if x in self.temporaries and self.last[x] == n]
+            if isinstance(part, programs.Part):
+                self.steps.append(self._of_program(part))
+            else:
+                self.steps.append(self._of_one(part, ending))
+            self.free += [self.temporaries[x] for x in ending]
 
-    def is_temporary(x: int) -> bool:
-        step = steps[x - count]
-        return type(step) in (_Step, _Rows) and step.row is None and step.out < 0
+    def _is_step(self, part: programs.Part | int) -> bool:
+        """False for a further result, and for a reduction whose result nothing needs here."""
+        if isinstance(part, programs.Part):
+            return True
+        what, value = self.chain.instructions[part].what, len(self.chain.inputs) + part
+        read = {x for step in self.chain.instructions for x in step.operands}
+        is_end = what.reduces is not None and what.whole is None
+        return not what.part and (not is_end or value in read or value in self.stores)
 
-    for n, instruction in enumerate(chain.instructions):
-        what, value = instruction.what, count + n
-        if what.part:
-            steps.append(_Further(instruction))
-            continue
-        is_rows = what.whole is not None
-        is_reduction = what.reduces is not None and not is_rows
-        if is_reduction and value not in last_read:
-            steps.append(None)
-            continue
-        ending = {x for x in instruction.operands if x >= count and last_read[x] == n}
-        if is_reduction:
-            steps.append(_Inline(instruction, place_of(value)))
-            free += [steps[x - count].out for x in ending if is_temporary(x)]
-            continue
-        has_walk = what.reduces is None and what.walk.sizes == chain.walk.sizes
-        if has_walk and not is_rows and isinstance(what.entry.loop, np.ufunc):
+    def _place(self, x: int) -> int:
+        if x in self.stores:
+            return self.numbers + len(self.chain.scalars) + self.stores.index(x)
+        return x if x >= 0 else self.numbers + ~x
+
+    def _new(self, value: int | None, row: Any, element: np.dtype[Any]) -> list[_New]:
+        """The memory of a result; none if it is stored."""
+        self.widest = max(self.widest, element.itemsize)
+        if value in self.stores:
+            return []
+        if value is None:
+            self.unread -= 1
+            return [_New(self.unread, None, row, element)]
+        if row is not None:
+            return [_New(value, None, row, element)]
+        if not self.free:
+            self.free.append(self.used)
+            self.used += 1
+        at = self.temporaries[value] = self.free.pop()
+        return [_New(value, at, None, element)]
+
+    def _elementwise(self, value: int, is_alone: bool = False) -> list[_New]:
+        """The memory of a result of a pointwise operator. is_alone: without a temporary."""
+        what = self.chain.instructions[value - len(self.chain.inputs)].what
+        row, element = what.walk.sizes, what.result.np
+        if row != self.chain.walk.sizes:
+            return self._new(value, row, element)
+        if is_alone:
+            return [] if value in self.stores else [_New(value, None, None, element)]
+        return self._new(value, None, element)
+
+    def _of_program(self, part: programs.Part) -> _Step:
+        new = [x for value in part.stores for x in self._elementwise(value)]
+        operands = [self._place(x) for x in (*part.stores, *part.inputs)]
+        end = self.numbers + len(self.chain.scalars) + len(self.stores)
+        otherwise = []
+        for n in range(part.first, part.last):
+            step, value = self.chain.instructions[n], len(self.chain.inputs) + n
+            own = [] if value in part.stores else self._elementwise(value, True)
+            places = [self._place(x) for x in (*step.operands, *step.params, value)]
+            otherwise.append(_Step(step.what.entry.loop, places, own))
+        return _Step(part.run, [*operands, end, end + 1], new, otherwise)
+
+    def _of_one(self, place: int, ending: list[int]) -> _Step:
+        """The step of one instruction. ending: the temporaries that it reads last."""
+        step, value = self.chain.instructions[place], len(self.chain.inputs) + place
+        what, entry = step.what, step.what.entry
+        operands = [self._place(x) for x in (*step.operands, *step.params)]
+        row, element = what.seen.sizes, what.result.np
+        if what.whole is not None:
+            new = self._new(value, row if what.reduces is not None else None, element)
+            results = [self._place(value)]
+            for n, x in enumerate(entry.plan.outputs[1:], 1):
+                further = self.further.get((value, n))
+                new += self._new(further, x.geometry.sizes, x.geometry.dtype.np)
+                results.append(self.unread if further is None else self._place(further))
+            run = _of_rows(entry.block, len(step.operands), len(operands))
+            return _Step(run, [*operands, *results], new)
+        operands.append(self._place(value))
+        if what.reduces is not None:
+            run = _reducing(entry.run, entry.axes, entry.keepdim)
+            return _Step(run, operands, self._new(value, row, element))
+        if isinstance(entry.loop, np.ufunc):
             for x in ending:  # the result may overwrite an operand that ends here
-                if is_temporary(x) and chain.geometry(x).dtype is what.result:
-                    free.append(steps[x - count].out)
+                if self.chain.geometry(x).dtype is what.result:
+                    self.free.append(self.temporaries[x])
                     ending.remove(x)
                     break
-        place = place_of(value)
-        if place < 0 and has_walk:
-            if free:
-                place = free.pop()
-            else:
-                used, place = used + 1, ~used
-        if is_rows:
-            others = range(1, len(what.entry.plan.outputs))
-            places = [place_of(further.get((value, part))) for part in others]
-            steps.append(_Rows(instruction, place, places))
-        else:
-            steps.append(_Step(instruction, place, chain.walk))
-        free += [steps[x - count].out for x in ending if is_temporary(x)]
-    return steps, used
+        return _Step(entry.loop, operands, self._elementwise(value))
+
+
+def _of_rows(block: Callable[..., None], n_inputs: int, n_given: int) -> Callable[..., None]:
+    def run(*found: Any) -> None:
+        given, numbers, results = found[:n_inputs], found[n_inputs:n_given], found[n_given:]
+        block([*given], [*results], [*numbers])
+
+    return run
+
+
+def _reducing(reduce: Callable[..., None], axes: Any, keepdim: bool) -> Callable[..., None]:
+    return lambda x, out: reduce(x, axes, None, out, keepdim)
+
+
+def is_flat(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) -> bool:
+    """True if a chain's operands all have the walk's layout or one element. walk: the layout of the
+    stored values, if it differs from the chain's."""
+    count, to = len(chain.inputs), walk or chain.walk
+    stored = [
+        chain.geometry(x) for x in stores
+        if walk is None and chain.instructions[x - count].what.reduces is None
+    ]  # fmt: skip
+    return all([
+        x.numel <= 1 or x.sizes == to.sizes and x.strides == to.strides
+        for x in (*chain.inputs, *stored)
+    ])  # fmt: skip

@@ -27,8 +27,7 @@ from ...kernels.cpu import quiet
 from ...runtime import cpu
 from ...tensor.tensor import Tensor
 from . import blocks
-from . import programs
-from ..chain import Chain, Instruction
+from ..chain import Chain
 
 Array = Any
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
@@ -72,37 +71,31 @@ def copies_alone(chain: Chain) -> Run | None:
     if len(chain.stores) != 1 or len(chain.inputs) != 1:
         return None
     split = _Split(chain)
-    if split.steps:
-        (_, last), *more = split.steps
-        if more or last.what.family != "copy":
-            return None
+    steps = [chain.instructions[n - len(chain.inputs)] for n in split.steps]
+    if steps and (len(steps) > 1 or steps[0].what.family != "copy"):
+        return None
     copy = stub.cpu("copy").copy
     return lambda inputs, outputs, scalars: copy(outputs[0]._get_array(), inputs[0]._get_array())
 
 
 class _Split:
-    """A chain without its layout copies. steps: the other instructions, with the numbers of their
-    values. roots: for each store, the number of the value that is copied to it."""
+    """A chain without its layout copies. root: for each value, the number of the value that it
+    copies, or its own. steps: the other instructions that are needed, by their values. roots: for
+    each store, the value that is copied to it."""
 
-    __slots__ = ("chain", "steps", "roots", "taken")
+    __slots__ = ("chain", "root", "steps", "roots", "taken")
 
     def __init__(self, chain: Chain) -> None:
         self.chain, count = chain, len(chain.inputs)
-        root = [*range(count)]
+        root = self.root = {n: n for n in range(count)}
         for n, step in enumerate(chain.instructions, count):
             is_move = step.what.family == "copy" and step.what.kinds[0] is step.what.result
-            root.append(root[step.operands[0]] if is_move else n)
+            root[n] = root[step.operands[0]] if is_move else n
         self.roots = [root[x] for x in chain.stores]
-        needed = {*self.roots}
-        self.steps: list[tuple[int, Instruction]] = []
-        for n in range(len(root) - 1, count - 1, -1):
-            if n in needed:
-                step = chain.instructions[n - count]
-                operands = tuple([root[x] if x >= 0 else x for x in step.operands])
-                needed.update(operands)
-                self.steps.append((n, Instruction(step.what, operands, step.params)))
-        self.steps.reverse()
-        read = {x for _, step in self.steps for x in step.operands}
+        self.steps = [n for n in chain.needed(self.roots) if n >= count and root[n] == n]
+        read = {
+            root[x] for n in self.steps for x in chain.instructions[n - count].operands if x >= 0
+        }
         self.taken = [n for n in range(count) if n in read]
 
     def laid_out(self) -> Geometry:
@@ -125,21 +118,12 @@ class _Split:
 
     def inner(self, walk: Geometry) -> Chain:
         """The computation, with operands in the layout of `walk`."""
-        chain, count = self.chain, len(self.chain.inputs)
-        wanted = [x for x in dict.fromkeys(self.roots) if x >= count]
-        numbers = {n: at for at, n in enumerate([*self.taken, *[n for n, _ in self.steps]])}
-        steps = [
-            Instruction(step.what, tuple([numbers.get(x, x) for x in step.operands]), step.params)
-            for _, step in self.steps
-        ]
+        wanted = [x for x in dict.fromkeys(self.roots) if x >= len(self.chain.inputs)]
         inputs = [
             geometry(walk.sizes, walk.strides, x.dtype) if _crosses(x, walk) else x
-            for x in [chain.inputs[n] for n in self.taken]
+            for x in [self.chain.inputs[n] for n in self.taken]
         ]
-        return Chain(
-            chain.device, tuple(inputs), chain.scalars, tuple(steps),
-            tuple([numbers[n] for n in wanted]),
-        )  # fmt: skip
+        return self.chain.cut(self.taken, self.steps, wanted, None, inputs, self.root)
 
 
 class _Slabs:
@@ -153,6 +137,7 @@ class _Slabs:
     def __init__(self, chain: Chain, split: _Split, copy: Callable[[Array, Array], None]) -> None:
         self.chain, self.copy, self.taken, self.roots = chain, copy, split.taken, split.roots
         walk = self.walk = split.laid_out()
+        self.order = blocks.order_of(walk)
         count = len(chain.inputs)
         stores = [chain.geometry(x) for x in chain.stores]
         self.inward = [n for n in split.taken if _crosses(chain.inputs[n], walk)]
@@ -177,7 +162,7 @@ class _Slabs:
         self.body: blocks.Body | None = None
         if split.steps:
             inner = split.inner(walk)
-            body = self.body = programs.body(inner, inner.stores, walk)
+            body = self.body = blocks.Body(inner, inner.stores, walk)
             slowest = max(walk.strides) == walk.strides[axis] and self.rows > 1
             body.is_flat = body.is_flat and slowest and all([
                 _lies(stores[n], walk) for x, n in fits.items() if x >= count
@@ -198,7 +183,7 @@ class _Slabs:
         if self.is_cut:
             for x, of in apart.items():
                 memory = cpu.allocate(walk.numel * of.itemsize)
-                full[x] = self._beside(walk.sizes, memory, of)
+                full[x] = blocks.dense(walk.sizes, self.order, memory, of)
             apart = {}
         for x in self.inward:
             if x in full:
@@ -228,7 +213,7 @@ class _Slabs:
                     if x in full:
                         found[x] = parallel.part(full[x], self.axis, first, end)
                     elif x in beside:
-                        found[x] = self._beside(tuple(sizes), beside[x], self.elements[x])
+                        found[x] = blocks.dense(sizes, self.order, beside[x], self.elements[x])
                     else:
                         found[x] = into[self.direct[x]]
                 for x in self.inward:
@@ -251,15 +236,6 @@ class _Slabs:
         for n, x in enumerate(self.roots):
             if x in full and results[n] is not full[x]:
                 self.copy(results[n], full[x])
-
-    def _beside(self, sizes: tuple[int, ...], memory: Array, element: Any) -> Array:
-        order = sorted(range(len(sizes)), key=lambda d: -self.walk.strides[d])
-        numel = 1
-        for size in sizes:
-            numel *= size
-        inner = memory[: numel * element.itemsize].view(element)
-        inner = inner.reshape([sizes[d] for d in order])
-        return inner.transpose([order.index(d) for d in range(len(order))])
 
 
 def _crosses(x: Geometry, walk: Geometry) -> bool:

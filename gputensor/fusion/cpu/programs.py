@@ -12,17 +12,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...core.arguments import NUMBERS
-from ...core.geometry import Geometry
 from ...kernels import stub
 from ...kernels.compiled import library
-from ...runtime import cpu
-from . import blocks
 from ..chain import Chain, Instruction, Recorded
 
-Array = Any
 # The maximum number of steps in a program; with the casts between them there may be 128.
 _LONGEST = 64
 
@@ -42,12 +36,12 @@ class Program(NamedTuple):
 class Part:
     """Steps `first` to `last` of a chain.
 
-    inputs: the values that these steps read. stores: the values that other steps read. made: sizes
-    and NumPy dtypes of the stores. run: a function `(*stores, *inputs, scalars, may_share)`. If it
-    returns False, it has written nothing, and the steps must run one by one.
+    inputs: the values that these steps read. stores: the values that other steps read. run: a
+    function `(*stores, *inputs, scalars, may_share)`. If it returns False, it has written nothing,
+    and the steps must run one by one.
     """
 
-    __slots__ = ("first", "last", "inputs", "stores", "made", "run")
+    __slots__ = ("first", "last", "inputs", "stores", "run")
 
     def __init__(self, chain: Chain, stores: tuple[int, ...], first: int, last: int) -> None:
         count, steps = len(chain.inputs), chain.instructions
@@ -58,9 +52,6 @@ class Part:
         self.last: int = last
         self.inputs: list[int] = [x for x in dict.fromkeys(read) if x not in own]
         self.stores: list[int] = [x for x in own if x in wanted]
-        self.made: dict[int, tuple[tuple[int, ...], Any]] = {
-            x: (steps[x - count].what.walk.sizes, chain.geometry(x).dtype.np) for x in self.stores
-        }
         moves = self._moves(chain, own)
         done = [x for x in own if x not in moves]
         numbers = {x: n for n, x in enumerate([*self.inputs, *done])}
@@ -168,107 +159,3 @@ def whole(chain: Chain) -> Program | None:
     part = found[0]
     shapes: list[tuple[int, ...] | None] = [None] * (len(part.stores) + len(part.inputs))
     return Program(part.run, part.stores, part.inputs, shapes)
-
-
-def body(chain: Chain, stores: tuple[int, ...], walk: Geometry | None = None) -> blocks.Body:
-    """The elementwise part of a chain, with programs where possible."""
-    found = parts(chain, stores)
-    if any([isinstance(part, Part) for part in found]):
-        return Body(chain, stores, found, walk)
-    return blocks.Body(chain, stores, walk)
-
-
-class Body(blocks.Body):
-    """The elementwise part of a chain, partly run by programs. places: for each store of each
-    program, its index among the outputs, or a negative number for a temporary; None for a value
-    with one element per row."""
-
-    __slots__ = ("parts", "places")
-
-    def __init__(
-        self, chain: Chain, stores: tuple[int, ...], found: list[Part | int],
-        walk: Geometry | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(chain, stores, walk)
-        self.parts: list[Part | int] = found
-        self.places: dict[int, int | None] = self._placed(chain, stores)
-        self.widest = max([self.widest, *[chain.geometry(x).dtype.itemsize for x in self.places]])
-
-    def _placed(self, chain: Chain, stores: tuple[int, ...]) -> dict[int, int | None]:
-        """Assign temporaries to values; a temporary is reused after the last part that reads its
-        value."""
-        count = len(chain.inputs)
-        reads = [
-            part.inputs if isinstance(part, Part) else chain.instructions[part].operands
-            for part in self.parts
-        ]
-        last = {x: n for n, read in enumerate(reads) for x in read}
-        found: dict[int, int | None] = {}
-        free: list[int] = []
-        for n, part in enumerate(self.parts):
-            for x in part.stores if isinstance(part, Part) else ():
-                if x in stores:
-                    found[x] = stores.index(x)
-                elif chain.instructions[x - count].what.walk.sizes != self.walk.sizes or (
-                    chain.instructions[x - count].what.reduces is not None
-                ):
-                    found[x] = None
-                else:
-                    if not free:
-                        self.n_temporaries += 1
-                        free.append(~(self.n_temporaries - 1))
-                    found[x] = free.pop()
-            for x in {*reads[n]}:
-                at = found.get(x)
-                if last[x] == n and at is not None and at < 0:
-                    free.append(at)
-        return found
-
-    def go(
-        self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
-        sizes: tuple[int, ...] | None = None,
-    ) -> None:  # fmt: skip
-        """`go` of cpu/blocks.py, which runs the block again if a program declines."""
-        if sizes is None:
-            sizes = outputs[0].shape if outputs else ()
-        begins = {cpu.address_of(x) for x in values}
-        # If a program declines, its operands are read again, so they must not be overwritten.
-        into = [
-            x if cpu.address_of(x) not in begins else self.temporary(x.shape, None, x.dtype)
-            for x in outputs
-        ]
-        if self._is_odd([*values], into, scalars, pool, sizes):
-            return super().go(values, outputs, scalars, pool, sizes)
-        for out, made in zip(outputs, into):
-            if made is not out:
-                out[...] = made
-        self.copy(outputs)
-
-    def _is_odd(
-        self, values: list[Array], outputs: list[Array], scalars: list[Any], pool: Any,
-        sizes: tuple[int, ...],
-    ) -> bool:  # fmt: skip
-        results: dict[int, list[Array]] = {}
-        may_share = cpu.free_threads() > 1
-        for part in self.parts:
-            if not isinstance(part, Part):
-                self.take(part, part + 1, values, outputs, scalars, pool, sizes, results)
-                continue
-            values += [None] * (part.last - part.first)
-            for x in part.stores:
-                values[x] = self._place(part, x, outputs, pool, sizes)
-            arrays = [values[x] for x in (*part.stores, *part.inputs)]
-            if not part.run(*arrays, scalars, may_share):
-                return True
-        return False
-
-    def _place(
-        self, part: Part, x: int, outputs: list[Array], pool: Any, sizes: tuple[int, ...]
-    ) -> Array:
-        at = self.places[x]
-        if at is not None and at >= 0:
-            return outputs[at]
-        row, element = part.made[x]
-        if at is None:
-            return np.empty(blocks.of_row(sizes, row), element)
-        return self.temporary(sizes, None if pool is None else pool[~at], element)

@@ -24,9 +24,8 @@ from ...kernels.cpu.reduce import LOOPS, bind
 from ...runtime import cpu
 from ...tensor.tensor import Tensor
 from . import blocks
-from . import programs
 from ..chain import Chain
-from ..members.reductions import lies_alike
+from ..members.reductions import lies_alike, slowest_dim
 
 Array = Any
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], None]
@@ -84,8 +83,6 @@ def _cut(
     reductions that reduce one part at a time."""
     walk = body.walk
     numel, rows = walk.numel, walk.sizes[axis] if walk.ndim else 1
-    if numel <= blocks.BLOCK:
-        return [(0, rows)], []
     step = max(1, body.block * rows // numel)
     of = [r for r in reductions if r.is_exact or (r.stays and r.is_by_rows)]
     pieces = [(first, min(first + step, rows)) for first in range(0, rows, step)]
@@ -95,9 +92,7 @@ def _cut(
 def prepare(chain: Chain) -> Run:
     """See Note [An executor]."""
     count, walk = len(chain.inputs), chain.walk
-    axis = max(
-        range(walk.ndim), key=lambda d: walk.strides[d] if walk.sizes[d] > 1 else -1, default=0
-    )
+    axis = slowest_dim(walk)
     reductions: list[_Reduction] = []
     stored: list[int] = []
     read = {x for step in chain.instructions for x in step.operands}
@@ -113,7 +108,7 @@ def prepare(chain: Chain) -> Run:
     ]))  # fmt: skip
     elements = [chain.geometry(value).dtype.np for value in made]
     places = [chain.stores.index(value) for value in stored]
-    body = programs.body(chain, (*stored, *made))
+    body = blocks.Body(chain, (*stored, *made))
     cuts, cut = _cut(body, reductions, axis)
     whole = [r for r in reductions if r not in cut]
     whole_sources = {r.source for r in whole}
@@ -133,7 +128,7 @@ def prepare(chain: Chain) -> Run:
         if len(cuts) > 1 or cut:
             _run_pieces(given, pieces, results, parts, scalars)
         elif pieces:
-            quiet.run(body.go, [*given], pieces, scalars, body.whole_pool(), walk.sizes)
+            quiet.run(body.go, given, pieces, scalars, body.whole_pool(), walk.sizes)
         for r, found in zip(cut, parts):
             if found is not None:
                 assert r.combine is not None, r.loop
@@ -153,7 +148,7 @@ def prepare(chain: Chain) -> Run:
 
         def make() -> Callable[[int], None]:
             numel = longest * row
-            pool = body.pool(numel if body.has_inline else max(row, min(numel, body.block)))
+            pool = body.pool(numel if body.has_rows else max(row, min(numel, body.block)))
             memory = [
                 None if x is not None else cpu.allocate(longest * row * element.itemsize)
                 for x, element in zip(pieces[len(stored) :], elements)
@@ -171,9 +166,8 @@ def prepare(chain: Chain) -> Run:
 
             def _one(values: Any, outs: Any, sizes: Any, number: int) -> None:
                 first, last = cuts[number]
-                if body.has_inline:
+                if body.has_rows:
                     body.go(values, outs, scalars, pool, sizes)
-                    values = values[: len(given)]
                 else:
                     body.serial(values, outs, scalars, pool, at)
                 found = {**dict(enumerate(values)), **dict(zip((*stored, *made), outs))}

@@ -15,7 +15,7 @@ from .body import Run, Written, launched, plan_of, written
 from .reductions import Reduced
 from ..epilogue import parted
 
-__all__ = ["draws", "plan_of", "prepare", "source", "written"]
+__all__ = ["plan_of", "prepare", "source", "written"]
 
 
 def prepare(chain: Chain) -> Run | None:
@@ -23,6 +23,8 @@ def prepare(chain: Chain) -> Run | None:
     user's kernel, or if one kernel cannot take all operands. See Note [An executor]."""
     if not chain.is_reduced:
         return launched(chain)
+    if chain.drawn:
+        return None  # its random numbers are drawn first
     head, tails = parted(chain)
     reads = cuda_rows.reads_its_rows(head)
     rows: Run | None = None
@@ -36,16 +38,13 @@ def prepare(chain: Chain) -> Run | None:
     return rows or Reduced(head).prepared()
 
 
-def draws(chain: Chain) -> bool:
-    """True if random numbers are drawn in the chain's kernel."""
-    return prepare(chain) is not None
-
-
 def source(chain: Chain) -> str | None:
     """The source of a chain's functors; None if the operators run one by one."""
     if not chain.is_reduced:
         body = Written(chain).body
         return None if body is None else functor(body)
+    if chain.drawn:
+        return None
     head, tails = parted(chain)
     apart = [x.chain for x in tails]
     found: list[str] = []

@@ -10,7 +10,7 @@ from ...tensor.make import allocate
 from .. import running
 from ..chain import Chain
 from .body import Run
-from .reductions import Reduced
+from .reductions import Reduced, copy_again
 from ..epilogue import Tail
 
 
@@ -44,8 +44,6 @@ def prepared(whole: Chain, head: Chain, tails: list[Tail], rows: Run | None) -> 
         for tail, run_tail in apart:
             of = [values[n] for n in tail.takes], [values[n] for n in tail.stores]
             run_tail(*of, list(scalars))
-        for place, n in enumerate(whole.stores):
-            if whole.stores.index(n) != place:
-                outputs[place].copy_(values[n])
+        copy_again(whole, outputs)
 
     return run

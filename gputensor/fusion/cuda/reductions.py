@@ -189,7 +189,7 @@ class Reduced:
             if launch is None:
                 return None
             launches.append((launch, taken, some))
-        stores, index = chain.stores, chain.device.index or 0
+        index = chain.device.index or 0
 
         def run(
             inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any], more: Any = None
@@ -210,9 +210,7 @@ class Reduced:
                 else:
                     of = [*outs, *[inputs[x] for x in one[0].inputs]]
                     one[1](index, [x._address() for x in of], scalars)
-            for place, n in enumerate(stores):
-                if stores.index(n) != place:
-                    outputs[place].copy_(outputs[stores.index(n)])
+            copy_again(chain, outputs)
 
         return run
 
@@ -241,6 +239,13 @@ class Reduced:
 def is_end(step: Instruction) -> bool:
     """True if the reduction takes rows."""
     return not step.what.part and step.what.takes_rows
+
+
+def copy_again(chain: Chain, outputs: Sequence[Any]) -> None:
+    """Copy values that are stored more than once from their first output."""
+    for place, n in enumerate(chain.stores):
+        if (first := chain.stores.index(n)) != place:
+            outputs[place].copy_(outputs[first])
 
 
 def memory_of(chain: Chain, value: int, outputs: Sequence[Any]) -> Any:

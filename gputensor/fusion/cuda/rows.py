@@ -8,6 +8,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from ...core.dtype import dtype, float32, float64
@@ -16,7 +17,7 @@ from ...kernels.cuda import rows_chain_launch, rows_source, variants
 from ...kernels.cuda.rows_source import Program, Reduction
 from ..chain import Chain, Instruction, Recorded
 from .body import body_of
-from .reductions import coalesced, is_end, memory_of, run_alone
+from .reductions import coalesced, copy_again, is_end, memory_of, run_alone
 from ..members.reductions import SHORT
 
 # A result that a pass computes for each row: the number of its value; -1, or the index of one of a
@@ -88,7 +89,7 @@ class Rows:
         sizes = tuple([1 if d in reduces else n for d, n in enumerate(chain.walk.sizes)])
         self.full = [n for n in wanted if chain.geometry(n).sizes == chain.walk.sizes]
         self.once = [n for n in wanted if n not in self.full]
-        if any([chain.geometry(n).numel != _numel(sizes) for n in self.once]):
+        if any([chain.geometry(n).numel != prod(sizes) for n in self.once]):
             return
         packing: list[Any] = []
         self.program = self._written(within, packing)
@@ -152,8 +153,7 @@ class Rows:
         return shape, [*outputs[: len(full)], *inputs, *outputs[len(full) :]]
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-        chain, stores = self.chain, self.chain.stores
-        values = dict(enumerate(inputs))
+        chain, values = self.chain, dict(enumerate(inputs))
         for n in (*self.full, *self.once):
             values[n] = memory_of(chain, n, outputs)
         of = [values[n] for n in self.full], inputs, [values[n] for n in self.once]
@@ -161,9 +161,7 @@ class Rows:
         assert self.launch is not None
         self.launch(chain.device.index or 0, addresses, scalars)
         run_alone(chain, self.late, values, outputs, scalars)
-        for place, n in enumerate(stores):
-            if stores.index(n) != place:
-                outputs[place].copy_(outputs[stores.index(n)])
+        copy_again(chain, outputs)
 
     def source(self) -> str | None:
         return None if self.program is None else rows_source.functors(self.program)
@@ -184,13 +182,6 @@ def _key(step: Instruction) -> Any:
 
 def _dims(step: Instruction) -> tuple[int, ...]:
     return step.what.whole or step.what.reduces or ()
-
-
-def _numel(sizes: Any) -> int:
-    made = 1
-    for n in sizes:
-        made *= n
-    return made
 
 
 def _row_strides(chain: Chain, sizes: Any, itemsize: int) -> tuple[int, ...]:

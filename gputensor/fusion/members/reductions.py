@@ -65,7 +65,6 @@ def recording(
     else:
         made = factory(standing.Standing(operator, _Entry), loop)
         kernel = made[1] if type(made) is tuple else made
-    ours: dict[Any, bool] = {}
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
         place, recorder = self._device, current.get()
@@ -77,12 +76,8 @@ def recording(
             or not shape.is_non_overlapping_and_dense or shape.numel == 0
         ):  # fmt: skip
             return below(key_set, self, *args)
-        if place not in ours:
-            ours[place] = is_own(place)
-        if not ours[place]:
-            return below(key_set, self, *args)
         try:
-            return kernel(key_set, self, *args)
+            return (kernel if is_own(place) else below)(key_set, self, *args)
         except _Now:
             return below(key_set, self, *args)
 

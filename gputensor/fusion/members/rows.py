@@ -90,7 +90,6 @@ def recording(
         return run_first(key_set, *args)
 
     known: dict[Any, Made | None] = {}
-    ours: dict[Any, bool] = {}
 
     def record(key_set: int, *args: Any) -> Any:
         recorder, first = current.get(), args[0]
@@ -104,9 +103,7 @@ def recording(
         for x in tensors:
             if x._keys & LAZY or x._device is not place:
                 return below(key_set, *args)
-        if place not in ours:
-            ours[place] = is_own(place)
-        if not ours[place] or not first._geometry.numel:
+        if not is_own(place) or not first._geometry.numel:
             return below(key_set, *args)
         key = (place, *[x._geometry if type(x) is Tensor else (type(x), exact(x)) for x in args])
         try:

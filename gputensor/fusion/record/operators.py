@@ -8,7 +8,7 @@ as in eager mode checks arguments, promotes dtypes and lays out results, and rai
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from ...core.device import device
@@ -48,15 +48,15 @@ def install() -> None:
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
     operator = table.operator
-    below = _below(table)
+    below, is_own = _below(table), cache(partial(_is_own, table))
     if operator.qualified_name in copies.NAMES:
         return copies.recording(operator, below, _is_own)
     if operator.qualified_name in drawing.NAMES:
-        return drawing.recording(operator, below, partial(_is_own, table))
+        return drawing.recording(operator, below, is_own)
     if operator.qualified_name in rows.MAKERS:
-        return rows.recording(operator, below, partial(_is_own, table), partial(_parts, operator))
+        return rows.recording(operator, below, is_own, partial(_parts, operator))
     if reductions.is_one(operator):
-        return reductions.recording(operator, below, lambda place: _is_own(table, place))
+        return reductions.recording(operator, below, is_own)
     if operator not in bound or not _is_elementwise(operator):
         return below
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
@@ -75,7 +75,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
             return below(key_set, *args)
         kernel = kernels.get(place)
         if kernel is None:
-            kernel = kernels[place] = _recording(operator) if _is_own(table, place) else below
+            kernel = kernels[place] = _recording(operator) if is_own(place) else below
         return kernel(key_set & BELOW, *args)
 
     return record

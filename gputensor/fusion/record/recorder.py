@@ -164,10 +164,6 @@ class Recorder:
         for theirs, offset, shape in others:
             if theirs is storage and (offset != out._offset or shape is not out._geometry):
                 return None
-        if recording.reads(storage) and any([
-            step[0].takes_rows for step in recording.steps
-        ]):  # fmt: skip
-            return None  # operators over rows read them later
         # An earlier equal step cannot be reused: its result may have its own memory.
         placed = self._placed(what, inputs, params)
         if placed is None or placed[0] is not recording:

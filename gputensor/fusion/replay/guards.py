@@ -1,21 +1,20 @@
-"""Generate the Python function that wraps the array work of a small call.
+"""Generate the Python function of a replayed call.
 
-It checks with `is` that a call matches the traced one, passes the arrays on, and makes tensors of
-the results. With loops and dictionaries this took a third as long as eight NumPy loops.
+It checks with `is` that a call matches the traced one, does the call's work (statements.py), and
+builds the result. With loops and dictionaries this took a third as long as eight NumPy loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ...autograd.modes import DEFAULT, grad_mode
 from ...core.device import CPU
 from ...dispatch import dispatcher, tls
 from ...dispatch.backend_select import TENSOR_KEYS
-from ...tensor.make import CPU_KEYS, is_plain
-from ...tensor.tensor import Tensor, blank
+from ...tensor.make import is_plain
+from ...tensor.tensor import Tensor
 from .. import running
 from . import statements
 from .purity import MISSING, Outside, attribute
@@ -29,71 +28,65 @@ def is_unrecorded(x: Tensor) -> bool:
     return is_plain(x) or grad_mode.get() != DEFAULT
 
 
-class Call:
-    """A traced call as two functions. Each returns the call's result, or None if the Python must
-    run.
+def compiled(
+    trace: Trace, made: Any, values: list[Any], outside: Outside, generation: int
+) -> tuple[Replay, Replay]:
+    """Return a traced call as two functions, each of which returns the call's result, or None if
+    the Python must run. The first takes values whose plan key is equal; the second takes a call's
+    arguments and checks everything itself."""
+    wanted = sorted(n for n in _all_numbers(made) if n >= trace.n_given)
+    work = statements.Statements(trace, wanted, values)
+    names: dict[str, Any] = {
+        **work.names,
+        "Tensor": Tensor, "is_unrecorded": is_unrecorded, "state": tls.state.get,
+        "PLAIN": tls.PLAIN, "generation": dispatcher.generation, "watchers": running.watchers,
+        "MISSING": MISSING, "attribute": attribute,
+    }  # fmt: skip
+    is_tensor = [type(x) is Tensor for x in values]
+    places = [n for n, found in enumerate(is_tensor) if found]
+    asked = [_of_tensor(n, values[n], names) for n in places]
+    lines = [f"if {' or '.join(asked)}:", "    return None"] if asked else []
+    lines += [*work.lines, f"return {_expression(made, places, names)}"]
+    count = len(values) - len(outside.tensors)
+    all_given = "".join([f"x{n}, " for n in range(len(values))])
+    run = _function([f"{all_given}= values"] if values else [], lines, names)
+    before = _outside(outside, count, generation, names)
+    given = "".join([f"x{n}, " for n in range(count)]) or "() "
+    before += ["try:", f"    {given}= values", "except ValueError:", "    return None"]
+    for n, (where, name) in enumerate(outside.tensors, count):
+        names[f"w{n}"] = where
+        get = f"w{n}.get({name!r})" if type(where) is dict else f"attribute(w{n}, {name!r})"
+        before.append(f"x{n} = {get}")
+    for n in range(count):
+        if not is_tensor[n]:
+            names[f"c{n}"] = values[n]
+            before += [f"if x{n} is not c{n}:", "    return None"]
+    geometries = [f"type(x{n}) is not Tensor or x{n}._geometry is not g{n}" for n in places]
+    names.update({f"g{n}": values[n]._geometry for n in places})
+    if geometries:
+        before += [f"if {' or '.join(geometries)}:", "    return None"]
+    return run, _function(before, lines, names)
 
-    run(values): takes values whose plan key is equal. quick(args): takes a call's arguments and
-    checks everything itself.
-    """
 
-    __slots__ = ("run", "quick")
-    run: Replay
-    quick: Replay
-
-    def __init__(
-        self, trace: Trace, made: Any, wanted: list[int], call: statements.Statements,
-        values: list[Any], outside: Outside, generation: int,
-    ) -> None:  # fmt: skip
-        names: dict[str, Any] = {
-            **call.names,
-            "Tensor": Tensor, "blank": blank, "keys": CPU_KEYS, "is_unrecorded": is_unrecorded,
-            "state": tls.state.get, "PLAIN": tls.PLAIN, "generation": dispatcher.generation,
-            "watchers": running.watchers, "MISSING": MISSING, "attribute": attribute,
-        }  # fmt: skip
-        is_tensor = [type(x) is Tensor for x in values]
-        places = [n for n, found in enumerate(is_tensor) if found]
-        taken = statements.taken(trace)
-        asked = [_of_tensor(n, values[n], names) for n in places]
-        lines = [f"if {' or '.join(asked)}:", "    return None"] if asked else []
-        for number in taken:
-            x, v = f"x{places[number]}", f"v{number}"
-            lines += [f"{v} = {x}._array", f"if {v} is None:", f"    {v} = {x}._get_array()"]
-        streams = statements.streams(trace)
-        for name, (stream, generator, numel) in zip(streams, trace.draws):
-            names[f"of_{name}"] = partial(stream.taken, generator, numel)
-            lines.append(f"{name} = of_{name}()")
-        lines += call.lines
-        for n in wanted:
-            lines += _tensor(n, trace, names, n in call.tensors)
-        lines.append(f"return {_expression(made, places, names)}")
-        count = len(values) - len(outside.tensors)
-        all_given = "".join([f"x{n}, " for n in range(len(values))])
-        self.run = _function([f"{all_given}= values"] if values else [], lines, names)
-        before = _outside(outside, count, generation, names)
-        if count:
-            before.append("".join([f"x{n}, " for n in range(count)]) + "= values")
-        for n, (where, name) in enumerate(outside.tensors, count):
-            names[f"w{n}"] = where
-            get = f"w{n}.get({name!r})" if type(where) is dict else f"attribute(w{n}, {name!r})"
-            before.append(f"x{n} = {get}")
-        for n in range(count):
-            if not is_tensor[n]:
-                names[f"c{n}"] = values[n]
-                before += [f"if x{n} is not c{n}:", "    return None"]
-        geometries = [f"type(x{n}) is not Tensor or x{n}._geometry is not g{n}" for n in places]
-        names.update({f"g{n}": values[n]._geometry for n in places})
-        if geometries:
-            before += [f"if {' or '.join(geometries)}:", "    return None"]
-        self.quick = _function(before, lines, names)
+def _all_numbers(made: Any) -> set[int]:
+    """Return the numbers of the tensors in a result. See `Trace.result`."""
+    if type(made) is int:
+        return {made}
+    parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
+    return set().union(*[_all_numbers(x) for x in parts])
 
 
 def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
     """Return a condition in source form: true if the thread, the dispatcher and the function's
     outside values are unchanged."""
     names["then"] = generation
-    asked = ["generation[0] != then", "state() is not PLAIN", "watchers", f"len(values) != {count}"]
+    asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
+    own, code = outside.attributes[0][0], outside.code
+    unread = ["__defaults__"] * (count >= code.co_argcount)  # a call with all arguments reads none
+    unread += ["__kwdefaults__"] * (not code.co_kwonlyargcount)
     for n, (found, name, value) in enumerate(outside.attributes):
+        if found is own and name in unread:
+            continue
         names.update({f"a{n}": found, f"b{n}": value})
         read = f"a{n}.{name}" if name != "cell_contents" else f"attribute(a{n}, {name!r})"
         asked.append(f"{read} is not b{n}")
@@ -112,21 +105,6 @@ def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
         f"x{n}._keys is not k{n} and x{n}._keys != k{n}{place}"
         f" or x{n}._autograd is not None and not is_unrecorded(x{n})"
     )
-
-
-def _tensor(n: int, trace: Trace, names: dict[str, Any], is_there: bool) -> list[str]:
-    """`from_array` for a thread outside of every block. is_there: the tensor was allocated."""
-    names[f"r{n}"] = trace.geometries[n]
-    lines = []
-    if not is_there:
-        lines = [
-            f"t{n} = blank()", f"t{n}._geometry = r{n}", f"t{n}._keys = keys",
-            f"t{n}._device = CPU", f"t{n}._storage = None", f"t{n}._offset = 0",
-            f"t{n}._array = v{n}", f"t{n}._autograd = None",
-        ]  # fmt: skip
-    if trace.versions[n]:
-        lines.append(f"t{n}._get_storage().version = {trace.versions[n]}")
-    return lines
 
 
 def _expression(made: Any, places: list[int], names: dict[str, Any]) -> str:

@@ -14,20 +14,15 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ...core.device import CPU
 from ...dispatch import dispatcher, tls
 from ...dispatch.backend_select import TENSOR_KEYS
-from ...runtime import capture
-from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
 from . import guards
 from .. import running
-from . import statements
 from ..block import Fusing
-from ..chain import Stream
 from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
 from ..record.recorder import current
-from .trace import Step, Taken, Trace, Unlike
+from .trace import Trace, Unlike
 
 # The maximum number of plans of a function; when it is reached, all are dropped.
 _BOUND = 1 << 7
@@ -40,152 +35,26 @@ _NEVER = object()
 
 class Plan:
     """A replayable call. run(values): returns the call's result, or None if the Python must run.
-    quick: see guards.py. outside: the values that the function reads from outside. generation: the
-    dispatcher's generation when the plan was made."""
+    quick: see `guards.compiled`."""
 
-    __slots__ = ("run", "quick", "_trace", "_made", "_places", "_found")
+    __slots__ = ("run", "quick", "_found")
 
-    def __init__(
-        self, trace: Trace, made: Any, values: list[Any], outside: Outside, generation: int
-    ) -> None:
-        self._trace, self._made, self._found = trace, made, (outside, generation)
-        # (place among the values, device, keys) of each tensor.
-        self._places = [
-            (n, x._device, TENSOR_KEYS[x._device.type])
-            for n, x in enumerate(values) if type(x) is Tensor
-        ]  # fmt: skip
+    def __init__(self, *found: Any) -> None:
+        """found: the trace, its result, the values that the function reads from outside, and the
+        dispatcher's generation."""
+        self._found = found
         self.run: Callable[[Any], Any] = self._first
         self.quick: Callable[[Any], Any] = _never
 
     def _first(self, values: Any) -> Any:
-        """Most calls occur once, so the plan's function is made at the second call."""
-        wanted = sorted(n for n in _all_numbers(self._made) if n >= self._trace.n_given)
-        given = [x._geometry for x in values if type(x) is Tensor]
-        call = statements.compiled(self._trace, wanted, given)
-        if call is None:
-            self.run = self._by_steps()
-        else:
-            outside, generation = self._found
-            made = guards.Call(
-                self._trace, self._made, wanted, call, values, outside, generation
-            )  # fmt: skip
-            self.run, self.quick = made.run, made.quick
+        """Most calls occur once, so the plan's functions are made at the second call."""
+        trace, made, outside, generation = self._found
+        self.run, self.quick = guards.compiled(trace, made, values, outside, generation)
         return self.run(values)
-
-    def _by_steps(self) -> Callable[[Any], Any]:
-        places, made, trace, draws = self._places, self._made, self._trace, self._trace.draws
-        # A kernel of a graph gets a place in a stream from the capture.
-        on_devices = any([generator.device.type != CPU.type for _, generator, _ in draws])
-        steps, needed = [], set(_all_numbers(made))
-        for step in reversed(trace.steps):  # Values are dropped after their last use.
-            last = [n for n in {*step.takes, *step.makes} if n not in needed]
-            needed.update(step.takes)
-            run = _of_chain(step, trace) if step.operator is None else _of_operator(step)
-            steps.append((run, step.makes, last))
-        steps.reverse()
-
-        def replay(values: Any) -> Any:
-            tensors = {}
-            for number, (n, place, keys) in enumerate(places):
-                x = values[n]
-                if x._keys != keys or x._device is not place:
-                    return None
-                if x._autograd is not None and not guards.is_unrecorded(x):
-                    return None
-                tensors[number] = x
-            if on_devices and capture.capturing:
-                return None
-            before = [(generator, generator.get_state()) for _, generator, _ in draws]
-            streams = [stream.taken(generator, count) for stream, generator, count in draws]
-            for run, makes, last in steps:
-                results = run(tensors, streams)
-                if results is None:
-                    for generator, state in reversed(before):
-                        generator.set_state(state)
-                    return None
-                tensors.update(zip(makes, results))
-                for n in last:
-                    del tensors[n]
-            return _built(made, tensors)
-
-        return replay
-
-
-def _of_chain(step: Step, trace: Trace) -> Callable[..., list[Tensor]]:
-    chain = step.chain
-    assert chain is not None
-    run, place, takes = running.prepared(chain), chain.device, step.takes
-    drawn = trace.drawn(step)
-    shapes = [chain.made(value) for value in chain.stores]
-    versions = [trace.versions[n] for n in step.makes]
-
-    def call(tensors: dict[int, Tensor], streams: list[Stream]) -> list[Tensor]:
-        outputs = [allocate(shape, place) for shape in shapes]
-        scalars = step.scalars
-        if drawn:
-            scalars = [*scalars]
-            for n, number in drawn.items():
-                scalars[n] = streams[number]
-        run([tensors[n] for n in takes], outputs, scalars)
-        for x, version in zip(outputs, versions):
-            if version or x._storage is not None:  # the steps may have counted writes
-                x._get_storage().version = version
-        return outputs
-
-    return call
-
-
-def _of_operator(step: Step) -> Callable[..., Any]:
-    """Call an operator as its public function does. Returns None if the result differs in kind from
-    the traced result, for which the later steps were made."""
-    operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
-    include, keep = _PLAIN
-    assert operator is not None
-
-    def call(tensors: dict[int, Tensor], streams: list[Stream]) -> Any:
-        key_set = include
-        for n in takes:
-            key_set |= tensors[n]._keys
-        key_set &= keep
-        found = operator.table[key_set](key_set, *_filled(arguments, tensors))
-        results = found if isinstance(found, (tuple, list)) else (found,)
-        if [x._geometry for x in results] != [*shapes]:
-            return None
-        return results
-
-    return call
-
-
-def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
-    kind = type(arguments)
-    if kind is Taken:
-        return tensors[arguments.number]
-    if kind is tuple or kind is list:
-        return kind([_filled(x, tensors) for x in arguments])
-    return arguments
-
-
-def _all_numbers(made: Any) -> set[int]:
-    if type(made) is int:
-        return {made}
-    parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
-    return set().union(*[_all_numbers(x) for x in parts])
 
 
 def _never(args: Any) -> None:
     """`quick` of a plan whose key needs more than identity checks."""
-
-
-def _built(made: Any, tensors: Any) -> Any:
-    """Build the call's result. See `Trace.result`."""
-    kind = type(made)
-    if kind is int:
-        return tensors[made]
-    if kind is tuple:
-        return made[0]([_built(x, tensors) for x in made[1:]])
-    if kind is dict:
-        return {name: _built(x, tensors) for name, x in made.items()}
-    return made[0]
 
 
 class Replays:
@@ -246,7 +115,7 @@ class Replays:
         if found is None:
             with Fusing():
                 return self.function(*args, **kwargs)
-        key, trace, values, outside = found
+        key, trace, outside = found
         generation = _generation[0]
         with Fusing():
             recorder = current.get()
@@ -266,13 +135,11 @@ class Replays:
         elif generation == self.generation == _generation[0]:
             if len(self.plans) >= _BOUND:
                 self.plans.clear()
-            self._tries, self.plans[key] = 0, Plan(
-                trace, made, values, outside, generation
-            )  # fmt: skip
+            self._tries, self.plans[key] = 0, Plan(trace, made, outside, generation)
         return result
 
     def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """(the plan's key, a trace, the arguments, outside values); None if no plan is kept."""
+        """(the plan's key, a trace, outside values); None if no plan is kept."""
         if _state.get() is not _PLAIN:
             self.why = "is called within a block that changes what operators do"
             return None
@@ -299,7 +166,7 @@ class Replays:
                 return None
         key: Any = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
         trace = Trace([x for x in values if type(x) is Tensor])
-        return (key, *kwargs) if kwargs else key, trace, values, outside
+        return (key, *kwargs) if kwargs else key, trace, outside
 
     def _look_outside(self) -> Outside | None:
         """Return the function's outside values. If they cannot be determined, return None and set

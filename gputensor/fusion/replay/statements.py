@@ -1,10 +1,8 @@
-"""A traced call on the CPU, as statements over arrays.
+"""The work of a traced call, as lines of Python.
 
-A chain that is one program of the library is one call of it, on any number of elements. The other
-chains of few elements run the operators' own loops one after the other: for a few microseconds of
-work, only the cost around the loops can be saved. NumPy allocates as for the operators alone, but a
-ufunc reuses the memory of a result that is no longer needed, and numbers are arrays made once; both
-save a tenth of the remaining time. Other chains of many elements run as in a block.
+A chain that is one program of the library is one call of it, over arrays. Other chains run as in a
+block, and operators outside of chains are called, both over tensors. A value is an array, a tensor,
+or both; its other form is made at the first step that needs it.
 """
 
 from __future__ import annotations
@@ -16,170 +14,277 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.device import CPU
-from ...core.dtype import float32, float64, int32, int64
 from ...core.geometry import Geometry
+from ...dispatch import tls
 from ...kernels.cpu import quiet
-from ...tensor.make import allocate, from_array
+from ...runtime import capture
+from ...structured.generator import Generator
+from ...tensor.make import CPU_KEYS, allocate, from_array
+from ...tensor.tensor import Tensor, blank
 from .. import cpu
 from .. import running
-from ..chain import Chain, Instruction
+from ..chain import Chain
+from ..cpu.blocks import Body
 from ..cpu.programs import Program
-from .trace import Step, Trace
+from .trace import Step, Taken, Trace
 
 Array = Any
 
 
-class Statements:
-    """The source of a function over arrays. lines: they read the array of each given tensor from
-    `v` and its number, and the streams of random numbers; afterwards each wanted array is in such a
-    variable too. names: the objects that the lines name. tensors: the numbers of results that are
-    also tensors, in `t` and the number."""
-
-    __slots__ = ("lines", "names", "tensors")
-
-    def __init__(self, trace: Trace, wanted: list[int], roots: dict[int, _Root]) -> None:
-        self.lines: list[str] = []
-        self.names: dict[str, Any] = {
-            "empty": np.empty, "ndarray": np.ndarray, "allocate": allocate, "CPU": CPU,
-            "enter": quiet.enter, "again": quiet.again,
-        }  # fmt: skip
-        self.tensors: set[int] = set()
-        last = {
-            x: place for place, step in enumerate(trace.steps) for n in (*step.takes, *step.makes)
-            for x in (n, roots[n].number)
-        }  # fmt: skip
-        for number, step in enumerate(trace.steps):
-            if step.chain is not None:
-                self._of_chain(number, step, step.chain, trace)
-            else:
-                for n in step.makes:
-                    self._view(n, roots[n])
-            used = {x for n in (*step.takes, *step.makes) for x in (n, roots[n].number)}
-            dead = {n for n in used if last[n] == number}
-            for n in sorted(dead - {*wanted, *range(trace.n_given)}):
-                self.lines.append(f"del v{n}" + f", t{n}" * (n in self.tensors))
-
-    def _view(self, n: int, root: _Root) -> None:
-        """Write a view that chains read, as an array over the memory of a dense array."""
-        shape = root.geometry
-        strides = tuple([x * shape.dtype.itemsize for x in shape.strides])
-        self.names.update(
-            {f"sizes{n}": shape.sizes, f"dtype{n}": shape.dtype.np, f"strides{n}": strides}
-        )
-        at = root.offset * shape.dtype.itemsize
-        self.lines.append(f"v{n} = ndarray(sizes{n}, dtype{n}, v{root.number}, {at}, strides{n})")
-
-    def _of_chain(self, number: int, step: Step, chain: Chain, trace: Trace) -> None:
-        drawn = trace.drawn(step)
-        taken = [f"v{n}" for n in step.takes]
-        if (program := cpu.program(chain)) is not None:
-            self._program(number, step, chain, program)
-        elif _is_small(chain):
-            names = dict(self.names)
-            lines = _Writer(chain, step, f"{number}_", names, drawn).lines()
-            given = [*taken, *[f"stream{n}" for n in drawn.values()]]
-            given = list(dict.fromkeys(given))
-            made = [f"v{n}" for n in dict.fromkeys(step.makes)]
-            self.names[f"steps{number}"] = written(
-                given, [*lines, f"return {', '.join(made)}"], names
-            )
-            call = ", ".join([f"steps{number}", *given])
-            results = ", ".join(made)
-            self.lines += [
-                "try:", f"    {results} = enter({call})", "except RuntimeError as error:",
-                f"    {results} = again(error, {call})",
-            ]  # fmt: skip
-        else:
-            self.names[f"run{number}"] = partial(_by_tensors, chain, step.scalars)
-            made = [self._allocated(chain, n, x) for n, x in zip(step.makes, chain.stores)]
-            self.lines.append(f"run{number}([{', '.join(taken)}], [{', '.join(made)}])")
-
-    def _program(self, number: int, step: Step, chain: Chain, program: Program) -> None:
-        """Write the call of a program. If the program declines, the chain runs as in a block."""
-        names = self.names
-        names[f"program{number}"], names[f"numbers{number}"] = program.run, step.scalars
-        names[f"run{number}"] = partial(_by_tensors, chain, step.scalars)
-        made = [self._allocated(chain, n, x) for n, x in zip(step.makes, chain.stores)]
-        first = dict(reversed([*zip(chain.stores, made)]))
-        arrays = [first[x] for x in program.stores]
-        arrays += [f"v{step.takes[x]}" for x in program.inputs]
-        for n, shape in enumerate(program.shapes):
-            if shape is not None:
-                names[f"shape{number}_{n}"] = shape
-                arrays[n] += f".reshape(shape{number}_{n})"
-        call = ", ".join([*arrays, f"numbers{number}", "True"])
-        self.lines += [
-            f"if not program{number}({call}):",
-            f"    run{number}([{', '.join([f'v{n}' for n in step.takes])}], [{', '.join(made)}])",
-        ]
-        self.lines += [
-            f"{name}[...] = {first[x]}" for x, name in zip(chain.stores, made) if name != first[x]
-        ]
-
-    def _allocated(self, chain: Chain, n: int, value: int) -> str:
-        """Write the allocation of a result; return its name."""
-        shape, what = chain.made(value), chain.instructions[value - len(chain.inputs)].what
-        if shape.in_numpy or shape.is_row_major and _allocates(what):
-            self.names.update({f"sizes{n}": shape.sizes, f"dtype{n}": shape.dtype.np})
-            self.lines.append(f"v{n} = empty(sizes{n}, dtype{n})")
-        else:
-            self.tensors.add(n)
-            self.names[f"geometry{n}"] = shape
-            self.lines += [f"t{n} = allocate(geometry{n}, CPU)", f"v{n} = t{n}._get_array()"]
-        return f"v{n}"
-
-
 class _Root(NamedTuple):
-    """The dense array over which a view lies: array `number`, from element `offset` on."""
+    """The dense memory under a view: that of value `number`, from element `offset` on."""
 
     number: int
     offset: int
     geometry: Geometry
 
 
-def compiled(trace: Trace, wanted: list[int], given: list[Geometry]) -> Statements | None:
-    """The call's statements; None if they cannot be written: a chain or generator on another
-    device, an operator that is in no chain and gives no view that chains read, or random numbers of
-    many elements. given: the geometries of the given tensors."""
-    if any([generator.device.type != CPU.type for _, generator, _ in trace.draws]):
-        return None
-    roots = {n: _Root(n, 0, shape) for n, shape in enumerate(given)}
+class Statements:
+    """The source of a call's work. lines: run all steps; then each wanted value is a tensor, in `t`
+    and its number. The array of a value is in `v` and its number, a given tensor in `x` and its
+    place among the values. names: the objects that the lines name."""
+
+    __slots__ = ("lines", "names", "_trace", "_places", "_arrays", "_tensors", "_undo")
+
+    def __init__(self, trace: Trace, wanted: list[int], values: list[Any]) -> None:
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {
+            "empty": np.empty, "ndarray": np.ndarray, "allocate": allocate, "CPU": CPU,
+            "blank": blank, "keys": CPU_KEYS,
+        }  # fmt: skip
+        self._trace, self._undo = trace, "None"
+        self._places = [n for n, x in enumerate(values) if type(x) is Tensor]
+        self._arrays: set[int] = set()
+        self._tensors = {*range(trace.n_given)}
+        roots = _views(trace, wanted, [values[n] for n in self._places])
+        under = {n: root.number for n, root in roots.items()}
+        used = [
+            {x for n in (*step.takes, *step.makes) for x in (n, under.get(n, n))}
+            for step in trace.steps
+        ]
+        last = {n: place for place, numbers in enumerate(used) for n in numbers}
+        self._draw()
+        for number, step in enumerate(trace.steps):
+            if step.chain is None:
+                self._call(number, step, roots)
+            elif step.chain.device is CPU and (program := cpu.program(step.chain)) is not None:
+                self._program(number, step, step.chain, program)
+            else:
+                self._run(number, step, step.chain)
+            dead = {n for n in used[number] if last[n] == number and n >= trace.n_given}
+            for n in sorted(dead.difference(wanted)):
+                self.lines += [f"del v{n}"] * (n in self._arrays)
+                self.lines += [f"del t{n}"] * (n in self._tensors)
+        for n in wanted:
+            self._tensor(n)
+
+    def _draw(self) -> None:
+        """Take the random numbers of the call from their generators."""
+        names, draws = self.names, self._trace.draws
+        if any([generator.device is not CPU for _, generator, _ in draws]):
+            names["capturing"] = capture.capturing  # a capture gives a kernel its place in a stream
+            self.lines += ["if capturing:", "    return None"]
+        if draws and any([step.operator is not None for step in self._trace.steps]):
+            generators = [generator for _, generator, _ in draws]
+            names["states_of"], names["undone"] = partial(_states, generators), _undone
+            self.lines.append("states = states_of()")
+            self._undo = "undone(states)"
+        for n, (stream, generator, numel) in enumerate(draws):
+            names[f"of_stream{n}"] = partial(stream.taken, generator, numel)
+            self.lines.append(f"stream{n} = of_stream{n}()")
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _array(self, n: int) -> str:
+        """Return the name of a value's array."""
+        if n not in self._arrays:
+            self._arrays.add(n)
+            x = self._tensor(n)
+            self.lines += [
+                f"v{n} = {x}._array",
+                f"if v{n} is None:",
+                f"    v{n} = {x}._get_array()",
+            ]
+        return f"v{n}"
+
+    def _tensor(self, n: int) -> str:
+        """Return the name of a value's tensor."""
+        if n < self._trace.n_given:
+            return f"x{self._places[n]}"
+        if n not in self._tensors:  # `from_array` for a thread outside of every block
+            self._tensors.add(n)
+            self.lines += [
+                f"t{n} = blank()", f"t{n}._geometry = g{n}_", f"t{n}._keys = keys",
+                f"t{n}._device = CPU", f"t{n}._storage = None", f"t{n}._offset = 0",
+                f"t{n}._array = v{n}", f"t{n}._autograd = None",
+            ]  # fmt: skip
+            self._count(n)
+        return f"t{n}"
+
+    def _allocate(self, n: int, shape: Geometry, place: Any) -> None:
+        self.names.update({f"g{n}_": shape, f"device{n}": place})
+        self._tensors.add(n)
+        self.lines.append(f"t{n} = allocate(g{n}_, device{n})")
+
+    def _count(self, n: int, is_counted: bool = False) -> None:
+        """Write the version of a chain's result. is_counted: the chain may have counted writes."""
+        version = self._trace.versions.get(n)
+        if version:
+            self.lines.append(f"t{n}._get_storage().version = {version}")
+        elif is_counted:
+            self.lines += [f"if t{n}._storage is not None:", f"    t{n}._storage.version = 0"]
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _run(self, number: int, step: Step, chain: Chain) -> None:
+        """Write the call of the function that runs a chain."""
+        body = None
+        if chain.device is CPU and not any(chain.are_seen_otherwise):
+            body = cpu.short(chain)
+        drawn = self._trace.drawn(step)
+        self.names.update({f"s{number}_{n}": x for n, x in enumerate(step.scalars)})
+        numbers = [
+            f"stream{drawn[n]}" if n in drawn else f"s{number}_{n}"
+            for n in range(len(step.scalars))
+        ]
+        if body is not None:
+            self._short(number, step, chain, body, numbers)
+            return
+        self.names[f"run{number}"] = running.prepared(chain)
+        given = ", ".join([self._tensor(n) for n in step.takes])
+        for n, value in zip(step.makes, chain.stores):
+            self._allocate(n, chain.made(value), chain.device)
+        made = ", ".join([f"t{n}" for n in step.makes])
+        self.lines.append(f"run{number}([{given}], [{made}], [{', '.join(numbers)}])")
+        for n in step.makes:
+            self._count(n, True)
+
+    def _short(self, number: int, step: Step, chain: Chain, body: Body, numbers: list[str]) -> None:
+        """Write the steps of a chain of one block over arrays. If a program declines, or NumPy's
+        quiet context is taken, all steps run again."""
+        names, given = self.names, [self._array(n) for n in step.takes]
+        made = [self._result(n, chain.made(x)) for n, x in zip(step.makes, chain.stores)]
+        lists = [f"[{', '.join(part)}]" for part in (given, made, numbers)]
+        whole, names[f"run{number}"] = (
+            f"run{number}({', '.join(lists)})",
+            partial(cpu.at_once, body),
+        )
+        if not body.walk.is_row_major:
+            self.lines.append(whole)
+            return
+        names["enter"], lines, there = quiet.enter, list[str](), set[str]()
+        found: list[Any] = [*given, *body.unmade, *numbers, *made, lists[2], "True"]
+        for n, (run, operands, new, otherwise) in enumerate(body.steps):
+            for place, at, row, element in new:
+                sizes = row or body.walk.sizes
+                array = f"w{number}_{place}" if at is None else f"w{number}_{at}_{element.num}"
+                found[place] = array
+                if array not in there:
+                    there.add(array)
+                    names.update({f"of_{array}": element, f"sizes_{array}": sizes})
+                    lines.append(f"{array} = empty(sizes_{array}, of_{array})")
+            names[f"run{number}_{n}"] = run
+            call = ", ".join([f"run{number}_{n}", *[found[x] for x in operands]])
+            if otherwise:
+                function, _, rest = call.partition(", ")
+                lines += [f"if not {function}({rest}):", "    raise RuntimeError"]
+            else:
+                lines.append(f"enter({call})")
+        lines += [f"{made[to]}[...] = {made[source]}" for to, source in body.copies]
+        self.lines += ["try:", *[f"    {x}" for x in lines], "except RuntimeError:", f"    {whole}"]
+
+    def _program(self, number: int, step: Step, chain: Chain, program: Program) -> None:
+        """Write the call of a program. If the program declines, the chain runs as in a block."""
+        names = self.names
+        names[f"program{number}"], names[f"numbers{number}"] = program.run, step.scalars
+        names[f"run{number}"] = partial(_by_tensors, chain, step.scalars)
+        given = [self._array(n) for n in step.takes]
+        made = [self._result(n, chain.made(x)) for n, x in zip(step.makes, chain.stores)]
+        first = dict(reversed([*zip(chain.stores, made)]))
+        arrays = [first[x] for x in program.stores] + [given[x] for x in program.inputs]
+        for n, shape in enumerate(program.shapes):
+            if shape is not None:
+                names[f"shape{number}_{n}"] = shape
+                arrays[n] += f".reshape(shape{number}_{n})"
+        self.lines += [
+            f"if not program{number}({', '.join(arrays)}, numbers{number}, True):",
+            f"    run{number}([{', '.join(given)}], [{', '.join(made)}])",
+        ]
+        self.lines += [
+            f"{name}[...] = {first[x]}" for x, name in zip(chain.stores, made) if name != first[x]
+        ]
+
+    def _result(self, n: int, shape: Geometry) -> str:
+        """Write the allocation of a program's result; return the name of its array."""
+        if not shape.in_numpy:
+            self._allocate(n, shape, CPU)
+            self._count(n)
+            return self._array(n)
+        self.names.update({f"g{n}_": shape, f"sizes{n}": shape.sizes, f"dtype{n}": shape.dtype.np})
+        self._arrays.add(n)
+        self.lines.append(f"v{n} = empty(sizes{n}, dtype{n})")
+        return f"v{n}"
+
+    def _call(self, number: int, step: Step, roots: dict[int, _Root]) -> None:
+        """Write the call of an operator outside of chains. A view that only chains read is an array
+        over the memory of a dense array."""
+        if step.makes[0] not in roots:
+            self.names[f"call{number}"] = _of_operator(step)
+            given = ", ".join([self._tensor(n) for n in step.takes])
+            self.lines += [
+                f"made = call{number}({given})", "if made is None:", f"    return {self._undo}",
+                "".join([f"t{n}, " for n in step.makes]) + "= made", "del made",
+            ]  # fmt: skip
+            self._tensors.update(step.makes)
+            return
+        for n in step.makes:
+            base, offset, shape = roots[n]
+            nbytes = shape.dtype.itemsize
+            self.names.update({f"g{n}_": shape, f"sizes{n}": shape.sizes})
+            self.names[f"dtype{n}"] = shape.dtype.np
+            self.names[f"strides{n}"] = tuple([x * nbytes for x in shape.strides])
+            of = f"sizes{n}, dtype{n}, {self._array(base)}, {offset * nbytes}, strides{n}"
+            self.lines.append(f"v{n} = ndarray({of})")
+            self._arrays.add(n)
+
+
+def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _Root]:
+    """Return the views over dense memory on the CPU that only chains read."""
+    roots: dict[int, _Root] = {}
+    dense = {n: x._geometry for n, x in enumerate(given) if x._device is CPU}
     for step in trace.steps:
-        chain = step.chain
-        if chain is None:
-            found = _views(step, roots.get(step.takes[0]) if step.takes else None)
-            if found is None or not {*wanted}.isdisjoint(found):
-                return None
-            roots |= found
-        elif chain.device is not CPU or chain.drawn and not _is_small(chain):
-            return None
-        else:
-            roots |= {n: _Root(n, 0, chain.made(x)) for n, x in zip(step.makes, chain.stores)}
-    return Statements(trace, wanted, roots)
+        if step.chain is None:
+            roots |= _roots_of(step, roots, dense)
+        elif step.chain.device is CPU:
+            dense |= {n: step.chain.made(x) for n, x in zip(step.makes, step.chain.stores)}
+    called = {*wanted}
+    for step in reversed(trace.steps):
+        if step.chain is None and not (step.makes[0] in roots and called.isdisjoint(step.makes)):
+            called.update(step.takes)
+            for n in step.makes:
+                roots.pop(n, None)
+    return roots
 
 
-def _views(step: Step, of: _Root | None) -> dict[int, _Root] | None:
-    """Return the views that an operator gives, or None if they are not views of dense memory that
-    NumPy owns."""
-    if of is None or step.offsets is None or of.geometry.dtype.np.kind not in "biufc":
-        return None
-    shapes, first = step.geometries, of.number == step.takes[0]
-    if first and not of.geometry.is_row_major:
-        return None
-    if any([x.dtype is not of.geometry.dtype or not x.numel for x in shapes]):
-        return None
+def _roots_of(
+    step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]
+) -> dict[int, _Root]:  # fmt: skip
+    """Return the views that an operator gives; none if they are not over dense memory with elements
+    that NumPy has."""
+    if step.offsets is None:
+        return {}
+    base = step.takes[0]
+    of, shape = roots.get(base), dense.get(base)
+    if of is None and shape is not None and shape.is_row_major:
+        of = _Root(base, 0, shape)
+    if of is None or of.geometry.dtype.np.kind not in "biufc":
+        return {}
+    if any([x.dtype is not of.geometry.dtype or not x.numel for x in step.geometries]):
+        return {}
     return {
-        n: _Root(of.number, of.offset + offset, shape)
-        for n, offset, shape in zip(step.makes, step.offsets, shapes)
+        n: _Root(of.number, of.offset + offset, x)
+        for n, offset, x in zip(step.makes, step.offsets, step.geometries)
     }
-
-
-def _is_small(chain: Chain) -> bool:
-    """True if the loops run over all elements at once, and NumPy allocates every value."""
-    shapes = [x.what.geometry for x in chain.instructions]
-    return chain.walk.numel <= cpu.blocks.BLOCK and all([
-        x.in_numpy or x.is_contiguous and not x.dtype.is_float8 for x in shapes
-    ])  # fmt: skip
 
 
 def _by_tensors(chain: Chain, scalars: list[Any], given: list[Array], made: list[Array]) -> None:
@@ -189,140 +294,39 @@ def _by_tensors(chain: Chain, scalars: list[Any], given: list[Array], made: list
     running.prepared(chain)(inputs, outputs, scalars)
 
 
-def taken(trace: Trace) -> list[int]:
-    """The given tensors that the call's chains read."""
-    return sorted({n for step in trace.steps for n in step.takes if n < trace.n_given})
+def _of_operator(step: Step) -> Callable[..., Any]:
+    """Call an operator as its public function does. Returns None if the result differs in kind from
+    the traced result, for which the later steps were made."""
+    operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
+    include, keep = tls.PLAIN
+    assert operator is not None
+
+    def call(*tensors: Tensor) -> Any:
+        key_set = include
+        for x in tensors:
+            key_set |= x._keys
+        key_set &= keep
+        found = operator.table[key_set](key_set, *_filled(arguments, dict(zip(takes, tensors))))
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        return results if [x._geometry for x in results] == [*shapes] else None
+
+    return call
 
 
-def streams(trace: Trace) -> list[str]:
-    """The names of the streams that a call takes."""
-    return [f"stream{n}" for n in range(len(trace.draws))]
+def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
+    kind = type(arguments)
+    if kind is Taken:
+        return tensors[arguments.number]
+    if kind is tuple or kind is list:
+        return kind([_filled(x, tensors) for x in arguments])
+    return arguments
 
 
-def written(given: list[str], lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
-    """Return a compiled function with these arguments and lines. It can use `names` and our own
-    numbers."""
-    source = "\n    ".join([f"def call({', '.join(given)}):", *lines])
-    exec(source, names)
-    found: Callable[..., Any] = names["call"]
-    return found
+def _states(generators: list[Generator]) -> list[tuple[Generator, Any]]:
+    return [(x, x.get_state()) for x in generators]
 
 
-class _Writer:
-    """Writes a chain's statements. prefix: of its own names. names: receives the objects that names
-    stand for. drawn: see `Trace.drawn`."""
-
-    def __init__(
-        self, chain: Chain, step: Step, prefix: str, names: dict[str, Any], drawn: dict[int, int]
-    ) -> None:
-        self.chain, self.step, self.prefix, self.names = chain, step, prefix, names
-        self.drawn = drawn
-        self.values = [f"v{n}" for n in step.takes]  # the name of each value's array
-        # The number of the last instruction that reads each value, and the names of free arrays by
-        # geometry.
-        self.last = {x: n for n, one in enumerate(chain.instructions) for x in one.operands}
-        self.free: dict[Geometry, list[str]] = {}
-        self.own: set[int] = set()  # values whose memory this code allocates
-
-    def lines(self) -> list[str]:
-        chain, step = self.chain, self.step
-        lines = []
-        for n, instruction in enumerate(chain.instructions):
-            value = len(self.values)
-            places = [made for made, stored in zip(step.makes, chain.stores) if stored == value]
-            name = f"v{places[0]}" if places else f"t{self.prefix}{n}"
-            lines += self._statements(n, instruction, name)
-            lines += [f"v{other} = {name}.copy()" for other in places[1:]]
-            self.values.append(name if instruction.what.turned is None else f"w{name}")
-        return lines
-
-    def _statements(self, n: int, instruction: Instruction, name: str) -> list[str]:
-        what, values = instruction.what, self.values
-        loop = f"{what.operator.short_name.rstrip('_')}{self.prefix}{n}"
-        if what.part:
-            made = f"{values[instruction.operands[0]]}_{what.part}"
-            return [f"{name} = {made}.reshape({what.geometry.sizes})"]
-        if what.whole is not None:
-            self.names[loop] = partial(_results, what, len(instruction.operands))
-            given = [values[x] for x in instruction.operands]
-            given += [self._number(x, instruction) for x in instruction.params]
-            made = ", ".join([f"{name}_{n}" for n in range(1, len(what.entry.plan.outputs))])
-            return [f"{name}, {made} = {loop}({', '.join(given)})"]
-        if what.reduces is not None:
-            entry = what.entry
-            run = partial(_reduce, entry.run, entry.axes, entry.keepdim, what.geometry)
-            self.names[loop] = run
-            return [f"{name} = {loop}({values[instruction.operands[0]]})"]
-        run = self.names[loop] = what.entry.loop
-        is_ufunc = isinstance(run, np.ufunc)
-        given = [
-            values[x] if x >= 0 else self._number(x, instruction) for x in instruction.operands
-        ]
-        given += [self._number(x, instruction) for x in instruction.params]
-        if is_ufunc and what.geometry.numel > 1:  # NumPy uses another loop for a single operand
-            for x in {*instruction.operands}:
-                if x in self.own and self.last[x] == n:
-                    self.free.setdefault(self.chain.geometry(x), []).append(values[x])
-            self._own(n, name)
-            if free := self.free.get(what.geometry):
-                return [f"{name} = {loop}({', '.join([*given, free.pop()])})"]
-        if _allocates(what):
-            return [f"{name} = {loop}({', '.join(given if is_ufunc else [*given, 'None'])})"]
-        lines = [f"{name} = {self._empty(what.geometry)}"]
-        if what.turned is not None:  # put the dimensions in the result's order
-            order = f"o{name}"
-            self.names[order] = what.turned
-            lines.append(f"w{name} = {name}.transpose({order})")
-            name = f"w{name}"
-        return [*lines, f"{loop}({', '.join([*given, name])})"]
-
-    def _own(self, n: int, name: str) -> None:
-        if name.startswith("t"):
-            self.own.add(len(self.chain.inputs) + n)
-
-    def _empty(self, shape: Geometry) -> str:
-        sizes, of = f"g{self.prefix}{id(shape)}", f"d{self.prefix}{id(shape)}"
-        self.names[sizes], self.names[of] = shape.sizes, shape.dtype.np
-        return f"empty({sizes}, {of})"
-
-    def _number(self, x: int, instruction: Instruction) -> str:
-        """Return the name of a scalar, or the name of an array made from it if a ufunc gives the
-        same result."""
-        if ~x in self.drawn:
-            return f"stream{self.drawn[~x]}"
-        value, kind = self.step.scalars[~x], None
-        if x in instruction.operands and isinstance(instruction.what.entry.loop, np.ufunc):
-            kinds = {self.chain.geometry(n).dtype for n in instruction.operands if n >= 0}
-            kind = kinds.pop() if len(kinds) == 1 else None
-        if kind in _FLOATS and type(value) in (int, float) or kind in _INTS and type(value) is int:
-            name = f"s{self.prefix}{~x}_{kind.short}"
-            self.names[name] = quiet.run(np.array, value, kind.np)
-            return name
-        name = f"s{self.prefix}{~x}"
-        self.names[name] = value
-        return name
-
-
-# NumPy rounds a number to the dtype of the array operand.
-_FLOATS, _INTS = (float32, float64), (int32, int64)
-
-
-def _reduce(run: Any, axes: Any, keepdim: bool, shape: Geometry, array: Any) -> Any:
-    made = np.empty(shape.sizes, shape.dtype.np)
-    run(array, axes, None, made, keepdim)
-    return made
-
-
-def _results(what: Any, count: int, *given: Any) -> Any:
-    """Return all results of an operator of rows.py. `given`: `count` operands, then numbers."""
-    made = [np.empty(what.seen.sizes, what.result.np)]
-    others = what.entry.plan.outputs[1:]
-    made += [np.empty(x.geometry.sizes, x.geometry.dtype.np) for x in others]
-    what.entry.block(list(given[:count]), made, list(given[count:]))
-    return [made[0].reshape(what.geometry.sizes), *made[1:]]
-
-
-def _allocates(what: Any) -> bool:
-    """True if the loop allocates the result when the operator runs alone."""
-    writes = any([x.is_write for x in what.operator.schema.arguments])
-    return not writes and getattr(what.entry, "numpy_allocates", False)
+def _undone(states: list[tuple[Generator, Any]]) -> None:
+    """Put the generators back, because the call runs the Python instead."""
+    for generator, state in reversed(states):
+        generator.set_state(state)
