@@ -231,6 +231,8 @@ class _Check:
         common = a.dtype
         if a.dtype is not b.dtype:
             common = promote_types(_signed(a.dtype), _signed(b.dtype), "assert_close")
+        if common.is_float8:
+            return _differences_in_float8(a, b, rtol, atol, self.equal_nan)
         x, y = _host(a, common), _host(b, common)
         found: str | None = quiet.run(_differences, x, y, common, rtol, atol, self.equal_nan)
         return found
@@ -301,6 +303,30 @@ def _differences(
         )
     word = "close" if rtol or atol else "equal"
     return f"Tensor-likes are not {word}!\n\n" + "\n".join(lines)
+
+
+def _differences_in_float8(
+    a: Tensor, b: Tensor, rtol: float, atol: float, equal_nan: bool
+) -> str | None:
+    """Return the first difference, without its size. Tolerances must be 0, as in PyTorch.
+
+    Source: torch/testing/_comparison.py, bitwise comparison of low dimensional floats.
+    """
+    if rtol or atol:
+        return (
+            f"Rtol={rtol} and atol={atol} are not supported for bitwise comparison of low "
+            "dimensional floats. Please use rtol=0.0 and atol=0.0."
+        )
+    x, y = [z.detach().cpu().float().numpy() for z in (a, b)]
+    wrong = np.asarray((x != y) & ~(equal_nan & np.isnan(x) & np.isnan(y)))
+    if not wrong.any():
+        return None
+    first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    return (
+        f"Tensor-likes are not 'equal'!\n\n"
+        f"Mismatched elements: {wrong.sum()} / {x.size} ({wrong.sum() / x.size:.1%})\n"
+        f"The first mismatched element is at index {tuple(map(int, first))}."
+    )
 
 
 def _scalar_message(a: Any, b: Any, rtol: float, atol: float) -> str:

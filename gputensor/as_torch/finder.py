@@ -102,6 +102,9 @@ class Finder(MetaPathFinder, Loader):
                 "docs/programs.md tells what it has",
                 name=fullname,
             )
+        if fullname.startswith("torch.utils.tensorboard"):
+            # As PyTorch without the package tensorboard: programs then log in another way.
+            raise ModuleNotFoundError(absent.why(fullname), name=fullname)
         return ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

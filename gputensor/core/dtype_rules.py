@@ -20,10 +20,14 @@ class DtypeRule:
 
     to_float: bool and integers are computed in the default dtype. gives_real: complex operands give
     a real result. gives_bool: the result is bool. each: each operand must have one of these kinds,
-    not only the promoted dtype. remedy: an alternative, for the error.
+    not only the promoted dtype. remedy: an alternative, for the error. takes_float8: float8 dtypes
+    are computed in float32.
     """
 
-    __slots__ = ("text", "kinds", "to_float", "gives_real", "gives_bool", "each", "remedy")
+    __slots__ = (
+        "text", "kinds", "to_float", "gives_real", "gives_bool", "each", "remedy",
+        "takes_float8",
+    )  # fmt: skip
     text: str
     kinds: str
     to_float: bool
@@ -34,12 +38,13 @@ class DtypeRule:
 
     def __init__(
         self, text: str, kinds: str = KINDS, *, to_float: bool = False, gives_real: bool = False,
-        gives_bool: bool = False, each: bool = False, remedy: str = "",
+        gives_bool: bool = False, each: bool = False, remedy: str = "", takes_float8: bool = False,
     ) -> None:  # fmt: skip
         self.text, self.kinds, self.to_float = text, kinds, to_float
         self.gives_real, self.gives_bool, self.each, self.remedy = (
             gives_real, gives_bool, each, remedy,
         )  # fmt: skip
+        self.takes_float8: bool = takes_float8
 
     @property
     def refuses(self) -> bool:
@@ -88,15 +93,24 @@ RULES = {
     "running": DtypeRule("any dtype; integers and bool run as int64"),
     "products": DtypeRule("any dtype; integers and bool multiply as int64"),
     "complex_to_real": DtypeRule("any dtype; the result of complex is real", gives_real=True),
+    "complex_to_real_or_float8": DtypeRule(
+        "any dtype, also float8; the result of complex is real", gives_real=True, takes_float8=True
+    ),
     "floating_to_real": DtypeRule(
         "floating, or complex, which gives real; others promote to the default float",
         "fc", to_float=True, gives_real=True,
     ),
     "truth": DtypeRule("any dtype; the result is bool", gives_bool=True),
+    "truth_or_float8": DtypeRule(
+        "any dtype, also float8; the result is bool", gives_bool=True, takes_float8=True
+    ),
     "truth_real": DtypeRule("any dtype but complex; the result is bool", "bif", gives_bool=True),
     "bits": DtypeRule("bool or an integer", "bi"),
     "conjugated": DtypeRule("any dtype; real dtypes do not change", "c"),
     "promoted": DtypeRule("promoted to a common dtype"),
+    "promoted_or_float8": DtypeRule(
+        "promoted to a common dtype, which may be float8", takes_float8=True
+    ),
     "promoted_float": DtypeRule(
         "promoted to a common dtype, integers and bool to the default float", "fc", to_float=True
     ),

@@ -234,7 +234,7 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
         (y,) = made.outputs if len(made.outputs) == 1 else (None,)
         if y is None or y._geometry.ndim or y._geometry.dtype.is_complex:
             rule = "return one real Tensor without dimensions"
-            raise errors.wrong_value("grad", "func", rule, made.output())
+            raise errors.wrong_shape("grad", "func", rule, made.output())
         grads = made.pull([functions.ones_like(y.detach())])
         found = grads if isinstance(argnums, tuple) else grads[0]
         value = made.output()

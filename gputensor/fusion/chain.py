@@ -134,7 +134,8 @@ class Recorded:
         looks = stub.looks_at_values(getattr(entry, "bound", None))
         self.can_wait = (
             walk.is_non_overlapping_and_dense and walk.numel > 0 and not looks
-            and self.device.type != "meta"
+            and self.device.type != "meta" and not shape.dtype.is_float8
+            and not any([getattr(kind, "is_float8", False) for kind in kinds])
         )  # fmt: skip
 
     @property

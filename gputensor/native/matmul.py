@@ -27,7 +27,7 @@ from ..runtime import capture
 from ..kernels.cpu.quiet import run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments, library
+from ..structured import arguments, float8, library
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
 
@@ -89,7 +89,7 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> Geometr
     if b.ndim != 2:
         raise errors.wrong_shape(op, "mat2", "be a matrix", mat2)
     arguments.check_alike(op, first, self, "mat2", mat2)
-    if a.dtype.is_opaque:
+    if a.dtype.is_opaque and not a.dtype.is_float8:
         raise errors.not_computed(op, first, a.dtype, self)
     if a.sizes[1] != b.sizes[0]:
         rule = f"have {a.sizes[1]} rows, as {first} has columns"
@@ -117,6 +117,8 @@ class Product:
 def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
     if out._geometry.numel == 0 or out._device.type == "meta":
         return out
+    if out._geometry.dtype.is_float8:
+        return float8.written(calls.mm, out, self, mat2)
     if out._device is CPU:
         run(stub.cpu("matmul").mm, self._get_array(), mat2._get_array(), out._get_array())
         return out
@@ -324,11 +326,17 @@ def _added_without_cuda(
     return True
 
 
+def _added(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    return calls.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+
 def added_into(
     op: str, out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any
 ) -> Tensor:
     """Write beta * self + alpha * a @ b to `out`: one product, or a batch of them."""
     shape = out._geometry
+    if shape.dtype.is_float8:
+        return float8.written(_added, out, self, mat1, mat2, beta, alpha)
     beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
     if _added_without_cuda(
         out, self, a, b, beta, alpha, calls.mm if shape.ndim == 2 else calls.bmm

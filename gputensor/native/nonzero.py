@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .._generated import calls, operators
 from ..core.device import CPU
-from ..core.dtype import bool_, complex32, int64
+from ..core.dtype import bool_, int64
 from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
 from ..kernels import stub
 from ..structured import arguments, forms
@@ -48,7 +48,7 @@ class Marks:
 def nonzero(key_set: int, self: Tensor) -> Tensor:
     of, place = self._geometry, self._device
     if place is CPU:
-        if of.dtype is complex32:  # -0.0 is zero, but its bytes are not all 0
+        if of.dtype.is_opaque:  # -0.0 is zero, but its bytes are not all 0
             self = calls.ne_Tensor(self, 0)
         found = stub.cpu("nonzero").nonzero(self._get_array())
         return from_array(found.T, _columns(found.shape[1], of.ndim))

@@ -27,7 +27,7 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import again, enter, run
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
-from ..structured import arguments
+from ..structured import arguments, float8
 from ..structured.shortcuts import computed as short, cuda as short_cuda
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
@@ -164,6 +164,14 @@ def _check_not_empty(op: str, sizes: Sizes, dims: Sizes, dim: Any) -> None:
             raise errors.wrong_index(op, "dim", "name dimensions of non-zero size", dim)
 
 
+def _wide(op: str, self: Tensor, wanted: Any) -> Tensor:
+    """Return float8 numbers as float32, for a result of another dtype; there is none of float8."""
+    of = self._geometry.dtype
+    if LOOPS["reduce"][op] != "any" and _wanted(op, wanted, None) is None:
+        raise errors.not_computed(op, "self", of, errors.Got(of.short))
+    return float8.decoded(self)
+
+
 # --- kernels --------------------------------------------------------------------------------------
 
 
@@ -177,6 +185,8 @@ def _reduce(
     key = (self._geometry, self._device, exact(dim), keepdim, type(keepdim), wanted)
     entry = table.plans.get(key)
     if entry is None:
+        if self._geometry.dtype.is_float8:
+            return _reduce(operator, op, _wide(op, self, wanted), dim, keepdim, wanted)
         entry = table.remember(key, _make_entry(op, self, None, dim, keepdim, wanted))
     elif entry.is_fresh and kernel is not None:
         entry.learn(table, kernel, args)
@@ -187,6 +197,8 @@ def _reduce(
 def _reduce_into(
     operator: Operator, op: str, self: Tensor, dim: Any, keepdim: bool, wanted: Any, out: Tensor
 ) -> Tensor:
+    if self._geometry.dtype.is_float8:
+        self = _wide(op, self, wanted)
     entry = _make_entry(op, self, out, dim, keepdim, wanted)
     overlap.check_out(op, out, entry.geometry, self=self)
     if entry.plan.outputs[0].action is RESIZE:
@@ -228,6 +240,8 @@ def _over_all_cpu(operator: Operator, loop: str) -> Kernel:
         table = operator.table
         entry = table.plans.get(key)
         if entry is None:
+            if self._geometry.dtype.is_float8:
+                return kernel(key_set, _wide(loop, self, dtype), dtype)
             entry = table.remember(key, _make_entry(loop, self, None, None, False, dtype))
         elif entry.is_fresh:
             entry.learn(table, kernel, (self, dtype))
@@ -297,6 +311,8 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
 def count_nonzero(key_set: int, self: Tensor, dim: Any = None) -> Tensor:
     if self._device is not CPU:
         return calls.sum_dim_IntList(self != 0, dim, False, dtype=None)
+    if self._geometry.dtype.is_float8:
+        self = self != 0
     given, of = self._geometry.dtype, dtypes.int64
     loop = stub.cpu("reduce").bind("count_nonzero", given, of, of)
     return reduced(self, loop, _dims("count_nonzero", self._geometry.ndim, dim), False, of)

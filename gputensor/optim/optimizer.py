@@ -82,6 +82,12 @@ class Optimizer(Hooked):
         for group in listed if isinstance(listed[0], dict) else [{"params": listed}]:
             self.add_param_group(group)
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A class with a formula of its own in `step` counts in its own way, if at all."""
+        super().__init_subclass__(**kwargs)
+        if cls._update is Optimizer._update:
+            cls._numbers = ()
+
     def add_param_group(self, param_group: Group) -> None:
         """Add a group of parameters.
 
@@ -112,7 +118,8 @@ class Optimizer(Hooked):
         if len({*params}) < len(params):
             text = "a group holds a parameter twice, which each step then moves twice"
             warnings.warn(f"{type(self).__name__}: {text}", stacklevel=3)
-        made = {**self.defaults, **param_group, "params": params}
+        made = {**param_group, "params": params}
+        made.update({name: x for name, x in self.defaults.items() if name not in made})
         if names:
             made["param_names"] = names
         self._check(made)
@@ -191,7 +198,8 @@ class Optimizer(Hooked):
         found: dict[str, Any] = {
             "state": {numbers.get(p, p): self._saved(state) for p, state in self.state.items()},
             "param_groups": [
-                {**group, "params": [numbers[p] for p in group["params"]]}
+                {name: value for name, value in group.items() if name != "params"}
+                | {"params": [numbers[p] for p in group["params"]]}
                 for group in self.param_groups
             ],
         }

@@ -9,13 +9,17 @@ NaN in the place of negative zero.
 float8_e8m0fnu has an exponent alone, as the scales of the OCP Microscaling formats
 (c10/util/Float8_e8m0fnu.h).
 
-Operators that only move elements, such as `cat` and indexing, move the bytes: see `moved`.
+Operators that only move elements, such as `cat` and indexing, move the bytes: see `moved`. The
+operators that PyTorch computes in float8 run in float32 and round once: see `written` and
+pointwise/wide.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .._generated import calls
 from ..core.dtype import (
@@ -137,6 +141,18 @@ def code_of(value: Any, of: dtype) -> int:
     """Return the code of a number."""
     wide = calls.scalar_tensor(value, float32, None, None, None)
     return int(calls.item(encoded(wide, of)))
+
+
+def rounded(value: Any, of: dtype) -> float:
+    """Return the nearest number of a float8 dtype."""
+    return float(np.uint8(code_of(value, of)).view(of.np))
+
+
+def written(compute: Callable[..., Tensor], out: Tensor, *args: Any) -> Tensor:
+    """Compute in float32 with the numbers of float8 tensors, and round the result into `out`."""
+    wide = [decoded(x) if isinstance(x, Tensor) else x for x in args]
+    calls.copy_(out, compute(*wide), False)
+    return out
 
 
 def _tensors(args: Any) -> list[Tensor]:

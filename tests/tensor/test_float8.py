@@ -1,4 +1,4 @@
-"""float8 dtypes are stored, cast, copied, printed, saved and loaded; nothing computes in them."""
+"""float8 dtypes are stored, cast, copied, printed, saved and loaded; few operators compute."""
 
 from __future__ import annotations
 
@@ -200,29 +200,26 @@ def test_moves_keep_to_one_dtype(of: gt.dtype) -> None:
 
 REFUSED: dict[str, Callable[[Any], Any]] = {
     "add": lambda x: x + x,
-    "mul": lambda x: x * 2,
     "neg": lambda x: -x,
-    "eq": lambda x: x == x,
+    "lt": lambda x: x < x,
+    "bmm": lambda x: x[None] @ x[None],
     "sum": lambda x: x.sum(),
     "amax": lambda x: x.amax(),
     "sort": lambda x: x.sort(),
-    "mm": lambda x: x @ x,
     "index_add": lambda x: x.index_add(0, gt.tensor([0], device=x.device), x[:1]),
     "scatter_add": lambda x: x.scatter_add(0, gt.tensor([[0]], device=x.device), x),
     "accumulate": lambda x: x.index_put((gt.tensor([0], device=x.device),), x[0], accumulate=True),
     "softmax": lambda x: x.softmax(0),
     "var_mean": lambda x: gt.var_mean(x),
     "cumsum": lambda x: x.cumsum(0),
-    "nonzero": lambda x: x.nonzero(),
     "uniform_": lambda x: x.clone().uniform_(),
     "conv1d": lambda x: gt.nn.functional.conv1d(x[None], x[:, :, None]),
-    "linear": lambda x: gt.nn.functional.linear(x, x),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("device", DEVICES)
-def test_no_operator_computes_in_them(name: str, device: str) -> None:
+def test_other_operators_do_not_compute_in_them(name: str, device: str) -> None:
     if device == "cuda" and not gt.cuda.is_available():
         pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
     x = gt.tensor([[1.5, -2.0], [0.5, 1.0]], dtype=gt.float8_e5m2, device=device)

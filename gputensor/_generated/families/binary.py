@@ -420,7 +420,7 @@ def mul(input, other, *, out=None):
     """Product of each pair of elements.
 
     Args:
-        input: (*), promoted to a common dtype.
+        input: (*), promoted to a common dtype, which may be float8.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Gradient: input: grad * conj(other); other: grad * conj(input)

@@ -25,7 +25,7 @@ def eq(input, other, *, out=None):
     """True where input == other.
 
     Args:
-        input: (*), promoted to a common dtype.
+        input: (*), promoted to a common dtype, which may be float8.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.eq."""
@@ -135,7 +135,7 @@ def ne(input, other, *, out=None):
     """True where input != other.
 
     Args:
-        input: (*), promoted to a common dtype.
+        input: (*), promoted to a common dtype, which may be float8.
         other: (*) or number, broadcast with the others.
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/comparison.py, kernels/cuda/comparison.cu. Matches torch.ne."""

@@ -160,7 +160,7 @@ def abs(input, *, out=None):
     """Absolute value of each element.
 
     Args:
-        input: (*), any dtype; the result of complex is real.
+        input: (*), any dtype, also float8; the result of complex is real.
         out: Tensor that takes the result, optional.
     Gradient: grad * input.sgn()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs."""
@@ -206,7 +206,7 @@ def abs_(input):
     """In place: Absolute value of each element.
 
     Args:
-        input: (*), any dtype; the result of complex is real.
+        input: (*), any dtype, also float8; the result of complex is real.
     Returns: input.
     Gradient: grad * input.sgn()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs_."""
@@ -1458,7 +1458,7 @@ def isfinite(input):
     """True where an element is neither infinite nor NaN.
 
     Args:
-        input: (*), any dtype; the result is bool.
+        input: (*), any dtype, also float8; the result is bool.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isfinite."""
     try:
         short = op_isfinite.table.short.get(input._geometry)
@@ -1475,7 +1475,7 @@ def isinf(input):
     """True where an element, or either part of a complex number, is infinite.
 
     Args:
-        input: (*), any dtype; the result is bool.
+        input: (*), any dtype, also float8; the result is bool.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isinf."""
     try:
         short = op_isinf.table.short.get(input._geometry)
@@ -1492,7 +1492,7 @@ def isnan(input):
     """True where an element, or either part of a complex number, is NaN.
 
     Args:
-        input: (*), any dtype; the result is bool.
+        input: (*), any dtype, also float8; the result is bool.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isnan."""
     try:
         short = op_isnan.table.short.get(input._geometry)

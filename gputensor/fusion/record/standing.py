@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dispatch.operator import Operator
+from ...structured.pointwise.wide import WideEntry
 
 _BOUND = 1 << 11
 
@@ -43,6 +44,8 @@ class _Plans:
     def remember(self, key: Any, real: Any) -> Any:
         if len(self.plans) >= _BOUND:
             self.plans.clear()
-        made = real if type(real) is self.entry else self.entry(self.operator, real)
+        # A WideEntry calls operators, which are recorded.
+        is_kept = isinstance(real, (self.entry, WideEntry))
+        made = real if is_kept else self.entry(self.operator, real)
         self.plans[key] = made
         return made

@@ -20,6 +20,13 @@ from .module import Module
 from .norm import LayerNorm
 
 
+class _Projection(Linear):
+    """The last layer of MultiheadAttention, which prints as PyTorch's class."""
+
+    def _get_name(self) -> str:
+        return "NonDynamicallyQuantizableLinear"
+
+
 class MultiheadAttention(Module):
     """Attention by several heads at once: softmax(q @ k.mT / sqrt(E / heads)) @ v of projections.
 
@@ -60,7 +67,7 @@ class MultiheadAttention(Module):
         learnt("v_proj_weight", not is_one, embed_dim, self.vdim)
         learnt("in_proj_weight", is_one, 3 * embed_dim, embed_dim)
         learnt("in_proj_bias", bias, 3 * embed_dim)
-        self.out_proj: Linear = Linear(embed_dim, embed_dim, bias, device, dtype)
+        self.out_proj: Linear = _Projection(embed_dim, embed_dim, bias, device, dtype)
         learnt("bias_k", add_bias_kv, 1, 1, embed_dim)
         learnt("bias_v", add_bias_kv, 1, 1, embed_dim)
         self._reset_parameters()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from ...core import errors
 from ..parameter import Parameter
-from .module import Module
+from .module import Module, indented
 
 # More layers than any network has: a typing mistake must not fill the memory.
 _MOST_LAYERS = 1 << 16
@@ -104,6 +104,22 @@ class ModuleList(_Numbered):
             return type(self)(list(self._modules.values())[index])
         return super().__getitem__(index)
 
+    def __repr__(self) -> str:
+        """Equal neighbours have one line, as `(0-5): 6 x Linear(...)`."""
+        runs: list[tuple[str, int, int]] = []  # text, first and last place
+        for place, text in enumerate(map(repr, self)):
+            if runs and runs[-1][0] == text:
+                runs[-1] = (text, runs[-1][1], place)
+            else:
+                runs.append((text, place, place))
+        lines = [
+            indented(f"({first}-{last}): {last - first + 1} x {text}" if last > first else
+                     f"({first}): {text}")
+            for text, first, last in runs
+        ]  # fmt: skip
+        inner = "".join(f"  {line}\n" for line in lines)
+        return f"{self._get_name()}(\n{inner})" if inner else f"{self._get_name()}()"
+
 
 class _Named(Module):
     """A container whose parts have names; `_held` are the parts."""
@@ -181,6 +197,9 @@ class ParameterList(Module):
     def __getitem__(self, index: int) -> Any:
         return list(self._parameters.values())[_index(self, index)]
 
+    def extra_repr(self) -> str:
+        return _listed(self._parameters, lambda p: p.dtype)
+
 
 class ParameterDict(_Named):
     """Parameters by name; tensors become Parameters."""
@@ -195,6 +214,19 @@ class ParameterDict(_Named):
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
+
+    def extra_repr(self) -> str:
+        return _listed(self._parameters, lambda p: p.type())
+
+
+def _listed(parameters: Mapping[str, Any], kind: Callable[[Any], Any]) -> str:
+    """Return a line for each parameter, in PyTorch's words. kind: its dtype or its type."""
+    return "\n".join(
+        f"  ({name}): Parameter containing: [{kind(p)} of size {'x'.join(map(str, p.shape))}"
+        + (f" ({p.device})]" if p.device.type == "cuda" else "]")
+        for name, p in parameters.items()
+        if p is not None
+    )
 
 
 def _index(of: Any, index: Any) -> int:

@@ -462,14 +462,14 @@ class Module(Hooks):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        below = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        below = [f"({name}): {indented(repr(module))}" for name, module in self._modules.items()]
         if len(lines) == 1 and not below:
             return f"{self._get_name()}({lines[0]})"
         inner = "".join(f"  {line}\n" for line in [*lines, *below])
         return f"{self._get_name()}(\n{inner})" if inner else f"{self._get_name()}()"
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(f"  {line}" for line in rest)])
 

@@ -26,7 +26,7 @@ class IncompatibleKeys(NamedTuple):
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
-        return f"IncompatibleKeys({self.missing_keys=}, {self.unexpected_keys=})".replace(
+        return f"_IncompatibleKeys({self.missing_keys=}, {self.unexpected_keys=})".replace(
             "self.", ""
         )
 

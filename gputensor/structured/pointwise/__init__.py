@@ -37,6 +37,7 @@ from ...tensor.make import allocate, from_array
 from ...tensor.tensor import Tensor
 from ..shortcuts import pointwise as short
 from ..resizing import resize_output
+from . import wide
 
 Kernel = Callable[..., Tensor]
 NUMBERS = frozenset((bool, int, float, complex))
@@ -55,6 +56,7 @@ class Rule:
 
     __slots__ = (
         "family", "loop", "config", "check", "out_dtype", "param", "like_input", "takes_scalars",
+        "takes_float8",
     )  # fmt: skip
     family: str
     loop: str
@@ -72,6 +74,7 @@ class Rule:
     ) -> None:  # fmt: skip
         self.family, self.loop, self.config, self.param = family, loop, config, param
         self.takes_scalars: bool = False
+        self.takes_float8: bool = False
         self.check, self.out_dtype, self.like_input = check, out_dtype, like_input
 
 
@@ -82,10 +85,12 @@ def rule(family: str, loop: str, config: Any, to_float: Any) -> Rule:
     out_dtype = _real if said.gives_real else None
     if said.gives_bool:
         config = config.replace(check_all_same_dtype=False, static_dtype=bool_)
-    return Rule(
+    made = Rule(
         family, loop, to_float if said.to_float else config, _check(said), out_dtype,
         like_input=said.gives_real,
     )  # fmt: skip
+    made.takes_float8 = said.takes_float8
+    return made
 
 
 def _real(common: dtype) -> dtype:
@@ -327,11 +332,19 @@ def make_entry(
     if model is not None:
         return table.remember(key, model.over_sizes(sizes))
     plan = _build(table.operator.short_name, rule, out, inputs)
+    if plan.common_dtype.is_float8:
+        find = partial(_find_wide, table, rule, loop)
+        has_numbers = any([type(x) in NUMBERS for x in inputs])
+        return table.remember(key, wide.WideEntry(plan, has_numbers, find))
     kind = CpuEntry if plan.device is CPU else DeviceEntry
     entry = table.remember(key, kind(rule, loop, plan, inputs))
     if sizes:
         table.remember(alike, entry)
     return entry
+
+
+def _find_wide(table: Table, rule: Rule, loop: str, inputs: tuple[Any, ...]) -> Any:
+    return find_entry(table, rule, loop, None, inputs)
 
 
 def _likeness(
@@ -357,6 +370,8 @@ def _likeness(
         if sizes and shape.sizes != sizes:
             return (), ()
         sizes = shape.sizes
+        if shape.dtype.is_float8:
+            return (), ()
         alike.append(shape.dtype)
     return (sizes, tuple(alike)) if sizes and 0 not in sizes else ((), ())
 
@@ -378,7 +393,11 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         rule.check(op, plan, inputs)
     for name, x in zip(rule.config.arg_names, inputs):
         if type(x) not in NUMBERS and x._geometry.dtype.is_float8:
-            raise errors.not_computed(op, name, x._geometry.dtype, x)
+            if not rule.takes_float8:
+                raise errors.not_computed(op, name, x._geometry.dtype, x)
+            if rule.takes_scalars:
+                names, of = rule.config.arg_names, x._geometry.dtype
+                wide.check_factor(op, names[1], of, inputs[1])
     return plan
 
 

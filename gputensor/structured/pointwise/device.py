@@ -35,6 +35,8 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
         table = operator.table
         entry = table.plans.get(key)
         if entry is None:
+            if shape.dtype.is_float8:
+                return general(key_set, self)
             entry = pointwise.make_entry(table, rule, loop, None, (self,), key)
         elif entry.is_fresh:
             short_cuda.learn(table, kernel, key, entry)
@@ -44,6 +46,11 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
         return out
 
     return kernel
+
+
+def _has_float8(*inputs: Any) -> bool:
+    """True for operands without a launch of their own; see wide.py."""
+    return any([type(x) not in NUMBERS and x._geometry.dtype.is_float8 for x in inputs])
 
 
 def binary(
@@ -86,6 +93,8 @@ def binary(
         table = operator.table
         entry = table.plans.get(key)
         if entry is None:
+            if _has_float8(self, other):
+                return general(key_set, self, other)
             entry = pointwise.make_entry(table, rule, loop, None, (self, other), key)
         elif entry.is_fresh:
             short_cuda.learn(table, kernel, key, entry)
@@ -134,6 +143,8 @@ def binary_inplace(
         table = operator.table
         entry = table.plans.get(key)
         if entry is None:
+            if _has_float8(self, other):
+                return write(self, (self, other))
             entry = pointwise.make_entry(table, rule, loop, self, (self, other), key)
         elif entry.is_fresh:
             short_cuda.learn_inplace(table, kernel, key, entry)

@@ -1,0 +1,73 @@
+"""Elementwise operators of float8 dtypes: numbers are decoded to float32, in which the operator's
+loop runs, and the result is rounded to float8.
+
+The rows of such operators say so in `dtypes:`. The other operators do not compute in float8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..._generated import calls
+from ...core import errors
+from ...core.dtype import bool_, dtype
+from ...iterator.plan import Plan
+from ...tensor.tensor import Tensor
+from .. import float8
+
+
+class WideEntry:
+    """A plan of float8 operands. It stands in the place of a CpuEntry or a DeviceEntry, and has no
+    loop of its own.
+
+    find: returns the entry of the same operator for the float32 operands.
+    """
+
+    __slots__ = ("plan", "geometry", "has_numbers", "find", "last_beside", "seen")
+    numpy_allocates = False
+    is_fresh = False
+    block = 1
+
+    def __init__(
+        self, plan: Plan, has_numbers: bool, find: Callable[[tuple[Any, ...]], Any]
+    ) -> None:
+        self.plan, self.has_numbers, self.find = plan, has_numbers, find
+        self.geometry = plan.outputs[0].geometry
+        self.last_beside: Any = ((), ())
+        self.seen: Any = self.last_beside
+
+    def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
+        """Return the result as a new tensor, of bool or of the operands' dtype."""
+        of = self.plan.common_dtype
+        wide = tuple([_wide(x, of) for x in inputs])
+        made: Tensor = self.find(wide).fresh(wide, params)
+        return made if self.geometry.dtype is bool_ else _cast(made, of)
+
+    def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
+        """Write the result to `out`. A result for another dtype is rounded to float8 first."""
+        if self.plan.numel:
+            calls.copy_(out, self.fresh(inputs, params), False)
+
+
+def check_factor(op: str, name: str, of: dtype, x: Any) -> None:
+    """Raise if the second factor of a product is a number or a tensor without dimensions.
+
+    PyTorch does not multiply float8 by it, and rounding it to float8 first would lose most of it.
+    Source: ATen/native/cpu/BinaryOpsKernel.cpp, "mul_cpu_reduced_float".
+    """
+    if not isinstance(x, Tensor) or not x._geometry.ndim:
+        raise errors.not_computed(op, name, of, x)
+
+
+def _wide(x: Any, of: Any) -> Any:
+    """Return a float32 tensor, or a number that the float8 dtype has."""
+    if not isinstance(x, Tensor):
+        return float8.rounded(x, of)
+    if x._geometry.dtype is not of:
+        x = _cast(x, of)
+    return float8.decoded(x)
+
+
+def _cast(x: Tensor, of: dtype) -> Tensor:
+    return calls.to_dtype(x, of, False, False, None)
