@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 
 from .short_parts import (
     ARRAYS, ELEMENT, LAST, NUMBER, OPERANDS, PARAMS, RECORDED, WRITTEN, arrays, each, element_of,
@@ -169,11 +168,14 @@ def filled() -> list[str]:
     ])  # fmt: skip
 
 
-def counted(given: Sequence[str]) -> list[str]:
-    doc = f"({', '.join(given)}), ints -> a tensor over array(). asks: as above."
-    closed = ["geometry", "array", "asks"]
-    return form(f"counted_{len(given)}", closed, doc, (), given, [
-        *unless(*each("type({}) is not int", given)),
+def repeated(n: int) -> list[str]:
+    """Factories of numbers, which are compared as in `filled`."""
+    given, kept = PARAMS[:n], each("{}0", PARAMS[:n])
+    doc = f"({', '.join(given)}), numbers -> a tensor over array(). asks: as above."
+    setup = [f"({kept[0]},) = numbers" if n == 1 else f"{', '.join(kept)} = numbers"]
+    other = "{0} is not {0}0 and (not {0} or type({0}) is not type({0}0))"
+    return form(f"repeated_{n}", ["geometry", "array", "asks", "numbers"], doc, setup, given, [
+        *[line for test in each(other, given) for line in unless(test)],
         *unless("_now() is not PLAIN", "asks and _places()[-1] is not CPU"),
         *tensor("array()"),
         "return tensor",

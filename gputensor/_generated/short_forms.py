@@ -820,11 +820,12 @@ def filled(geometry: Any, array: Any, asks: Any, value: Any) -> ShortCut:
     return short
 
 
-def counted_1(geometry: Any, array: Any, asks: Any) -> ShortCut:
-    """(end), ints -> a tensor over array(). asks: as above."""
+def repeated_1(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
+    """(a), numbers -> a tensor over array(). asks: as above."""
+    (a0,) = numbers
 
-    def short(end):
-        if type(end) is not int:
+    def short(a):
+        if a is not a0 and (not a or type(a) is not type(a0)):
             return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
@@ -841,11 +842,40 @@ def counted_1(geometry: Any, array: Any, asks: Any) -> ShortCut:
     return short
 
 
-def counted_2(geometry: Any, array: Any, asks: Any) -> ShortCut:
-    """(start, end), ints -> a tensor over array(). asks: as above."""
+def repeated_2(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
+    """(a, b), numbers -> a tensor over array(). asks: as above."""
+    a0, b0 = numbers
 
-    def short(start, end):
-        if type(start) is not int or type(end) is not int:
+    def short(a, b):
+        if a is not a0 and (not a or type(a) is not type(a0)):
+            return None
+        if b is not b0 and (not b or type(b) is not type(b0)):
+            return None
+        if _now() is not PLAIN or asks and _places()[-1] is not CPU:
+            return None
+        tensor = blank()
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array()
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+def repeated_3(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
+    """(a, b, c), numbers -> a tensor over array(). asks: as above."""
+    a0, b0, c0 = numbers
+
+    def short(a, b, c):
+        if a is not a0 and (not a or type(a) is not type(a0)):
+            return None
+        if b is not b0 and (not b or type(b) is not type(b0)):
+            return None
+        if c is not c0 and (not c or type(c) is not type(c0)):
             return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
