@@ -39,7 +39,7 @@ from ..tensor.tensor import Tensor, blank
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
-_empty, _array = np.empty, np.array
+_empty, _array, _may_share = np.empty, np.array, np.may_share_memory
 
 
 def _is_same(given, kept):

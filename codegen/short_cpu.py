@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 from .short_parts import (
-    ARRAYS, ELEMENT, LAST, NUMBER, OPERANDS, PARAMS, RECORDED, WRITTEN, arrays, each, element_of,
-    form, ints, is_plain, kept, others, params, records, run, storage, tensor, unless,
+    ARRAYS, ELEMENT, LAST, NUMBER, OPERANDS, PARAMS, RECORDED, WRITTEN, apart, arrays, each,
+    element_of, form, ints, is_plain, kept, others, params, records, run, storage, tensor, unless,
 )  # fmt: skip
 from .text import indent
 
@@ -70,6 +70,7 @@ def inplace(name: str, n: int, has_number: bool = False, is_element: bool = Fals
         *is_plain(operands, "CPU_KEYS", is_written=True),
         *storage(operands),
         *arrays(operands),
+        *(apart("theirs", "x", "y") if n == 2 else ()),
         *run(
             [*ARRAYS[:n], *values, "x"], overflow=overflow,
             before=element_of("other") if is_element else (),
@@ -89,14 +90,12 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
         "storage = out._storage",
         "if storage is None:",
         "    storage = out._get_storage()",
-        *unless(
-            "storage.may_alias",
-            *(f"{x} is not None and ({x} is storage or {x}.may_alias)" for x in theirs),
-        ),
+        *unless(*each("{} is storage", theirs)),
         *arrays(operands),
         "result = out._array",
         "if result is None:",
         "    result = out._get_array()",
+        *[line for x, y in zip(theirs, ARRAYS) for line in apart(x, "result", y)],
         *run([*ARRAYS[:n], *number, "result"], overflow=overflow),
         "storage.version += 1",
         "return out",
@@ -114,6 +113,7 @@ def scaled(name: str, is_inplace: bool) -> list[str]:
         *is_plain(operands, "CPU_KEYS", is_written=is_inplace),
         *(storage(operands) if is_inplace else ()),
         *arrays(operands),
+        *(apart("theirs", "x", "y") if is_inplace else ()),
         *(run([*values, "x"]) if is_inplace else run([*values, "None"], "array")),
         *(WRITTEN if is_inplace else [*tensor("array"), "return tensor"]),
     ])  # fmt: skip
@@ -215,6 +215,7 @@ def copy_() -> list[str]:
             *is_plain(operands, "CPU_KEYS", is_written=True),
             *storage(operands),
             *arrays(operands),
+            *apart("theirs", "x", "y"),
             "x[...] = y",
             *WRITTEN,
         ]),

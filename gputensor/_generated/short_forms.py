@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor, blank
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
-_empty, _array = np.empty, np.array
+_empty, _array, _may_share = np.empty, np.array, np.may_share_memory
 
 
 def _is_same(given, kept):
@@ -418,7 +418,7 @@ def inplace(loop: Any) -> ShortCut:
         storage, theirs = self._storage, other._storage
         if storage is None:
             storage = self._get_storage()
-        if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
+        if theirs is storage:
             return None
         x = self._array
         if x is None:
@@ -426,6 +426,8 @@ def inplace(loop: Any) -> ShortCut:
         y = other._array
         if y is None:
             y = other._get_array()
+        if theirs is not None and (storage.may_alias or theirs.may_alias) and _may_share(x, y):
+            return None
         try:
             enter(loop, x, y, x)
         except RuntimeError as error:
@@ -552,7 +554,7 @@ def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
         storage, theirs = self._storage, other._storage
         if storage is None:
             storage = self._get_storage()
-        if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
+        if theirs is storage:
             return None
         x = self._array
         if x is None:
@@ -560,6 +562,8 @@ def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
         y = other._array
         if y is None:
             y = other._get_array()
+        if theirs is not None and (storage.may_alias or theirs.may_alias) and _may_share(x, y):
+            return None
         try:
             enter(loop, x, y, alpha, x)
         except RuntimeError as error:
@@ -585,10 +589,7 @@ def out_1(loop: Any) -> ShortCut:
         storage = out._storage
         if storage is None:
             storage = out._get_storage()
-        if (
-            storage.may_alias
-            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
-        ):
+        if self._storage is storage:
             return None
         x = self._array
         if x is None:
@@ -596,6 +597,10 @@ def out_1(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
+        if (
+            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
+        ):
+            return None
         try:
             enter(loop, x, result)
         except RuntimeError as error:
@@ -623,11 +628,7 @@ def out_2(loop: Any) -> ShortCut:
         storage = out._storage
         if storage is None:
             storage = out._get_storage()
-        if (
-            storage.may_alias
-            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
-            or other._storage is not None and (other._storage is storage or other._storage.may_alias)
-        ):
+        if self._storage is storage or other._storage is storage:
             return None
         x = self._array
         if x is None:
@@ -638,6 +639,14 @@ def out_2(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
+        if (
+            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
+        ):
+            return None
+        if (
+            other._storage is not None and (storage.may_alias or other._storage.may_alias) and _may_share(result, y)
+        ):
+            return None
         try:
             enter(loop, x, y, result)
         except RuntimeError as error:
@@ -663,10 +672,7 @@ def out_number(loop: Any) -> ShortCut:
         storage = out._storage
         if storage is None:
             storage = out._get_storage()
-        if (
-            storage.may_alias
-            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
-        ):
+        if self._storage is storage:
             return None
         x = self._array
         if x is None:
@@ -674,6 +680,10 @@ def out_number(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
+        if (
+            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
+        ):
+            return None
         try:
             enter(loop, x, other, result)
         except RuntimeError as error:
@@ -938,7 +948,7 @@ def copy_(self: Any, other: Any) -> Any:
     storage, theirs = self._storage, other._storage
     if storage is None:
         storage = self._get_storage()
-    if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
+    if theirs is storage:
         return None
     x = self._array
     if x is None:
@@ -946,6 +956,8 @@ def copy_(self: Any, other: Any) -> Any:
     y = other._array
     if y is None:
         y = other._get_array()
+    if theirs is not None and (storage.may_alias or theirs.may_alias) and _may_share(x, y):
+        return None
     x[...] = y
     storage.version += 1
     return self
