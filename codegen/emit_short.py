@@ -39,7 +39,7 @@ from ..tensor.tensor import Tensor, blank
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
-_empty, _array = np.empty, np.array
+_empty, _array, _may_share = np.empty, np.array, np.may_share_memory
 
 
 def _is_same(given, kept):
@@ -83,8 +83,7 @@ def short_forms() -> str:
         short_cpu.made("like", ["geometry", "array"], "array()"),
         short_cpu.made("empty_like", ["geometry"], "_empty(sizes, element)"),
         short_cpu.filled(),
-        short_cpu.counted(["end"]),
-        short_cpu.counted(["start", "end"]),
+        *map(short_cpu.repeated, (1, 2, 3)),
         short_cpu.copied(),
         short_cpu.copy_(),
         short_cuda.cuda_functional("cuda_unary", 1, n_params=3),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 
 from .short_parts import (
-    ARRAYS, ELEMENT, LAST, NUMBER, OPERANDS, PARAMS, RECORDED, WRITTEN, arrays, each, element_of,
-    form, ints, is_plain, kept, others, params, records, run, storage, tensor, unless,
+    ARRAYS, ELEMENT, LAST, NUMBER, OPERANDS, PARAMS, RECORDED, WRITTEN, apart, arrays, each,
+    element_of, form, ints, is_plain, kept, others, params, records, run, storage, tensor, unless,
 )  # fmt: skip
 from .text import indent
 
@@ -71,6 +70,7 @@ def inplace(name: str, n: int, has_number: bool = False, is_element: bool = Fals
         *is_plain(operands, "CPU_KEYS", is_written=True),
         *storage(operands),
         *arrays(operands),
+        *(apart("theirs", "x", "y") if n == 2 else ()),
         *run(
             [*ARRAYS[:n], *values, "x"], overflow=overflow,
             before=element_of("other") if is_element else (),
@@ -90,14 +90,12 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
         "storage = out._storage",
         "if storage is None:",
         "    storage = out._get_storage()",
-        *unless(
-            "storage.may_alias",
-            *(f"{x} is not None and ({x} is storage or {x}.may_alias)" for x in theirs),
-        ),
+        *unless(*each("{} is storage", theirs)),
         *arrays(operands),
         "result = out._array",
         "if result is None:",
         "    result = out._get_array()",
+        *[line for x, y in zip(theirs, ARRAYS) for line in apart(x, "result", y)],
         *run([*ARRAYS[:n], *number, "result"], overflow=overflow),
         "storage.version += 1",
         "return out",
@@ -115,6 +113,7 @@ def scaled(name: str, is_inplace: bool) -> list[str]:
         *is_plain(operands, "CPU_KEYS", is_written=is_inplace),
         *(storage(operands) if is_inplace else ()),
         *arrays(operands),
+        *(apart("theirs", "x", "y") if is_inplace else ()),
         *(run([*values, "x"]) if is_inplace else run([*values, "None"], "array")),
         *(WRITTEN if is_inplace else [*tensor("array"), "return tensor"]),
     ])  # fmt: skip
@@ -169,11 +168,14 @@ def filled() -> list[str]:
     ])  # fmt: skip
 
 
-def counted(given: Sequence[str]) -> list[str]:
-    doc = f"({', '.join(given)}), ints -> a tensor over array(). asks: as above."
-    closed = ["geometry", "array", "asks"]
-    return form(f"counted_{len(given)}", closed, doc, (), given, [
-        *unless(*each("type({}) is not int", given)),
+def repeated(n: int) -> list[str]:
+    """Factories of numbers, which are compared as in `filled`."""
+    given, kept = PARAMS[:n], each("{}0", PARAMS[:n])
+    doc = f"({', '.join(given)}), numbers -> a tensor over array(). asks: as above."
+    setup = [f"({kept[0]},) = numbers" if n == 1 else f"{', '.join(kept)} = numbers"]
+    other = "{0} is not {0}0 and (not {0} or type({0}) is not type({0}0))"
+    return form(f"repeated_{n}", ["geometry", "array", "asks", "numbers"], doc, setup, given, [
+        *[line for test in each(other, given) for line in unless(test)],
         *unless("_now() is not PLAIN", "asks and _places()[-1] is not CPU"),
         *tensor("array()"),
         "return tensor",
@@ -213,6 +215,7 @@ def copy_() -> list[str]:
             *is_plain(operands, "CPU_KEYS", is_written=True),
             *storage(operands),
             *arrays(operands),
+            *apart("theirs", "x", "y"),
             "x[...] = y",
             *WRITTEN,
         ]),

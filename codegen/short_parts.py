@@ -127,7 +127,7 @@ def arrays(operands: Iterable[str]) -> list[str]:
 
 def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
     """Get the storage of the tensor that the call writes to, and check that operands share no
-    memory.
+    memory; on the CPU, `apart` finds storages that are over the same bytes.
 
     may_lack: CPU tensors may have no storage yet.
     """
@@ -136,9 +136,15 @@ def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
     if may_lack:
         lines += ["if storage is None:", "    storage = self._get_storage()"]
     if len(operands) == 2:
-        shared = "theirs is not None and theirs.may_alias" if may_lack else "theirs.may_alias"
-        lines += unless("theirs is storage", "storage.may_alias", shared)
+        aliases = () if may_lack else ("storage.may_alias", "theirs.may_alias")
+        lines += unless("theirs is storage", *aliases)
     return lines
+
+
+def apart(theirs: str, written: str, read: str) -> list[str]:
+    """Check that CPU arrays of two storages share no memory, after `storage`."""
+    is_asked = f"{theirs} is not None and (storage.may_alias or {theirs}.may_alias)"
+    return unless(f"{is_asked} and _may_share({written}, {read})")
 
 
 # A number as an element, cached together with the number. Both are stored by one assignment, so

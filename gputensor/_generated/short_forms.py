@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor, blank
 CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
-_empty, _array = np.empty, np.array
+_empty, _array, _may_share = np.empty, np.array, np.may_share_memory
 
 
 def _is_same(given, kept):
@@ -418,7 +418,7 @@ def inplace(loop: Any) -> ShortCut:
         storage, theirs = self._storage, other._storage
         if storage is None:
             storage = self._get_storage()
-        if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
+        if theirs is storage:
             return None
         x = self._array
         if x is None:
@@ -426,6 +426,8 @@ def inplace(loop: Any) -> ShortCut:
         y = other._array
         if y is None:
             y = other._get_array()
+        if theirs is not None and (storage.may_alias or theirs.may_alias) and _may_share(x, y):
+            return None
         try:
             enter(loop, x, y, x)
         except RuntimeError as error:
@@ -552,7 +554,7 @@ def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
         storage, theirs = self._storage, other._storage
         if storage is None:
             storage = self._get_storage()
-        if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
+        if theirs is storage:
             return None
         x = self._array
         if x is None:
@@ -560,6 +562,8 @@ def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
         y = other._array
         if y is None:
             y = other._get_array()
+        if theirs is not None and (storage.may_alias or theirs.may_alias) and _may_share(x, y):
+            return None
         try:
             enter(loop, x, y, alpha, x)
         except RuntimeError as error:
@@ -585,10 +589,7 @@ def out_1(loop: Any) -> ShortCut:
         storage = out._storage
         if storage is None:
             storage = out._get_storage()
-        if (
-            storage.may_alias
-            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
-        ):
+        if self._storage is storage:
             return None
         x = self._array
         if x is None:
@@ -596,6 +597,10 @@ def out_1(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
+        if (
+            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
+        ):
+            return None
         try:
             enter(loop, x, result)
         except RuntimeError as error:
@@ -623,11 +628,7 @@ def out_2(loop: Any) -> ShortCut:
         storage = out._storage
         if storage is None:
             storage = out._get_storage()
-        if (
-            storage.may_alias
-            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
-            or other._storage is not None and (other._storage is storage or other._storage.may_alias)
-        ):
+        if self._storage is storage or other._storage is storage:
             return None
         x = self._array
         if x is None:
@@ -638,6 +639,14 @@ def out_2(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
+        if (
+            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
+        ):
+            return None
+        if (
+            other._storage is not None and (storage.may_alias or other._storage.may_alias) and _may_share(result, y)
+        ):
+            return None
         try:
             enter(loop, x, y, result)
         except RuntimeError as error:
@@ -663,10 +672,7 @@ def out_number(loop: Any) -> ShortCut:
         storage = out._storage
         if storage is None:
             storage = out._get_storage()
-        if (
-            storage.may_alias
-            or self._storage is not None and (self._storage is storage or self._storage.may_alias)
-        ):
+        if self._storage is storage:
             return None
         x = self._array
         if x is None:
@@ -674,6 +680,10 @@ def out_number(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
+        if (
+            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
+        ):
+            return None
         try:
             enter(loop, x, other, result)
         except RuntimeError as error:
@@ -820,11 +830,12 @@ def filled(geometry: Any, array: Any, asks: Any, value: Any) -> ShortCut:
     return short
 
 
-def counted_1(geometry: Any, array: Any, asks: Any) -> ShortCut:
-    """(end), ints -> a tensor over array(). asks: as above."""
+def repeated_1(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
+    """(a), numbers -> a tensor over array(). asks: as above."""
+    (a0,) = numbers
 
-    def short(end):
-        if type(end) is not int:
+    def short(a):
+        if a is not a0 and (not a or type(a) is not type(a0)):
             return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
@@ -841,11 +852,40 @@ def counted_1(geometry: Any, array: Any, asks: Any) -> ShortCut:
     return short
 
 
-def counted_2(geometry: Any, array: Any, asks: Any) -> ShortCut:
-    """(start, end), ints -> a tensor over array(). asks: as above."""
+def repeated_2(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
+    """(a, b), numbers -> a tensor over array(). asks: as above."""
+    a0, b0 = numbers
 
-    def short(start, end):
-        if type(start) is not int or type(end) is not int:
+    def short(a, b):
+        if a is not a0 and (not a or type(a) is not type(a0)):
+            return None
+        if b is not b0 and (not b or type(b) is not type(b0)):
+            return None
+        if _now() is not PLAIN or asks and _places()[-1] is not CPU:
+            return None
+        tensor = blank()
+        tensor._geometry = geometry
+        tensor._keys = CPU_KEYS
+        tensor._device = CPU
+        tensor._storage = None
+        tensor._offset = 0
+        tensor._array = array()
+        tensor._autograd = None
+        return tensor
+
+    return short
+
+
+def repeated_3(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
+    """(a, b, c), numbers -> a tensor over array(). asks: as above."""
+    a0, b0, c0 = numbers
+
+    def short(a, b, c):
+        if a is not a0 and (not a or type(a) is not type(a0)):
+            return None
+        if b is not b0 and (not b or type(b) is not type(b0)):
+            return None
+        if c is not c0 and (not c or type(c) is not type(c0)):
             return None
         if _now() is not PLAIN or asks and _places()[-1] is not CPU:
             return None
@@ -908,7 +948,7 @@ def copy_(self: Any, other: Any) -> Any:
     storage, theirs = self._storage, other._storage
     if storage is None:
         storage = self._get_storage()
-    if theirs is storage or storage.may_alias or theirs is not None and theirs.may_alias:
+    if theirs is storage:
         return None
     x = self._array
     if x is None:
@@ -916,6 +956,8 @@ def copy_(self: Any, other: Any) -> Any:
     y = other._array
     if y is None:
         y = other._get_array()
+    if theirs is not None and (storage.may_alias or theirs.may_alias) and _may_share(x, y):
+        return None
     x[...] = y
     storage.version += 1
     return self

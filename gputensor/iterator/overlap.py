@@ -76,7 +76,10 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
         return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize
-    if not (first is not None and first.may_alias or second is not None and second.may_alias):
+    # Bytes of two storages were given to other code by one of them, and taken over by the other.
+    if first is None or second is None or not (first.is_exposed and second.is_exposed):
+        return None
+    if not (first.may_alias or second.may_alias):
         return None
     if a._device is not b._device or a._device.type == "meta":
         return None

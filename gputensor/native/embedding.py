@@ -13,9 +13,8 @@ from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import bfloat16, float16, float32, int32, int64
 from ..core.geometry import contiguous_geometry
-from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
-from ..structured import arguments
+from ..structured import arguments, forms
 from ..structured.forms import Kernel, given
 from ..structured.indexed import Places, index_dtype, read
 from ..structured.missing import ask_inplace
@@ -323,6 +322,4 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
     places = calls.unsqueeze(self, -1)
     if self._keys is not CPU_KEYS:
         return calls.scatter_value(rows, -1, places, 1)
-    # the call runs below ADInplaceOrView, so that the version of the result stays 0
-    below = key_set & BELOW_ADINPLACEORVIEW
-    return operators.scatter__value.redispatch_table[below](below, rows, -1, places, 1)
+    return forms.into_new(operators.scatter__value, key_set, rows, -1, places, 1)

@@ -20,6 +20,7 @@ from ..kernels import stub
 from ..dispatch import defaults, shortcuts
 from ..structured import arguments, float8, forms
 from ..structured.indexed import Places, index_dtype, is_mask, read
+from ..structured.shortcuts import indexed as short
 from ..tensor.make import CPU_KEYS, allocate, from_array
 from ..tensor.tensor import Tensor
 from .nonzero import nonzero
@@ -264,11 +265,13 @@ def along(op: str, self: Tensor, d: int, index: Tensor) -> Places:
 def gather(
     key_set: int, self: Tensor, dim: int, index: Tensor, sparse_grad: bool = False
 ) -> Tensor:
-    d = check_along("gather", self, dim, index)
+    table, d = operators.gather.table, check_along("gather", self, dim, index)
     sizes = index._geometry.sizes
     made = allocate(contiguous_geometry(sizes, self._geometry.dtype), self._device)
     if index._geometry.numel:
-        read(along("gather", self, d, index), with_dims(made))
+        at = along("gather", self, d, index)
+        read(at, with_dims(made))
+        short.learn_read(table, gather, (self, dim, index, sparse_grad), at, made)
     return made
 
 
@@ -288,10 +291,11 @@ def rows(op: str, self: Tensor, dim: Any, index: Tensor, *, wraps: bool = False)
 def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
     if self._geometry.dtype.is_float8:
         return float8.moved(index_select, key_set, self, dim, index)
-    at = rows("index_select", self, dim, index)
+    table, at = operators.index_select.table, rows("index_select", self, dim, index)
     made = allocate(contiguous_geometry(at.sizes, self._geometry.dtype), self._device)
     read(at, made)
     if self._geometry.ndim:
+        short.learn_read(table, index_select, (self, dim, index), at, made)
         return made
     if at.sizes != (1,):
         rule = "have one element where self has no dimensions"

@@ -15,11 +15,10 @@ from .._generated import calls, operators
 from ..core import dtype as dtypes, errors, number_range
 from ..core.device import CPU
 from ..core.dtype import COMPLEX, INTEGER, dtype
-from ..core.geometry import Geometry, contiguous_geometry
+from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits, integer_range
 from ..dispatch import defaults, shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
-from ..dispatch.operator import Table
 from ..iterator import overlap
 from ..iterator.config import NULLARY
 from ..iterator.plan import build
@@ -28,11 +27,11 @@ from ..kernels.cpu.quiet import run
 from ..runtime import cpu
 from ..tensor.tensor import Tensor
 from ..structured import arguments, missing
+from ..structured.forms import Kernel
 from ..structured.shortcuts import factories as short_make
 from .factory import dtype_of_number
 from ..structured.pointwise import NUMBERS
 from ..structured.resizing import resize_output
-from ..structured.view_kernel import seen
 
 
 def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor:
@@ -90,7 +89,7 @@ def _arange_length(start: Any, end: Any, step: Any) -> int:
     return length
 
 
-def arange_start_step(
+def _arange_step(
     key_set: int, start: Any, end: Any, step: Any = 1, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
@@ -124,43 +123,48 @@ def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, 
     return _arange_length(start, int(end), step), start, step
 
 
-def arange(key_set: int, end: Any, *options: Any) -> Tensor:
-    table = operators.arange.table
-    made = arange_start_step(key_set, 0, end, 1, *options)
-    return _learn(table, arange, (end,), made)
+def _arange_end(key_set: int, end: Any, *options: Any) -> Tensor:
+    return _arange_step(key_set, 0, end, 1, *options)
 
 
-def arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
-    table = operators.arange_start.table
-    made = arange_start_step(key_set, start, end, 1, *options)
-    return _learn(table, arange_start, (start, end), made)
+def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
+    return _arange_step(key_set, start, end, 1, *options)
 
 
 # Up to the first number of bytes, a short cut stores the result and copies it; up to the second it
-# runs the loop again.
+# runs the loop of a range of ints again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
-def _learn(table: Table, kernel: Any, ends: tuple[Any, ...], made: Tensor) -> Tensor:
-    """Store the short cut of a small range of ints at the second call."""
+def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = None) -> Kernel:
+    """Make the kernel of a factory whose first `count` arguments are numbers. It stores short cuts
+    for small results; equal numbers give equal results.
+
+    of_ints: the dtype that ints give if none is named; by default the default dtype.
+    """
+
+    def repeated(key_set: int, *args: Any) -> Tensor:
+        table = getattr(operators, operator).table
+        made: Tensor = kernel(key_set, *args)
+        if type(made) is Tensor and made._device is CPU:
+            numbers = args[:count]
+            unnamed = of_ints if all([isinstance(n, int) for n in numbers]) else None
+            array = _again(operator, made, numbers)
+            if array is not None and all([type(n) in NUMBERS for n in numbers]):
+                short_make.learn_numbers(table, repeated, numbers, made, array, unnamed)
+        return made
+
+    repeated.__module__ = kernel.__module__  # this module's name tells the operator's family
+    shortcuts.jumps(repeated, _over_filling)
+    return repeated
+
+
+def _again(operator: str, made: Tensor, ends: tuple[Any, ...]) -> Callable[[], np.ndarray] | None:
+    """Return a function that makes the array of a small result again; None for a large result."""
     shape = made._geometry
-    if (
-        type(made) is Tensor and made._device is CPU and 0 < shape.nbytes <= _SMALL_BYTES
-        and all([type(n) is int for n in ends])
-    ):  # fmt: skip
-        known = seen(shape, ("arange", ends))
-        if shortcuts.is_due(known, table):
-            make, array = short_make.counted[len(ends) - 1], _again(shape, ends, made)
-            short_make.leave(
-                table, kernel, ends, shape.dtype, lambda asks: make(shape, array, asks),
-                dtypes.int64,
-            )  # fmt: skip
-            known.short = table.short
-    return made
-
-
-def _again(shape: Geometry, ends: tuple[int, ...], made: Tensor) -> Callable[[], np.ndarray]:
-    """Return a function that makes the array of a small range again."""
+    is_range = operator in ("arange", "arange_start") and all([type(n) is int for n in ends])
+    if not 0 < shape.nbytes <= (_SMALL_BYTES if is_range else _KEPT_BYTES):
+        return None
     if shape.nbytes <= _KEPT_BYTES or shape.dtype is dtypes.complex32:
         kept: Callable[[], np.ndarray] = made._get_array().copy().copy
         return kept
@@ -175,12 +179,16 @@ def _again(shape: Geometry, ends: tuple[int, ...], made: Tensor) -> Callable[[],
     return array
 
 
-def _over_empty() -> Any:
-    return ((operators.empty_memory_format, shortcuts.FACTORY, "factory.empty"),)
+def _over_filling() -> Any:
+    return (
+        (operators.empty_memory_format, shortcuts.FACTORY, "factory.empty"),
+        (operators.copy_, shortcuts.BELOW, "copy.copy_"),
+    )
 
 
-shortcuts.jumps(arange, _over_empty)
-shortcuts.jumps(arange_start, _over_empty)
+arange: Kernel = repeated("arange", _arange_end, 1, dtypes.int64)
+arange_start: Kernel = repeated("arange_start", _arange_start, 2, dtypes.int64)
+arange_start_step: Kernel = repeated("arange_start_step", _arange_step, 3, dtypes.int64)
 
 
 def arange_end_out(key_set: int, end: Any, out: Tensor) -> Tensor:
@@ -230,7 +238,7 @@ def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
     return ends[0], ends[1]
 
 
-def linspace(
+def _linspace(
     key_set: int, start: Any, end: Any, steps: int, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
@@ -246,6 +254,9 @@ def linspace(
     if _has_none(made, "linspace"):
         return missing.ask(operators.linspace_out, made, start, end, steps, made)
     return _launch("linspace", "linspace", made, (start, end, steps))
+
+
+linspace: Kernel = repeated("linspace", _linspace, 3)
 
 
 def linspace_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
@@ -266,12 +277,12 @@ def _eye_sizes(n: Any, m: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def eye_m(
+def _eye(
     key_set: int, n: int, m: int, dtype: Any = None, layout: Any = None, device: Any = None,
     pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     if getattr(dtype, "is_float8", False):
-        made = eye_m(key_set, n, m, dtypes.float32, layout, device, pin_memory)
+        made = _eye(key_set, n, m, dtypes.float32, layout, device, pin_memory)
         return calls.to_dtype(made, dtype, False, False, None)
     made = calls.empty_memory_format(_eye_sizes(n, m), dtype, layout, device, pin_memory, None)
     if _has_none(made, "eye"):
@@ -279,8 +290,12 @@ def eye_m(
     return _launch("eye", "eye", made, () if made._device is CPU else (m,))
 
 
-def eye(key_set: int, n: int, *options: Any) -> Tensor:
-    return eye_m(key_set, n, n, *options)
+def _square_eye(key_set: int, n: int, *options: Any) -> Tensor:
+    return _eye(key_set, n, n, *options)
+
+
+eye: Kernel = repeated("eye", _square_eye, 1)
+eye_m: Kernel = repeated("eye_m", _eye, 2)
 
 
 def eye_n_out(key_set: int, n: int, out: Tensor) -> Tensor:

@@ -13,15 +13,19 @@ from typing import Any
 from .._generated import calls, operators
 from ..core import errors, number_range
 from ..core.arguments import number
+from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, bool_, int64
 from ..core.geometry import contiguous_geometry
+from ..dispatch.operator import Table
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments, float8, forms
 from ..structured.indexed import cropped, number_of, wide_dtype, write
-from ..structured.forms import Kernel, given
+from ..structured.forms import Kernel
 from ..structured.missing import ask_inplace
 from ..structured.pointwise import NUMBERS
+from ..structured.shortcuts import indexed as short
+from ..structured.shortcuts.computed import comes_again
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from .gather import along, check_along, clamped, flat_places, places, rows, with_dims
@@ -156,6 +160,40 @@ def _scatter(
     return self
 
 
+def _scatters(operator: str, op: str, loop: str) -> Kernel:
+    """Make the kernel of an operator without reduction. loop: of family scatter."""
+
+    def kernel(key_set: int, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+        table = getattr(operators, operator).table
+        _scatter(key_set, op, loop, self, dim, index, value)
+        _learn(table, kernel, (self, dim, index, value), loop, _along(op))
+        return self
+
+    return kernel
+
+
+def _along(op: str) -> Any:
+    return lambda self, dim, index: along(
+        op, self, arguments.dim(op, dim, self._geometry.ndim), index
+    )
+
+
+def _learn(table: Table, kernel: Kernel, args: tuple[Any, ...], loop: str, find: Any) -> None:
+    """Store the short cut of a call whose value is used as it is, at the second equal call.
+    find(self, dim, index): the places."""
+    self, dim, index, value = args[:4]
+    if self._device is not CPU or not index._geometry.numel or not comes_again(table, kernel, args):
+        return
+    at, of = find(self, dim, index), self._geometry.dtype
+    if type(value) in NUMBERS:
+        value = _number(value, self)
+    elif value._geometry.sizes != at.sizes:
+        return
+    is_direct = at.target is self and at.indices[0] is index and not of.is_float8
+    if is_direct and (loop == "scatter" or wide_dtype(of) is of):
+        short.learn_write(table, kernel, args, loop, at, value)
+
+
 def scatter__reduce(
     key_set: int, self: Tensor, dim: int, index: Tensor, src: Tensor | Any, reduce: str
 ) -> Tensor:
@@ -165,9 +203,9 @@ def scatter__reduce(
 
 
 scatter__value_reduce = scatter__reduce
-scatter__src: Kernel = given(_scatter, op="scatter", loop="scatter")
-scatter__value: Kernel = scatter__src
-scatter_add_: Kernel = given(_scatter, op="scatter_add", loop="scatter_add")
+scatter__src: Kernel = _scatters("scatter__src", "scatter", "scatter")
+scatter__value: Kernel = _scatters("scatter__value", "scatter", "scatter")
+scatter_add_: Kernel = _scatters("scatter_add_", "scatter_add", "scatter_add")
 
 
 def _checked_reduction(op: str, self: Tensor, reduce: Any, allowed: str) -> None:
@@ -237,6 +275,10 @@ def _divide(x: Tensor, at: Any, include_self: bool) -> None:
 # --- index_add, index_copy, index_fill, index_reduce ----------------------------------------------
 
 
+def _rows(op: str, *, wraps: bool = False) -> Any:
+    return lambda self, dim, index: rows(op, self, dim, index, wraps=wraps)
+
+
 def _sources(op: str, self: Tensor, dim: Any, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
     """Return a function from a tensor to the places of whole slices in it, and the slices."""
     _same_dtype(op, self, source, "source")
@@ -256,14 +298,20 @@ def index_add_(
     if alpha is None:
         raise errors.wrong_type("index_add", "alpha", "be a number", alpha)
     number_range.check("index_add", "alpha", alpha, self._geometry.dtype)
+    table = operators.index_add_.table
     at, given = _sources("index_add", self, dim, index, source)
     _combine("scatter_add", self, at, given if alpha == 1 else calls.mul_Tensor(given, alpha))
+    if alpha == 1:
+        args = (self, dim, index, source, alpha)
+        _learn(table, index_add_, args, "scatter_add", _rows("index_add"))
     return self
 
 
 def index_copy_(key_set: int, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    table = operators.index_copy_.table
     at, given = _sources("index_copy", self, dim, index, source)
     write("scatter", at(self), given)
+    _learn(table, index_copy_, (self, dim, index, source), "scatter", _rows("index_copy"))
     return self
 
 
@@ -280,8 +328,12 @@ def index_reduce_(
 def index_fill__int_Scalar(
     key_set: int, self: Tensor, dim: int, index: Tensor, value: Any
 ) -> Tensor:
+    table = operators.index_fill__int_Scalar.table
     number_range.check("index_fill", "value", value, self._geometry.dtype)
-    return _fill(self, dim, index, _number(value, self))
+    _fill(self, dim, index, _number(value, self))
+    args, find = (self, dim, index, value), _rows("index_fill", wraps=True)
+    _learn(table, index_fill__int_Scalar, args, "scatter", find)
+    return self
 
 
 def _fill(self: Tensor, dim: Any, index: Tensor, value: Tensor) -> Tensor:

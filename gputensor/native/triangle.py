@@ -26,6 +26,7 @@ from ..structured.forms import Kernel, given
 from ..structured.shortcuts import computed as short
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
+from .range import repeated
 
 # --- triangles ------------------------------------------------------------------------------------
 
@@ -129,8 +130,12 @@ def _indices(
     return operators.copy_.redispatch_table[key_set](key_set, made, over_array(found), False)
 
 
-tril_indices: Kernel = given(_indices, op="tril_indices", find=np.tril_indices)
-triu_indices: Kernel = given(_indices, op="triu_indices", find=np.triu_indices)
+def _repeated_indices(op: str, find: Any) -> Kernel:
+    return repeated(op, given(_indices, op=op, find=find), 3, dtypes.int64)
+
+
+tril_indices: Kernel = _repeated_indices("tril_indices", np.tril_indices)
+triu_indices: Kernel = _repeated_indices("triu_indices", np.triu_indices)
 
 
 # --- diagonals ------------------------------------------------------------------------------------

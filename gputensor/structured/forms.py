@@ -141,12 +141,22 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
     writes = _named(f"{base}_", overload)
 
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
-        made = calls.clone(self, layout)
-        key_set &= BELOW_ADINPLACEORVIEW  # a new tensor has no version to count
-        writes.redispatch_table[key_set](key_set, made, *rest)
-        return made
+        made: Tensor = calls.clone(self, layout)
+        return into_new(writes, key_set, made, *rest)
 
     return kernel
+
+
+def into_new(writes: Operator, key_set: int, made: Tensor, *rest: Any) -> Tensor:
+    """Call an in-place operator on a new tensor, whose version stays 0."""
+    shapes = (made._geometry, *[x._geometry for x in rest if isinstance(x, Tensor)])
+    short = writes.table.short.get(shapes if len(shapes) > 1 else shapes[0])
+    if short is not None and short(made, *rest) is not None:
+        made._get_storage().version = 0
+        return made
+    key_set &= BELOW_ADINPLACEORVIEW
+    writes.redispatch_table[key_set](key_set, made, *rest)
+    return made
 
 
 def _named(base: str, overload: str) -> Operator:

@@ -53,6 +53,11 @@ LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "arange": (lambda x: gt.arange(5), "arange"),
     "arange of floats": (lambda x: gt.arange(5, dtype=gt.float64), "arange"),
     "arange from": (lambda x: gt.arange(-2, 5, device="cpu"), "arange.start"),
+    "arange in steps": (lambda x: gt.arange(0, 1, 0.25), "arange.start_step"),
+    "linspace": (lambda x: gt.linspace(0, 1, 5), "linspace"),
+    "eye": (lambda x: gt.eye(3), "eye"),
+    "eye of two sizes": (lambda x: gt.eye(2, 3, dtype=gt.int8), "eye.m"),
+    "tril_indices": (lambda x: gt.tril_indices(3, 4, -1), "tril_indices"),
     "rand": (lambda x: gt.manual_seed(7) and gt.rand(2, 3), "rand"),
     "randn of": (lambda x: gt.manual_seed(7) and gt.randn((5,), dtype=gt.float16), "randn"),
     "zeros_like": (lambda x: gt.zeros_like(x), "zeros_like"),
@@ -196,8 +201,26 @@ def test_numbers_that_are_equal_are_told_apart() -> None:
         for end in (2, 2.0, True, 3):
             wanted = gt.int64 if type(end) is not float else gt.float32
             assert gt.arange(end).dtype is wanted and len(gt.arange(end)) == end
+        for start in (0, 0.0, -0.0, False):
+            with turned(False):
+                wanted = gt.linspace(start, 1, 2, dtype=gt.float64).tolist()
+            assert repr(gt.linspace(start, 1, 2, dtype=gt.float64).tolist()) == repr(wanted)
+            assert gt.arange(start, 2, 1).is_floating_point() is (type(start) is float)
     gt.arange(3).zero_()
     assert gt.arange(3).tolist() == [0, 1, 2]
+
+
+def test_a_named_dtype_is_not_taken_for_the_unnamed_one() -> None:
+    calls = (
+        lambda **named: gt.arange(0, 4, 1, **named),
+        lambda **named: gt.eye(3, **named),
+        lambda **named: gt.linspace(0, 3, 4, **named),
+    )
+    for call, unnamed in zip(calls, (gt.int64, gt.float32, gt.float32)):
+        for _ in range(3):
+            for element in (gt.int64, gt.float32, gt.float64):
+                assert call(dtype=element).dtype is element
+            assert call().dtype is unnamed
 
 
 def test_a_view_that_is_made_while_nothing_is_recorded_says_so() -> None:

@@ -100,6 +100,21 @@ def arange(
             return op_arange_start.table[key_set](
                 key_set, start, end, dtype, layout, device, pin_memory,
             )
+        if (
+            type(start) in NUMBERS
+            and type(end) in NUMBERS
+            and type(1 if step is None else step) in NUMBERS
+            and layout is None
+            and pin_memory is None
+        ):
+            try:
+                short = op_arange_start_step.table.short.get((start, end, 1 if step is None else step, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(
+                start, end, 1 if step is None else step,
+            )) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         return op_arange_start_step.table[key_set](
@@ -142,6 +157,19 @@ def call_arange_start(start, end, dtype=None, layout=None, device=None, pin_memo
 def call_arange_start_step(
     start, end, step=1, dtype=None, layout=None, device=None, pin_memory=None,
 ):
+    if (
+        type(start) in NUMBERS
+        and type(end) in NUMBERS
+        and type(step) in NUMBERS
+        and layout is None
+        and pin_memory is None
+    ):
+        try:
+            short = op_arange_start_step.table.short.get((start, end, step, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(start, end, step)) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_arange_start_step.table[key_set](
@@ -229,6 +257,19 @@ def linspace(
             return op_linspace_Scalar_Tensor.table[key_set](
                 key_set, start, end, steps, dtype, layout, device, pin_memory,
             )
+        if (
+            type(start) in NUMBERS
+            and type(end) in NUMBERS
+            and type(steps) is int
+            and layout is None
+            and pin_memory is None
+        ):
+            try:
+                short = op_linspace.table.short.get((start, end, steps, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(start, end, steps)) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         return op_linspace.table[key_set](
@@ -237,6 +278,19 @@ def linspace(
     except Exception as error: return _refuse(error, "linspace", linspace, locals())
 
 def call_linspace(start, end, steps, dtype=None, layout=None, device=None, pin_memory=None):
+    if (
+        type(start) in NUMBERS
+        and type(end) in NUMBERS
+        and type(steps) is int
+        and layout is None
+        and pin_memory is None
+    ):
+        try:
+            short = op_linspace.table.short.get((start, end, steps, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(start, end, steps)) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_linspace.table[key_set](
@@ -378,19 +432,47 @@ def eye(
             dtype = _element_type("eye", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("eye", out)._keys & keep
             if m is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("eye", out)._keys & keep
                 return op_eye_out.table[key_set](key_set, n, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("eye", out)._keys & keep
             return op_eye_m_out.table[key_set](key_set, n, m, out)
         if m is None:
+            if type(n) is int and layout is None and pin_memory is None:
+                try:
+                    short = op_eye.table.short.get((n, dtype, device))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(n)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = include & keep
             return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)
+        if type(n) is int and type(m) is int and layout is None and pin_memory is None:
+            try:
+                short = op_eye_m.table.short.get((n, m, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(n, m)) is not None:
+                return made
+        include, keep = _state.get()
+        key_set = include & keep
         return op_eye_m.table[key_set](key_set, n, m, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "eye", eye, locals())
 
 def call_eye(n, dtype=None, layout=None, device=None, pin_memory=None):
+    if type(n) is int and layout is None and pin_memory is None:
+        try:
+            short = op_eye.table.short.get((n, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(n)) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_eye.table[key_set](key_set, n, dtype, layout, device, pin_memory)

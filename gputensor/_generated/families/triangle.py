@@ -148,6 +148,20 @@ def tril_indices(
             dtype = _element_type("tril_indices", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if (
+            not requires_grad
+            and type(row) is int
+            and type(col) is int
+            and type(offset) is int
+            and layout is None
+            and pin_memory is None
+        ):
+            try:
+                short = op_tril_indices.table.short.get((row, col, offset, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(row, col, offset)) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         result = op_tril_indices.table[key_set](
@@ -180,6 +194,20 @@ def triu_indices(
             dtype = _element_type("triu_indices", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if (
+            not requires_grad
+            and type(row) is int
+            and type(col) is int
+            and type(offset) is int
+            and layout is None
+            and pin_memory is None
+        ):
+            try:
+                short = op_triu_indices.table.short.get((row, col, offset, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(row, col, offset)) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         result = op_triu_indices.table[key_set](

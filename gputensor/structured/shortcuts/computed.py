@@ -14,7 +14,7 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
-from numpy import empty
+from numpy import empty, may_share_memory
 
 from ..._generated import short_forms as forms
 from ...core.arguments import NUMBERS
@@ -47,10 +47,10 @@ def around(table: Table, behind: tuple[Any, ...]) -> Around:
 
     behind: the arguments after the operands.
     """
-    return shortcuts.recording(table, behind) or (_only_plain, None)
+    return shortcuts.recording(table, behind) or (only_plain, None)
 
 
-def _only_plain(*operands: Any) -> Any:
+def only_plain(*operands: Any) -> Any:
     return None if all([type(x) in NUMBERS or is_plain(x) for x in operands]) else LONG
 
 
@@ -89,11 +89,24 @@ def learn(
         for x, has_tensor in zip(args, places) if has_tensor
     ]  # fmt: skip
     key = shapes[0] if len(shapes) == 1 else tuple(shapes)
+    store(
+        table,
+        kernel,
+        key,
+        lambda before: make(count, params, before, around(table, (*params, *unsaid))),
+    )
+
+
+def store(
+    table: Table, kernel: Callable[..., Any], key: Any, make: Callable[[ShortCut], Any]
+) -> None:
+    """Store a short cut before those that were stored under its key. make(the one to call for other
+    params): makes it, or None."""
     before: Any = shortcuts.left(table, key)
     depth = 0 if before is None else getattr(before, "depth", 1)
     if depth == _LONGEST:
         before, depth = None, 0
-    found: Any = make(count, params, before or long_way, around(table, (*params, *unsaid)))
+    found: Any = make(before or long_way)
     if found is not None:
         if depth:
             found.depth = depth + 1
@@ -110,7 +123,7 @@ def learn_again(
 ) -> None:  # fmt: skip
     """`learn`, for a kernel that has no plans, if a call with these arguments came before. table:
     as in `shortcuts.learn`."""
-    if make is not None and _comes_again(table, kernel, args):
+    if make is not None and comes_again(table, kernel, args):
         learn(table, kernel, args, make, unsaid)
 
 
@@ -139,7 +152,7 @@ def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
     return make
 
 
-def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+def comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     """True if an earlier call with plain tensors and immutable params was equal and stored no short
     cut."""
     if table.learners.get("cpu") is not kernel:
@@ -147,7 +160,7 @@ def _comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]
     parts = [x._geometry if hasattr(x, "_keys") else x for x in args]
     if not all([type(x) is Geometry or is_kept(x) for x in parts]):
         return False
-    key = (_comes_again, *parts, *map(type, parts))  # 1, 1.0 and True are equal
+    key = (comes_again, *parts, *map(type, parts))  # 1, 1.0 and True are equal
     known: Seen | None = table.plans.get(key)
     if known is None:
         table.remember(key, Seen(None))
@@ -227,7 +240,12 @@ def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ma
 
 def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
     """Return the maker for a pointwise plan in place, whose loop writes to the first operand."""
-    loop, behind = entry.loop, (*[x for x in inputs if type(x) in NUMBERS], *beside)
+    behind = (*[x for x in inputs if type(x) in NUMBERS], *beside)
+    return None if entry.block or not entry.geometry.numel else written_by(entry.loop, behind)
+
+
+def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
+    """Return the maker for loop(x, *others, *behind, x), which writes to the first operand."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
         # One form serves all numbers of operands; separate forms would save only a tenth more.
@@ -242,22 +260,22 @@ def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...
             storage = self._storage
             if storage is None:
                 storage = self._get_storage()
-            if others and (storage.may_alias or not all([_is_beside(storage, x) for x in others])):
-                return None
             x = self._get_array()
+            if others and not all([is_beside(storage, x, other) for other in others]):
+                return None
             run(loop, x, *[other._get_array() for other in others], *behind, x)
             storage.version += 1
             return self
 
         return short
 
-    return None if entry.block or not entry.geometry.numel else make
+    return make
 
 
-def _is_beside(storage: Any, x: Any) -> bool:
-    """True if a plain operand shares no memory with a storage that is written to."""
+def is_beside(storage: Any, array: Any, x: Any) -> bool:
+    """True if a plain operand shares no memory with an array of a storage that is written to."""
     theirs = x._storage
-    return (
-        x._keys is CPU_KEYS and (x._autograd is None or is_plain(x))
-        and theirs is not storage and (theirs is None or not theirs.may_alias)
-    )  # fmt: skip
+    if x._keys is not CPU_KEYS or x._autograd is not None and not is_plain(x) or theirs is storage:
+        return False
+    may_alias = theirs is not None and (storage.may_alias or theirs.may_alias)
+    return not may_alias or not may_share_memory(array, x._get_array())

@@ -21,12 +21,13 @@ from ...dispatch.shortcuts import ShortCut
 from ...dispatch.tls import PLAIN, state
 from ...tensor.make import CPU_KEYS, allocate
 from ...tensor.tensor import Tensor
+from ..view_kernel import seen
 from .computed import around, long_way
 
 _now = state.get
 
 made_of_nothing, empty, like, copy_ = forms.made_of_nothing, forms.empty, forms.like, forms.copy_
-filled_with, counted = forms.filled, (forms.counted_1, forms.counted_2)
+filled_with, _REPEATED = forms.filled, (forms.repeated_1, forms.repeated_2, forms.repeated_3)
 
 
 def leave(
@@ -43,6 +44,23 @@ def leave(
     for given in (element, None) if is_unnamed else (element,):
         shortcuts.learn(table, kernel, (*front, given, CPU), make(False))
         shortcuts.learn(table, kernel, (*front, given, None), make(True))
+
+
+def learn_numbers(
+    table: Table, kernel: Any, numbers: tuple[Any, ...], made: Tensor, array: Callable[[], Any],
+    unnamed: Any = None,
+) -> None:  # fmt: skip
+    """Store the short cuts of a factory of up to three numbers at the second call with them.
+    array: makes the result's array. unnamed: as in `leave`."""
+    shape = made._geometry
+    known = seen(shape, (table.operator.name, numbers))
+    if shortcuts.is_due(known, table):
+        make = _REPEATED[len(numbers) - 1]
+        leave(
+            table, kernel, numbers, shape.dtype, lambda asks: make(shape, array, asks, numbers),
+            unnamed,
+        )  # fmt: skip
+        known.short = table.short
 
 
 def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:

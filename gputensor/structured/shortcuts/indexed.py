@@ -1,0 +1,114 @@
+"""Short cuts of CPU calls that read or write indexed elements, such as gather and scatter_add_.
+
+Unlike in computed.py, tensors may come after other arguments. The loop checks the indices before it
+writes; for an index out of range the short cut returns None, and the full dispatch raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy import empty
+
+from ..._generated import short_forms as forms
+from ...dispatch import shortcuts
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import LONG, ShortCut
+from ...dispatch.tls import BELOW, PLAIN, state
+from ...kernels import stub
+from ...kernels.cpu.quiet import run
+from ...tensor.make import CPU_KEYS, from_array
+from ...tensor.tensor import Tensor
+from ..indexed import Places
+from .computed import Around, comes_again, is_beside, only_plain, store
+
+_now = state.get
+
+
+def learn_read(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], at: Places, made: Tensor
+) -> None:
+    """Store the short cut of a call that read these places, at the second equal call.
+
+    args: all arguments, self first. at: a tensor's places by one index. made: the result.
+    """
+    shape = made._geometry
+    is_direct = at.target is args[0] and any([x is at.indices[0] for x in args])
+    if not (is_direct and shape.nbytes and shape.in_numpy) or not comes_again(table, kernel, args):
+        return
+    (place,), params = _places(args)
+    loop, walk = stub.cpu("gather").gather, (at.led, at.begin, at.wraps)
+    sizes, element = shape.sizes, shape.dtype.np
+    recorded: Around = shortcuts.recording(table) or (only_plain, None)
+    begin, finish = recorded
+
+    def make(otherwise: ShortCut) -> ShortCut:
+        def short(self: Any, *rest: Any) -> Any:
+            for n, value in params:
+                if rest[n] is not value:
+                    return otherwise(self, *rest)
+            index, now, node = rest[place], _now(), None
+            if self._keys is not CPU_KEYS or index._keys is not CPU_KEYS:
+                return None
+            if now is not PLAIN and now is not BELOW:
+                return None
+            if self._autograd is not None or index._autograd is not None:
+                if now is not BELOW and (node := begin(self, *rest)) is LONG:
+                    return None
+            array = empty(sizes, element)
+            if run(loop, array, self._get_array(), (index._get_array(),), *walk):
+                return None
+            tensor = from_array(array, shape)
+            return tensor if node is None else finish(tensor, node)
+
+        return short
+
+    store(table, kernel, tuple([x._geometry for x in args if isinstance(x, Tensor)]), make)
+
+
+def learn_write(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], loop: str, at: Places,
+    value: Tensor,
+) -> None:  # fmt: skip
+    """Store the short cut of a call that wrote to these places.
+
+    args: all arguments, self first. value: the last tensor in args, or the number in args as a
+    tensor.
+    """
+    places, params = _places(args)
+    into, walk = getattr(stub.cpu("scatter"), loop), (at.led, at.begin, at.wraps)
+    number = value._get_array() if len(places) == 1 else None
+
+    def make(otherwise: ShortCut) -> ShortCut:
+        def short(self: Any, *rest: Any) -> Any:
+            for n, given in params:
+                if rest[n] is not given:
+                    return otherwise(self, *rest)
+            if self._keys is not CPU_KEYS or _now() is not PLAIN:
+                return None
+            if self._autograd is not None and not forms.may_write(self):
+                return None
+            storage, x = self._get_storage(), self._get_array()
+            others = [rest[n] for n in places]
+            if not all([is_beside(storage, x, other) for other in others]):
+                return None
+            index = others[0]._get_array()
+            written = others[1]._get_array() if number is None else number
+            if run(into, x, written, (index,), *walk):
+                return None
+            storage.version += 1
+            return self
+
+        return short
+
+    store(table, kernel, tuple([x._geometry for x in args if isinstance(x, Tensor)]), make)
+
+
+def _places(args: tuple[Any, ...]) -> tuple[list[int], list[tuple[int, Any]]]:
+    """Return the places after self of the tensors, and (place, value) of the other arguments."""
+    rest = [*enumerate(args[1:])]
+    return (
+        [n for n, x in rest if isinstance(x, Tensor)],
+        [(n, x) for n, x in rest if not isinstance(x, Tensor)],
+    )
