@@ -61,6 +61,31 @@ def test_they_give_what_a_product_of_all_windows_gives(
         assert strides[0] == strides[1]
 
 
+@pytest.mark.parametrize(("dtype", "half_ulp", "least"), [
+    ("bfloat16", 2.0**-8, 2.0**-133), ("float16", 2.0**-11, 2.0**-24),
+])  # fmt: skip
+def test_half_types_round_each_sum_once(dtype: str, half_ulp: float, least: float) -> None:
+    """The sums are those of f32, over samples too. PyTorch rounds the sum of each sample for
+    transposed convolutions and for f16."""
+    draw, tested = random.Random(dtype), 0
+    for seed in range(80):
+        function, tensors, numbers = case(draw, getattr(gt, dtype))
+        gt.manual_seed(seed)
+        given = [x.copy_(gt.randn(x.shape)) for x in tensors]
+        doubles = [x.to(gt.float64) for x in given]
+        try:
+            found = _results(function, given, numbers)
+        except gt.GpuTensorError:  # padding took more than there was
+            continue
+        exact = _results(function, doubles, numbers)
+        whole = _results(function, [x.abs() for x in doubles], numbers, gt.abs)
+        for a, b, most in zip(found, exact, whole, strict=True):
+            room = b.abs() * half_ulp + most * 8 * 2.0**-24 + least
+            assert bool(((a.to(gt.float64) - b).abs() <= room).all()), (function, numbers, tensors)
+            tested += a.numel()
+    assert tested > 100_000
+
+
 CASES: list[tuple[Any, Any, dict[str, Any]]] = [
     ((2, 3, 40, 30), (20, 3, 3, 3), {"padding": 1}),
     ((1, 70, 9, 7), (33, 70, 3, 3), {"padding": 1, "stride": 2}),
