@@ -26,6 +26,7 @@ class SGD(Optimizer):
         Other options: as in `Optimizer`.
     """
 
+    _is_elementwise = True
     _numbers = ()
     _steps_reals = False
     _plain = ("dampening",)
@@ -71,6 +72,7 @@ class ASGD(Optimizer):
         Other options: as in `Optimizer`.
     """
 
+    _is_elementwise = True
     _numbers = ("step", "eta", "mu")
     _plain = ("lambd", "alpha", "t0")
 
