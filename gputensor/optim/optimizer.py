@@ -149,25 +149,33 @@ class Optimizer(Hooked):
         if is_recorded := bool(self.defaults.get("differentiable")):
             self._check_recorded()
         with set_grad_enabled(is_recorded):
+            # Every state is made before the first write: memory may not suffice for all of them.
+            states = [self._states(group) for group in self.param_groups]
             is_in_passes = self._is_elementwise and not is_recorded and passes().are_on()
-            for group in self.param_groups:
+            for group, found in zip(self.param_groups, states):
                 together = passes().Passes(self, group) if is_in_passes else None
                 has_state = self._has_state(group)
-                for p in group["params"]:
-                    if (grad := p.grad) is not None:
-                        self._step(p, grad, group, has_state, together)
+                for p, grad, state in found:
+                    if together is None or not together.step(p, grad, state):
+                        self._apply(p, grad, state, group)
+                    if has_state:  # if the update raises, no state is added and no step is counted
+                        self.state[p] = state
         return loss
 
-    def _step(
-        self, p: Tensor, grad: Tensor, group: Group, has_state: bool, together: Any
-    ) -> None:  # fmt: skip
-        state = (self.state.get(p) if has_state else None) or {
-            **dict.fromkeys(self._numbers, 0), **self._begin(p, group)
-        }  # fmt: skip
-        if together is None or not together.step(p, grad, state):
-            self._apply(p, grad, state, group)
-        if has_state:  # if the update raises, no state is added and no step is counted
-            self.state[p] = state
+    def _states(self, group: Group) -> list[tuple[Tensor, Tensor, State]]:
+        """Return the parameters that have a gradient, each with its gradient and its state."""
+        kept = self.state if self._has_state(group) else {}
+        made: dict[Tensor, State] = {}  # a group may hold a parameter twice
+        found = []
+        for p in group["params"]:
+            if (grad := p.grad) is not None:
+                state = kept.get(p) or made.get(p)
+                if state is None:
+                    state = made[p] = {
+                        **dict.fromkeys(self._numbers, 0), **self._begin(p, group)
+                    }  # fmt: skip
+                found.append((p, grad, state))
+        return found
 
     def _apply(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         """Step one parameter and its state, in place, by operators."""

@@ -43,7 +43,7 @@ class _Pass(NamedTuple):
     the tensors of its state.
 
     run: the program. written, read: the tensors that are its results and its operands. scalars: the
-    chain's numbers. numbers: those of the state after the step."""
+    chain's numbers. numbers: those of the state after the step; None for one that it removed."""
 
     run: Callable[..., bool]
     written: tuple[int, ...]
@@ -92,7 +92,11 @@ class Passes:
             return False
         for n in found.written:
             bump_version(tensors[n])
-        state.update(found.numbers)
+        for name, number in found.numbers.items():
+            if number is None:
+                del state[name]
+            else:
+                state[name] = number
         return True
 
     def _recorded(self, shape: Any, given: State) -> _Pass | None:
@@ -113,9 +117,9 @@ class Passes:
             first = [getattr(x._storage, "_step", None) for x in copies]
             self._optimizer._apply(copies[0], copies[1], state, self._group)
             is_same = all([state.get(name) is x for name, x in zip(names, copies[2:])])
-            if not is_same or len(state) != len(names) + len(numbers):
+            if not is_same or not state.keys() <= given.keys():
                 return None
-            return _pass(recorder, samples, copies, first, {n: state[n] for n in numbers})
+            return _pass(recorder, samples, copies, first, {n: state.get(n) for n in numbers})
         finally:
             tls.state.set(before)
             current.reset(outside)
