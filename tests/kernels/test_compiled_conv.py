@@ -91,6 +91,9 @@ CASES: list[tuple[Any, Any, dict[str, Any]]] = [
     ((1, 70, 9, 7), (33, 70, 3, 3), {"padding": 1, "stride": 2}),
     ((3, 64, 5, 5), (70, 64, 1, 1), {}),
     ((2, 600, 3, 3), (9, 600, 3, 3), {"padding": 1}),  # panels of several blocks of channels
+    # several tiles of windows read the same weights
+    ((5, 400, 6, 6), (330, 400, 3, 3), {"padding": 1}),
+    ((3, 800, 5, 5), (660, 400, 3, 3), {"groups": 2, "stride": 2, "padding": 1}),
     ((2, 40, 20, 300), (40, 1, 3, 3), {"padding": 1, "groups": 40}),
     ((2, 12, 11, 9), (24, 1, 5, 5), {"padding": 2, "groups": 12}),
     ((2, 32, 12, 10), (64, 4, 3, 3), {"groups": 8, "stride": 2}),
