@@ -27,6 +27,8 @@ class Adam(Optimizer):
         Other options: as in `Optimizer`.
     """
 
+    _is_elementwise = True
+
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
@@ -78,6 +80,8 @@ class Adamax(Optimizer):
         eps: added to |grad|.
         Other options: as in `Optimizer`.
     """
+
+    _is_elementwise = True
 
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 2e-3,

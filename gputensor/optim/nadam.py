@@ -21,6 +21,7 @@ class NAdam(Optimizer):
         Other options: as in `Optimizer`.
     """
 
+    _is_elementwise = True
     _numbers = ("step", "mu_product")
     _not_negative = (*Optimizer._not_negative, "momentum_decay")
 
@@ -66,6 +67,8 @@ class RAdam(Optimizer):
         eps: added to the root.
         Other options: as in `Optimizer`.
     """
+
+    _is_elementwise = True
 
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 1e-3,

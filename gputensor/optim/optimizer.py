@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,8 @@ class Optimizer(Hooked):
     _numbers: tuple[str, ...] = ("step",)
     # True if complex parameters are stepped as real views.
     _steps_reals = True
+    # True if a step treats each element alone, so that it can be one pass: see passes.py.
+    _is_elementwise = False
     # Options that must be numbers, and options that must also not be negative.
     _plain: tuple[str, ...] = ()
     _not_negative: tuple[str, ...] = ("lr", "weight_decay", "momentum", "eps")
@@ -153,17 +156,37 @@ class Optimizer(Hooked):
         if is_recorded := bool(self.defaults.get("differentiable")):
             self._check_recorded()
         with set_grad_enabled(is_recorded):
-            for group in self.param_groups:
-                for p in group["params"]:
-                    if (grad := p.grad) is not None:
-                        self._step(p, -grad if group.get("maximize") else grad, group)
+            # Every state is made before the first write: memory may not suffice for all of them.
+            states = [self._states(group) for group in self.param_groups]
+            is_in_passes = self._is_elementwise and not is_recorded and passes().are_on()
+            for group, found in zip(self.param_groups, states):
+                together = passes().Passes(self, group) if is_in_passes else None
+                has_state = self._has_state(group)
+                for p, grad, state in found:
+                    if together is None or not together.step(p, grad, state):
+                        self._apply(p, grad, state, group)
+                    if has_state:  # if the update raises, no state is added and no step is counted
+                        self.state[p] = state
         return loss
 
-    def _step(self, p: Tensor, grad: Tensor, group: Group) -> None:
-        has_state = self._has_state(group)
-        state = (self.state.get(p) if has_state else None) or {
-            **dict.fromkeys(self._numbers, 0), **self._begin(p, group)
-        }  # fmt: skip
+    def _states(self, group: Group) -> list[tuple[Tensor, Tensor, State]]:
+        """Return the parameters that have a gradient, each with its gradient and its state."""
+        kept = self.state if self._has_state(group) else {}
+        made: dict[Tensor, State] = {}  # a group may hold a parameter twice
+        found = []
+        for p in group["params"]:
+            if (grad := p.grad) is not None:
+                state = kept.get(p) or made.get(p)
+                if state is None:
+                    state = made[p] = {
+                        **dict.fromkeys(self._numbers, 0), **self._begin(p, group)
+                    }  # fmt: skip
+                found.append((p, grad, state))
+        return found
+
+    def _apply(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        """Step one parameter and its state, in place, by operators."""
+        grad = -grad if group.get("maximize") else grad
         step = self._stepped(p, state, group) if "step" in self._numbers else None
         grad = self._decayed(p, grad, group)
         if not (self._steps_reals and p.is_complex()):
@@ -174,8 +197,6 @@ class Optimizer(Hooked):
             state.update({name: seen[name] for name in self._numbers})
         if step is not None and not isinstance(state["step"], Tensor):
             state["step"] = step
-        if has_state:  # if the update raises, no state is added and no step is counted
-            self.state[p] = state
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
         """Return the gradient with weight decay added; if decoupled, shrink the parameter."""
@@ -377,6 +398,11 @@ class Optimizer(Hooked):
         self, arg: str, rule: str, got: Any, kind: Any = errors.ArgumentValueError
     ) -> Exception:
         return errors.must(type(self).__name__, arg, rule, got, kind=kind)
+
+
+def passes() -> Any:
+    """The module passes, imported at the first step, because it imports fusion."""
+    return import_module(f"{__package__}.passes")
 
 
 def _as_real(value: Any) -> Any:

@@ -27,6 +27,7 @@ class RMSprop(Optimizer):
         Other options: as in `Optimizer`.
     """
 
+    _is_elementwise = True
     _not_negative = (*Optimizer._not_negative, "alpha")
 
     def __init__(
@@ -72,6 +73,7 @@ class Adagrad(Optimizer):
         Other options: as in `Optimizer`.
     """
 
+    _is_elementwise = True
     _not_negative = (*Optimizer._not_negative, "lr_decay", "initial_accumulator_value")
 
     def __init__(
@@ -107,6 +109,8 @@ class Adadelta(Optimizer):
         eps: added to the averages before their roots are taken.
         Other options: as in `Optimizer`.
     """
+
+    _is_elementwise = True
 
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 1.0, rho: float = 0.9, eps: float = 1e-6,

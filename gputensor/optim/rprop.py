@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .._generated.functions import full_like, ones_like, view_as_real, zeros_like
+from .._generated.functions import full_like, view_as_real, where, zeros_like
 from ..tensor.tensor import Tensor
 from .arithmetic import Group, State, fresh, rate
 from .optimizer import Optimizer
@@ -21,6 +21,8 @@ class Rprop(Optimizer):
         step_sizes: the smallest and the largest size.
         Other options: as in `Optimizer`.
     """
+
+    _is_elementwise = True
 
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 1e-2,
@@ -54,8 +56,9 @@ class Rprop(Optimizer):
         before, size = state["prev"], state["step_size"]
         agrees = grad * before
         turns = agrees < 0
-        factor = ones_like(size).masked_fill_(agrees > 0, grow).masked_fill_(turns, shrink)
-        size.mul_(factor).clamp_(least, most)
-        grad = grad.masked_fill(turns, 0)
+        kept = fresh(size)
+        larger = where(agrees > 0, kept * grow, kept)
+        size.copy_(where(turns, kept * shrink, larger)).clamp_(least, most)
+        grad = where(turns, 0.0, grad)
         p.sub_(grad.sign() * fresh(size))
         before.copy_(grad)

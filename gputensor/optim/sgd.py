@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .._generated.functions import zeros_like
+from .._generated.functions import empty_like, zeros_like
 from ..core import errors
 from ..structured import steps
 from ..tensor.tensor import Tensor
@@ -26,6 +26,7 @@ class SGD(Optimizer):
         Other options: as in `Optimizer`.
     """
 
+    _is_elementwise = True
     _numbers = ()
     _steps_reals = False
     _plain = ("dampening",)
@@ -50,11 +51,18 @@ class SGD(Optimizer):
     def _has_state(self, group: Group) -> bool:
         return bool(group["momentum"])
 
+    def _begin(self, p: Tensor, group: Group) -> State:
+        if not self._has_state(group):
+            return {}
+        return {"momentum_buffer": empty_like(p), "is_first": True}
+
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
         average = state.get("momentum_buffer") if self._has_state(group) else None
-        is_first = average is None
+        is_first = state.pop("is_first", average is None)
         if is_first and self._has_state(group):
-            average = state["momentum_buffer"] = grad.detach().clone()
+            if average is None:  # as PyTorch's states may have it
+                average = state["momentum_buffer"] = empty_like(grad)
+            average.copy_(grad.detach())
         numbers = rate(group), scalar(group["momentum"]), scalar(group["dampening"])
         steps.sgd(p, grad, average, *numbers, group["nesterov"], is_first, fresh)
 
@@ -71,6 +79,7 @@ class ASGD(Optimizer):
         Other options: as in `Optimizer`.
     """
 
+    _is_elementwise = True
     _numbers = ("step", "eta", "mu")
     _plain = ("lambd", "alpha", "t0")
 

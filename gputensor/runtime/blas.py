@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import os
 import sys
 import threading
@@ -23,12 +24,37 @@ from . import cpu
 # The largest number of rows and columns of a small matrix.
 SMALL = 512
 
+# Bytes that hold a buffer of OpenBLAS and its alignment, and the most buffers to take.
+_BUFFER, _MOST_BUFFERS = 64 << 20, 8
+
 _lock = threading.RLock()  # reentrant, because a signal handler may compute too
 _users = 0
 _wanted = 0  # the number given to set_num_threads; 0 if it was not called
 _kept: list[tuple[Callable[[int], object], int]] = []
 # package -> (getter, setter) of its OpenBLAS's number of threads; None for another BLAS.
 _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
+
+
+def take_memory() -> None:
+    """Let NumPy's OpenBLAS allocate buffers for each of some threads while there is memory for it.
+
+    A product without a buffer ends the process. Buffers are touched only as far as products need
+    them. If they do not fit now, nothing is done.
+    """
+    library, _ = _openblas(Path(sys.modules["numpy"].__path__[0]))
+    allocate = getattr(library, "blas_memory_alloc", None)
+    if library is None or allocate is None:
+        return
+    allocate.restype, release = ctypes.c_void_p, library.blas_memory_free
+    taken = []
+    try:
+        for _ in range(min(cpu.get_num_threads(), _MOST_BUFFERS)):
+            mmap.mmap(-1, _BUFFER).close()
+            taken.append(allocate(0))
+    except (OSError, MemoryError):
+        pass
+    for address in taken:  # OpenBLAS keeps them
+        release(ctypes.c_void_p(address))
 
 
 @contextmanager

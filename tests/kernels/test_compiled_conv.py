@@ -61,11 +61,39 @@ def test_they_give_what_a_product_of_all_windows_gives(
         assert strides[0] == strides[1]
 
 
+@pytest.mark.parametrize(("dtype", "half_ulp", "least"), [
+    ("bfloat16", 2.0**-8, 2.0**-133), ("float16", 2.0**-11, 2.0**-24),
+])  # fmt: skip
+def test_half_types_round_each_sum_once(dtype: str, half_ulp: float, least: float) -> None:
+    """The sums are those of f32, over samples too. PyTorch rounds the sum of each sample for
+    transposed convolutions and for f16."""
+    draw, tested = random.Random(dtype), 0
+    for seed in range(80):
+        function, tensors, numbers = case(draw, getattr(gt, dtype))
+        gt.manual_seed(seed)
+        given = [x.copy_(gt.randn(x.shape)) for x in tensors]
+        doubles = [x.to(gt.float64) for x in given]
+        try:
+            found = _results(function, given, numbers)
+        except gt.GpuTensorError:  # padding took more than there was
+            continue
+        exact = _results(function, doubles, numbers)
+        whole = _results(function, [x.abs() for x in doubles], numbers, gt.abs)
+        for a, b, most in zip(found, exact, whole, strict=True):
+            room = b.abs() * half_ulp + most * 8 * 2.0**-24 + least
+            assert bool(((a.to(gt.float64) - b).abs() <= room).all()), (function, numbers, tensors)
+            tested += a.numel()
+    assert tested > 100_000
+
+
 CASES: list[tuple[Any, Any, dict[str, Any]]] = [
     ((2, 3, 40, 30), (20, 3, 3, 3), {"padding": 1}),
     ((1, 70, 9, 7), (33, 70, 3, 3), {"padding": 1, "stride": 2}),
     ((3, 64, 5, 5), (70, 64, 1, 1), {}),
     ((2, 600, 3, 3), (9, 600, 3, 3), {"padding": 1}),  # panels of several blocks of channels
+    # several tiles of windows read the same weights
+    ((5, 400, 6, 6), (330, 400, 3, 3), {"padding": 1}),
+    ((3, 800, 5, 5), (660, 400, 3, 3), {"groups": 2, "stride": 2, "padding": 1}),
     ((2, 40, 20, 300), (40, 1, 3, 3), {"padding": 1, "groups": 40}),
     ((2, 12, 11, 9), (24, 1, 5, 5), {"padding": 2, "groups": 12}),
     ((2, 32, 12, 10), (64, 4, 3, 3), {"groups": 8, "stride": 2}),

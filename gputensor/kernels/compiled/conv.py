@@ -27,7 +27,7 @@ def conv(
         return False
     numbers = (*_numbers(steps, pads, gaps), groups, int(transposed))
     volumes, kernel, made = (of_volumes(of, len(steps)) for of in (x, weight, out))
-    return bool(loop(volumes, kernel, bias, made, *numbers) == 0)
+    return _is_done(loop(volumes, kernel, bias, made, *numbers))
 
 
 def weight_gradient(
@@ -40,7 +40,15 @@ def weight_gradient(
         return False
     numbers = (*_numbers(steps, pads, gaps), groups)
     arrays = [of_volumes(of, len(steps)) for of in (x, grad, out)]
-    return bool(loop(*arrays, *numbers) == 0)
+    return _is_done(loop(*arrays, *numbers))
+
+
+def _is_done(answer: int) -> bool:
+    """True if the loop took the call. Raises: MemoryError if the loop could not allocate its
+    panels; the composed convolution would need more memory."""
+    if answer < 0:
+        raise MemoryError
+    return answer == 0
 
 
 def _loop(op: str, *operands: np.ndarray) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...core import errors
 from ...core.dtype import STORED, dtype
-from ...runtime import cpu
+from ...runtime import blas, cpu
 
 VARIABLE = "GPUTENSOR_CPU_CAPABILITY"
 DEFAULT = "default"
@@ -43,6 +43,7 @@ def choice() -> Choice:
     wanted = os.environ.get(VARIABLE, "").lower()
     if wanted and wanted not in CAPABILITIES:
         raise errors.wrong_setting(VARIABLE, f"be one of {', '.join(CAPABILITIES)}", wanted)
+    blas.take_memory()  # before tensors may take it
     if wanted == DEFAULT:
         return Choice(DEFAULT, f"{VARIABLE}={DEFAULT}", f"unset {VARIABLE}", None)
     try:

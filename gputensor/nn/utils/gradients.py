@@ -6,6 +6,8 @@ Source: torch/nn/utils/clip_grad.py, convert_parameters.py.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
 
 from ... import linalg
 from ..._generated import functions
@@ -37,10 +39,11 @@ def get_total_norm(
     listed = list(tensors)
     if not listed:
         return functions.zeros(())
-    norms = [linalg.vector_norm(x, float(norm_type)) for x in listed]
-    total: Tensor = linalg.vector_norm(
-        functions.stack([x.to(device=norms[0].device) for x in norms]), float(norm_type)
-    )
+    order = float(norm_type)
+    norms = [linalg.vector_norm(x, order) for x in listed]
+    place = norms[0].device
+    norms = [x if x.device is place else x.to(device=place) for x in norms]
+    total: Tensor = linalg.vector_norm(functions.stack(norms), order)
     if error_if_nonfinite and not total.isfinite():
         raise errors.must("clip_grad_norm_", "parameters", "have gradients of a finite norm", total)
     return total
@@ -68,16 +71,28 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale all gradients in place by max_norm / total_norm if that is less than 1."""
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    converted: dict[Any, Tensor] = {}
     for grad in _gradients(parameters):
-        grad.mul_(factor.to(device=grad.device, dtype=grad.dtype))
+        kind = grad.device, grad.dtype
+        own = converted.get(kind)
+        if own is None:
+            own = converted[kind] = factor.to(device=grad.device, dtype=grad.dtype)
+        grad.mul_(own)
 
 
 @declares()
 @no_grad()
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Clamp every gradient element to [-clip_value, clip_value] in place."""
+    least, most = _bounds(float(clip_value))
     for grad in _gradients(parameters):
-        grad.clamp_(-float(clip_value), float(clip_value))
+        grad.clamp_(least, most)
+
+
+@lru_cache(maxsize=16)
+def _bounds(most: float) -> tuple[float, float]:
+    """Return -most and most, as the same objects each time, for short cuts."""
+    return -most, most
 
 
 @declares(parameters="Parameters")

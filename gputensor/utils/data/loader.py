@@ -5,10 +5,12 @@ Source: torch/utils/data/dataloader.py.
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import queue
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -209,6 +211,17 @@ def _page_locked(x: Tensor) -> Tensor:
     return made.copy_(x)
 
 
+@contextmanager
+def _memory() -> Iterator[None]:
+    """Raise OutOfMemoryError if the system has no memory for a process or a mapping."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise errors.host_memory_exhausted("DataLoader", error) from None
+
+
 class _Workers:
     """The worker processes of a loader. is_busy: True during a pass."""
 
@@ -227,7 +240,8 @@ class _Workers:
             ours, theirs = context.Pipe() if segments.is_available else (None, None)
             args = (info, reader, self.results, theirs, fetch, loader.worker_init_fn)
             process = context.Process(target=work, args=args, daemon=True)
-            process.start()
+            with _memory():
+                process.start()
             reader.close()  # otherwise a write to a worker that has ended would block
             if theirs is not None:
                 theirs.close()
@@ -299,7 +313,7 @@ class _Workers:
             step = min(LOOK_AFTER, timeout - waited) if timeout else LOOK_AFTER
             try:
                 worker, found, answer = self.results.get(timeout=step)
-                answers[found] = segments.loads(answer, self.channels[worker])
+                answers[found] = self._loaded(worker, answer)
                 continue
             except queue.Empty:
                 waited += step
@@ -313,6 +327,15 @@ class _Workers:
                 self.end()
                 raise RuntimeError(f"a DataLoader's worker has sent no batch for {timeout} s")
         return answers.pop(number)
+
+    def _loaded(self, worker: int, answer: bytes) -> Any:
+        """Load a worker's answer. If that fails, the batch is lost, so the workers end."""
+        try:
+            with _memory():
+                return segments.loads(answer, self.channels[worker])
+        except BaseException:
+            self.end()
+            raise
 
     def end(self) -> None:
         self._end()

@@ -8,8 +8,9 @@
 //          several plain ones: one for each of the different sets of taps that its steps leave.
 // Types    f32 and f64, of all arrays.
 // Memory weights are packed once, in panels; each thread has a panel of windows, which stays in its
-// cache. Order over channels and taps in the order of the weights; a gradient's sum is over
-// windows, some at a time, whose sums are added.
+// cache, or for large weights MOST_TILES panels, so that the weights are read less often.
+// Order over channels and taps in the order of the weights; a gradient's sum is over windows, some
+// at a time, whose sums are added.
 #include "conv_depthwise.h"
 
 namespace CAPABILITY {
@@ -17,6 +18,8 @@ namespace CAPABILITY {
 namespace {
 
 constexpr i64 DEPTH = 384;   // rows of a panel of windows
+constexpr i64 MOST_TILES = 4;
+constexpr i64 FAR = 4 << 20;  // bytes of weights that leave the cache between two tiles
 constexpr i64 LENGTH = 192;  // windows whose sum is one term of a gradient
 
 // Weights (o, c, d, h, w) of one group, ordered by tap; strides in bytes.
@@ -26,6 +29,18 @@ struct Weights {
   i64 tap[3];
 };
 
+// Whether the weights of a channel of the result are one run of memory in the order of the panels'
+// rows.
+template <class T> bool are_dense(const Weights& w, const Axis* along) {
+  i64 step = sizeof(T);
+  for (int d = 2; d >= 0; step *= along[d--].taps) {
+    if (along[d].taps > 1 && w.tap[d] != step) return false;
+    for (i64 k = 0; k < along[d].taps; ++k)
+      if (along[d].kernel[k] != k) return false;
+  }
+  return w.read == step;
+}
+
 // to[k][ROWS]: the weights of a block of ROWS channels of the result, in the order of the panels'
 // rows, for channels [first, last) of the input.
 template <class T>
@@ -33,6 +48,9 @@ void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 block, i64
                   T* to) {
   const Axis* along = of.along;
   const i64 rows = smaller(ROWS<T>, outer - block * ROWS<T>);
+  if (rows == ROWS<T> && are_dense<T>(w, along))
+    return turn<T>((char*)to, ROWS<T> * sizeof(T), w.data + block * ROWS<T> * w.made +
+                   first * w.read, w.made, rows, (last - first) * of.taps());
   for (i64 ch = first; ch < last; ++ch) {
     const char* channel = w.data + block * ROWS<T> * w.made + ch * w.read;
     for (i64 a = 0; a < along[0].taps; ++a)
@@ -56,6 +74,7 @@ template <class T> struct Products {
   const char* bias;
   i64 bias_step, outer, inner, groups;
   i64 blocks, parts;  // blocks of ROWS channels; the number of their parts
+  i64 tiles;          // tiles of WIDTH columns that are computed together
   i64 answer;
 };
 
@@ -105,46 +124,74 @@ void fill_panel(const Piece* pieces, i64 n_runs, i64 taps, i64 channel, i64 stop
       gather(pieces + t * n_runs, n_runs, c * channel_step, step, panel);
 }
 
-// A tile of WIDTH columns of one group, for one part of the blocks of channels.
+// A tile of WIDTH columns: the runs of its windows, what each tap reads, and its panel.
+template <class T> struct Strip {
+  Run* runs;
+  Piece* pieces;
+  T* panel;
+  i64 n_runs, columns;
+};
+
+// Find the windows of up to `tiles` tiles from column `from` on. Returns the number of tiles.
+template <class T> i64 cut_strips(const Products<T>& p, i64 from, Strip<T>* strips) {
+  i64 n = 0;
+  for (; n < p.tiles && from < p.of.columns(); ++n, from += WIDTH<T>) {
+    Strip<T>& strip = strips[n];
+    const i64 to = smaller(from + WIDTH<T>, p.of.columns());
+    strip.columns = to - from;
+    strip.n_runs = runs_of(p.of, from, to, strip.runs);
+    pieces_of(p.of, *p.x, p.x->data, strip.runs, strip.n_runs, strip.pieces);
+  }
+  return n;
+}
+
+// Some tiles of one group, for one part of the blocks of channels. The weights of a block are read
+// once for all of them.
 template <class T> void multiply(void* context, i64 first, i64 last) {
   Products<T>& p = *(Products<T>*)context;
   const i64 taps = p.of.taps(), most = taps ? larger(1, DEPTH / taps) : p.inner;
   const i64 depth = p.inner * taps, each = (p.blocks + p.parts - 1) / p.parts;
-  const i64 step = p.of.along[2].step * p.x->stride[4];
+  const i64 step = p.of.along[2].step * p.x->stride[4], tile_size = ROWS<T> * WIDTH<T>;
   const bool is_whole = p.inner <= most;  // one panel has all rows
   const i64 n_pieces = larger(1, taps) * most_runs(p.of, WIDTH<T>);
-  Room room(Room::bytes_of<Run>(WIDTH<T>) + Room::bytes_of<Piece>(n_pieces) +
-            Room::bytes_of<T>((smaller(most, p.inner) * taps + 1) * WIDTH<T>) +
-            Room::bytes_of<T>((is_whole ? 1 : each) * ROWS<T> * WIDTH<T>));
+  const i64 panel_size = (smaller(most, p.inner) * taps + 1) * WIDTH<T>;
+  const i64 n_sums = is_whole ? tile_size : each * p.tiles * tile_size;
+  Room room(p.tiles * (Room::bytes_of<Run>(WIDTH<T>) + Room::bytes_of<Piece>(n_pieces) +
+                       Room::bytes_of<T>(panel_size)) +
+            Room::bytes_of<T>(n_sums));
   if (!room) return note(&p.answer, NO_MEMORY);
-  Run* runs = room.take<Run>(WIDTH<T>);
-  Piece* pieces = room.take<Piece>(n_pieces);
-  T* panel = room.take<T>((smaller(most, p.inner) * taps + 1) * WIDTH<T>);
-  T* sums = room.take<T>((is_whole ? 1 : each) * ROWS<T> * WIDTH<T>);
-  memset(panel, 0, (smaller(most, p.inner) * taps + 1) * WIDTH<T> * sizeof(T));
-  i64 here = -1, n_runs = 0;
+  Strip<T> strips[MOST_TILES];
+  for (i64 t = 0; t < p.tiles; ++t) {
+    strips[t] = {room.take<Run>(WIDTH<T>), room.take<Piece>(n_pieces), room.take<T>(panel_size), 0,
+                 0};
+    memset(strips[t].panel, 0, panel_size * sizeof(T));
+  }
+  T* sums = room.take<T>(n_sums);
+  i64 here = -1, n_strips = 0;
   for (i64 unit = first; unit < last; ++unit) {
     const i64 part = unit % p.parts, group = unit / p.parts % p.groups;
     const i64 at = unit / p.parts / p.groups;
-    const i64 from = at * WIDTH<T>, to = smaller(from + WIDTH<T>, p.of.columns());
     if (at != here) {
-      n_runs = runs_of(p.of, from, to, runs);
-      pieces_of(p.of, *p.x, p.x->data, runs, n_runs, pieces);
+      n_strips = cut_strips(p, at * p.tiles * WIDTH<T>, strips);
       here = at;
     }
     const i64 low = part * each, high = smaller(low + each, p.blocks);
     for (i64 channel = 0; channel < p.inner; channel += most) {
       const i64 stop = smaller(channel + most, p.inner);
-      fill_panel(pieces, n_runs, taps, group * p.inner + channel, group * p.inner + stop,
-                 p.x->stride[1], step, panel);
+      for (i64 t = 0; t < n_strips; ++t)
+        fill_panel(strips[t].pieces, strips[t].n_runs, taps, group * p.inner + channel,
+                   group * p.inner + stop, p.x->stride[1], step, strips[t].panel);
       for (i64 block = low; block < high; ++block) {
-        T* sum = is_whole ? sums : sums + (block - low) * ROWS<T> * WIDTH<T>;
         const i64 row_of_weights = (group * p.blocks + block) * depth + channel * taps;
         const i64 rows = smaller(ROWS<T>, p.outer - block * ROWS<T>);
-        tile_of(rows, to - from, p.weights + row_of_weights * ROWS<T>, panel,
-                (stop - channel) * taps, sum, channel != 0);
-        if (stop == p.inner)
-          write(p, sum, group * p.outer + block * ROWS<T>, rows, runs, n_runs);
+        for (i64 t = 0; t < n_strips; ++t) {
+          const Strip<T>& strip = strips[t];
+          T* sum = is_whole ? sums : sums + ((block - low) * p.tiles + t) * tile_size;
+          tile_of(rows, strip.columns, p.weights + row_of_weights * ROWS<T>, strip.panel,
+                  (stop - channel) * taps, sum, channel != 0);
+          if (stop == p.inner)
+            write(p, sum, group * p.outer + block * ROWS<T>, rows, strip.runs, strip.n_runs);
+        }
       }
     }
   }
@@ -172,14 +219,15 @@ i64 products(const Call& call, const Windows& of, const Array& x, const Weights&
                      packed + ((group * blocks + block) * depth + low * of.taps()) * ROWS<T>);
     }
   });
-  const i64 tiles = (of.columns() + WIDTH<T> - 1) / WIDTH<T>, units = tiles * groups;
+  const i64 tiles = depth * blocks * ROWS<T> * (i64)sizeof(T) > FAR ? MOST_TILES : 1;
+  const i64 units = (of.columns() + tiles * WIDTH<T> - 1) / (tiles * WIDTH<T>) * groups;
   // If there are few tiles, the channels are also divided among threads; each part gathers its
   // windows again.
   const i64 wanted = 2 * call.threads;
   const i64 parts = units >= wanted ? 1 : smaller(blocks, (wanted - 1) / units + 1);
   Products<T> p = {of, &x, &out, packed, bias.data, bias.data ? bias.stride[0] : 0, outer,
-                   inner, groups, blocks, parts, 0};
-  const i64 each = SHARE / larger(1, depth * outer * WIDTH<T> / parts / 8);
+                   inner, groups, blocks, parts, tiles, 0};
+  const i64 each = SHARE / larger(1, depth * outer * tiles * WIDTH<T> / parts / 8);
   call.share(multiply<T>, &p, units * parts, larger(1, each));
   return p.answer;
 }

@@ -1,0 +1,165 @@
+"""Steps in one pass over memory: the bits of the operators one by one, and when operators run."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+import gputensor as gt
+from gputensor.kernels.compiled import library
+from gputensor.optim import passes
+
+pytestmark = pytest.mark.skipif(
+    library.choice().library is None, reason="passes are programs of the compiled library"
+)
+
+SIZES = [(3, 4), (), (0, 2), (130,), (16, 3, 3, 3), (40_000,), *[(n,) for n in range(1, 9)]]
+OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
+    ("SGD", {}),
+    ("SGD", {"momentum": 0.9, "dampening": 0.3, "weight_decay": 0.1, "maximize": True}),
+    ("SGD", {"momentum": 0.9, "nesterov": True}),
+    ("ASGD", {"t0": 2, "weight_decay": 0.1}),
+    ("Adam", {"weight_decay": 0.1}),
+    ("AdamW", {"amsgrad": True, "maximize": True}),
+    ("Adamax", {"weight_decay": 0.1}),
+    ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("RAdam", {"weight_decay": 0.1}),
+    ("RMSprop", {"momentum": 0.9, "centered": True}),
+    ("Adagrad", {"lr_decay": 0.1, "initial_accumulator_value": 0.5}),
+    ("Adadelta", {"weight_decay": 0.2}),
+    ("Rprop", {}),
+]
+
+
+class Counts:
+    """Counts the parameters that passes stepped, and those that they left to operators."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed = self.left = 0
+        step = passes.Passes.step
+
+        def counted(*args: Any) -> bool:
+            is_done = step(*args)
+            self.passed += is_done
+            self.left += not is_done
+            return is_done
+
+        monkeypatch.setattr(passes.Passes, "step", counted)
+
+
+def _parameters(dtype: Any, sizes: Any = SIZES) -> list[gt.Tensor]:
+    gt.manual_seed(0)
+    return [gt.randn(shape).to(dtype).requires_grad_() for shape in sizes]
+
+
+def _set_gradients(params: list[gt.Tensor], seed: int) -> None:
+    gt.manual_seed(seed)
+    for p in params:
+        p.grad = gt.randn(p.shape).to(p.dtype)
+
+
+def _steps(name: str, options: dict[str, Any], params: list[gt.Tensor]) -> Any:
+    optimizer = getattr(gt.optim, name)(params, 0.1, **options)
+    for n in range(7):
+        _set_gradients(params, n + 1)
+        optimizer.step()
+    return optimizer
+
+
+def _values(optimizer: Any) -> list[Any]:
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    states = [optimizer.state[p] for p in params]
+    return [*[p.tolist() for p in params], *[
+        (name, value.tolist() if isinstance(value, gt.Tensor) else value)
+        for state in states for name, value in state.items()
+    ]]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float64, gt.bfloat16, gt.float16])
+@pytest.mark.parametrize("name, options", OPTIMIZERS)
+def test_the_bits_of_operators(
+    name: str, options: dict[str, Any], dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = Counts(monkeypatch)
+    found = _values(_steps(name, options, _parameters(dtype)))
+    # A buffer that begins as a copy of the gradient is written by operators.
+    is_copied = name == "SGD" and "momentum" in options and "weight_decay" not in options
+    first = len(SIZES) if is_copied else 0
+    assert (counts.passed, counts.left) == (7 * len(SIZES) - first, first)
+    monkeypatch.setattr(passes, "are_on", lambda: False)
+    assert repr(found) == repr(_values(_steps(name, options, _parameters(dtype))))
+    assert counts.passed + counts.left == 7 * len(SIZES)
+
+
+def test_few_small_parameters_are_stepped_by_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Counts(monkeypatch)
+    _steps("Adam", {}, _parameters(gt.float32, [(3,), (1 << 17,)]))
+    assert (counts.passed, counts.left) == (7, 7)
+
+
+def test_a_write_is_counted() -> None:
+    params = _parameters(gt.float32)
+    loss = (params[3] * params[3]).sum()
+    _steps("SGD", {}, params)
+    assert params[3]._version == 7
+    with pytest.raises(RuntimeError, match="version"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("change", ["transposed", "expanded", "itself", "complex"])
+def test_tensors_that_passes_leave_to_operators(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gradient(p: gt.Tensor) -> gt.Tensor:
+        if change == "transposed":
+            return gt.arange(9.0).reshape(3, 3).t()
+        if change == "expanded":
+            return gt.ones(3, 1).expand(3, 3)
+        return p.detach() if change == "itself" else gt.full((3, 3), 1 + 2j)
+
+    results = []
+    for is_on in (True, False):
+        counts = Counts(monkeypatch) if is_on else None
+        dtype = gt.complex64 if change == "complex" else gt.float32
+        params = _parameters(dtype, [(3, 3)] * 12)
+        optimizer = gt.optim.Adagrad(params, 0.1)
+        for p in params:
+            p.grad = gradient(p)
+        if not is_on:
+            monkeypatch.setattr(passes, "are_on", lambda: False)
+        optimizer.step()
+        results.append(repr(_values(optimizer)))
+        assert counts is None or (counts.passed, counts.left) == (0, 12)
+    assert results[0] == results[1]
+
+
+def test_a_rate_that_is_a_tensor_is_left_to_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Counts(monkeypatch)
+    params = _parameters(gt.float32)
+    _set_gradients(params, 1)
+    gt.optim.SGD(params, gt.tensor(0.1)).step()
+    assert (counts.passed, counts.left) == (0, len(SIZES))
+
+
+@pytest.mark.parametrize("block", ["fuse", "profile"])
+def test_blocks_that_watch_operators_see_them(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Counts(monkeypatch)
+    params = _parameters(gt.float32)
+    _set_gradients(params, 1)
+    with gt.fuse() if block == "fuse" else gt.profiler.profile() as seen:
+        gt.optim.SGD(params, 0.1).step()
+    assert counts.passed == counts.left == 0
+    assert block == "fuse" or "add_" in str(seen)
+
+
+def test_a_failed_formula_changes_nothing() -> None:
+    params = _parameters(gt.float32)
+    _set_gradients(params, 1)
+    optimizer = gt.optim.ASGD(params, 0.1, lambd=-1e4, alpha=0.5)
+    before = [p.tolist() for p in params]
+    with contextlib.suppress(gt.GpuTensorError):
+        optimizer.step()
+        pytest.fail("this rate is no real number")
+    assert [p.tolist() for p in params] == before and not optimizer.state
