@@ -336,7 +336,7 @@ def added_into(
     """Write beta * self + alpha * a @ b to `out`: one product, or a batch of them."""
     shape = out._geometry
     if shape.dtype.is_float8:
-        return float8.written(_added, out, self, mat1, mat2, beta, alpha)
+        return float8.written(_added, out, self, a, b, beta, alpha)
     beta, alpha = cut(shape.dtype, beta), cut(shape.dtype, alpha)
     if _added_without_cuda(
         out, self, a, b, beta, alpha, calls.mm if shape.ndim == 2 else calls.bmm
