@@ -331,8 +331,8 @@ def _takes(row: Row, result: dtype, out: dtype) -> bool:
 
 @pytest.mark.parametrize("row", SEVERAL_OUTS, ids=str)
 def test_outs_of_several_results(row: Row) -> None:
-    """They are what is returned, with their layouts where the sizes are right; another dtype is
-    refused, and then none of them was written to."""
+    """The call returns the given outs. An out of the right sizes keeps its layout. If one out has
+    another dtype, the call is refused and no out is written to."""
     several = [case for case in allowed(row) if outs_of(case) > 1]
     for case in several:
         wanted = case.build().run()

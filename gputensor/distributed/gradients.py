@@ -39,7 +39,7 @@ class Bucket:
         self.reduce: Callable[[Bucket, ProcessGroup], Work | Future] = mean
 
     def start(self, group: ProcessGroup, counts: bool = True) -> None:
-        """Start the reduction; a missing gradient counts as zeros, and all do unless `counts`."""
+        """Start the reduction. Missing gradients are zeros; without `counts`, all are."""
         with no_grad():
             parts = [p.grad.reshape(-1) if counts and p.grad is not None
                      else calls.zeros_like(p).reshape(-1) for p in self.parameters]  # fmt: skip

@@ -215,7 +215,8 @@ class Optimizer(Hooked):
         for hook in list(self._state_dict_hooks[0].values()):
             hook(self)
         listed = [p for group in self.param_groups for p in group["params"]]
-        numbers = {p: n for n, p in reversed([*enumerate(listed)])}  # the first, of one held twice
+        # a parameter that is listed twice has its first number
+        numbers = {p: n for n, p in reversed([*enumerate(listed)])}
         found: dict[str, Any] = {
             "state": {numbers.get(p, p): self._saved(state) for p, state in self.state.items()},
             "param_groups": [

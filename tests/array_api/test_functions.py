@@ -222,7 +222,7 @@ def test_signature_as_array_api_strict_has_it(name):
     ]
     for parameter in ours.parameters.values():
         default = theirs.parameters[parameter.name].default
-        # in places array_api_strict has a mark of its own for "not given"
+        # some defaults of array_api_strict are an object that means "not given"
         assert parameter.default == default or "Undef" in repr(default), parameter
         assert parameter.annotation is not parameter.empty, f"{parameter} has no type"
     assert ours.return_annotation is not ours.empty and of(xp, name).__doc__

@@ -32,7 +32,7 @@ class _Ours:
 
 
 @pytest.mark.oracle
-@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")  # of PyTorch's: old names are listed
+@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")  # old names of PyTorch
 @pytest.mark.parametrize("name", CALLS)
 def test_a_function_is_pytorchs(name: str) -> None:
     torch = pytest.importorskip("torch")

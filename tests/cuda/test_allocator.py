@@ -576,7 +576,7 @@ def interrupted():
 
 
 def as_a_runtime(allocator):
-    """What takes for the current stream, as `allocator.allocate` for a given one."""
+    """Return an `allocate` that uses the thread's current stream, as the runtime does."""
     local = threading.local()
 
     def current(index):

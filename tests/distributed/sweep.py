@@ -123,7 +123,7 @@ def sweep() -> tuple[list[str], int]:
             arguments = [f"#{n}" for n in range(len(make()[1]))]
             for number, argument in enumerate(arguments):
                 if value == "None" and name in ("recv", "irecv") and number == 1:
-                    continue  # from anybody: it would wait for a message
+                    continue  # it would wait for a message from any rank
                 if not dist.is_initialized():
                     _init()
                 function, args, kwargs = make()

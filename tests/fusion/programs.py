@@ -79,7 +79,7 @@ def _copied(rng: random.Random, x: Any, z: Any) -> Any:
 
 
 def _drawn(rng: random.Random, x: Any) -> Any:
-    """Random numbers, for what may be recorded, and perhaps something of them."""
+    """Return random numbers in the shape of x, or a function of them."""
     pick = rng.random()
     calls: list[Callable[[], Any]] = [
         lambda: gt.rand_like(x), lambda: gt.randn_like(x), lambda: gt.dropout(x, 0.4, True),

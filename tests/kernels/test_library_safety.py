@@ -57,7 +57,7 @@ BEFORE = frozenset(helpers())  # BLAS has some
 
 
 def run(program: str, **settings: str) -> str:
-    """What a program prints, which must end well."""
+    """Run a program, which must end without an error, and return its output."""
     given = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     env = given | {"GPUTENSOR_CUDA": "off"} | settings
     command = [sys.executable, "-c", BEGIN + program]

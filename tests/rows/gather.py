@@ -18,7 +18,7 @@ def at(*sizes: int, dtype: Any = int64, layout: str | None = None) -> T:
 
 
 def key(indices: Any) -> tuple[Any, ...]:
-    """What NumPy indexes with, for a list with gaps."""
+    """Return the index for NumPy; None in `indices` stands for a whole dimension."""
     return tuple([slice(None) if i is None else i for i in indices])
 
 

@@ -275,7 +275,7 @@ class _Steps:
         return x if x >= 0 else self.numbers + ~x
 
     def _new(self, value: int | None, row: Any, element: np.dtype[Any]) -> list[_New]:
-        """The memory of a result; none if it is stored."""
+        """Return the memory of a result; an empty list if it is one of the stores."""
         self.widest = max(self.widest, element.itemsize)
         if value in self.stores:
             return []

@@ -177,8 +177,8 @@ def _free_of_checks(kind: type, compute: dtype) -> float | None:
 
 
 def _at_once_or(record: Kernel, at: Any, inputs: tuple[Any, ...]) -> Kernel:
-    """Return None if the operator is to run at once: see SMALL_NUMEL. at: of its step. inputs:
-    operands of the types that `record` takes."""
+    """Return `record`, or a kernel that returns None where the operator must run at once: see
+    SMALL_NUMEL. at: the place of the operator's step. inputs: samples of its operands."""
     kinds = [type(x) is Tensor for x in inputs]
 
     def one(a: Any) -> Any:
