@@ -149,8 +149,8 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
         elif argument.name not in (*found_by, *passed):
             tests.append(f"{name} is {default(argument)}")
     parts = [f"{given[name]}._geometry" if name in tensors else given[name] for name in found_by]
-    key = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
-    lines = [f"short = op_{op.identifier}.table.short.get({key})"]
+    opened, closed = ("(", "))") if len(parts) > 1 else ("", ")")
+    lines = wrap(f"short = op_{op.identifier}.table.short.get({opened}", parts, closed, WIDTH - 16)
     if not may_hash:  # the tuple may contain a list, or a list may replace a dtype
         lines = ["try:", *indent(lines), "except TypeError:", "    short = None"]
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]

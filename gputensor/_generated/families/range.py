@@ -108,7 +108,9 @@ def arange(
             and pin_memory is None
         ):
             try:
-                short = op_arange_start_step.table.short.get((start, end, 1 if step is None else step, dtype, device))
+                short = op_arange_start_step.table.short.get((
+                    start, end, 1 if step is None else step, dtype, device,
+                ))
             except TypeError:
                 short = None
             if short is not None and (made := short(
