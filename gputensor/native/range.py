@@ -160,10 +160,11 @@ def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = 
 
 
 def _again(operator: str, made: Tensor, ends: tuple[Any, ...]) -> Callable[[], np.ndarray] | None:
-    """Return a function that makes the array of a small result again; None for a large result."""
+    """Return a function that makes the array of a small result again; None for a large result, and
+    for float8, which has no array."""
     shape = made._geometry
     is_range = operator in ("arange", "arange_start") and all([type(n) is int for n in ends])
-    if not 0 < shape.nbytes <= (_SMALL_BYTES if is_range else _KEPT_BYTES):
+    if not 0 < shape.nbytes <= (_SMALL_BYTES if is_range else _KEPT_BYTES) or shape.dtype.is_float8:
         return None
     if shape.nbytes <= _KEPT_BYTES or shape.dtype is dtypes.complex32:
         kept: Callable[[], np.ndarray] = made._get_array().copy().copy

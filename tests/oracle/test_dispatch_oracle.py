@@ -31,12 +31,14 @@ pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 SETS = 5000
 SEQUENCES, STEPS = 2500, 12
 # Missing against a fallback: Meta raises either way; the two keys for which PyTorch has no boxed
-# autograd kernel have ours; functionalization and the Python dispatcher are PyTorch's alone.
+# autograd kernel have ours; functionalization and the Python dispatcher are PyTorch's alone, and
+# Fuse is ours, with a fallback once fusion is loaded.
 OTHER_FALLBACKS = (
     "Meta",
     "AutogradPrivateUse2",
     "AutogradPrivateUse3",
     "Functionalize",
+    "Fuse",
     "PythonDispatcher",
 )
 
