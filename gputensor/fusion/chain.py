@@ -151,6 +151,11 @@ class Recorded:
         return found
 
     @property
+    def is_move(self) -> bool:
+        """True for a copy to another layout, in the same dtype."""
+        return self.family == "copy" and self.kinds[0] is self.result
+
+    @property
     def shown(self) -> str:
         """The geometry of the result in the dimensions that its readers see."""
         if self.part:
@@ -289,6 +294,14 @@ class Chain:
             if n in found:
                 found.update(self.instructions[n - count].operands)
         return sorted([n for n in found if n >= 0])
+
+    def origins(self) -> dict[int, int]:
+        """For each value, the value that its layout copies began with: itself if it is no copy."""
+        count = len(self.inputs)
+        found = {n: n for n in range(count)}
+        for n, step in enumerate(self.instructions, count):
+            found[n] = found[step.operands[0]] if step.what.is_move else n
+        return found
 
     def cut(
         self, takes: Sequence[int], steps: Iterable[int], stores: Iterable[int],

@@ -3,7 +3,7 @@
 The formula of a step is recorded once for each kind of parameter, on samples of a few elements, by
 the recorder of `gt.fuse`. The recorded chain is one program of the compiled library, which reads
 each element of a parameter, of its gradient and of its state once and writes it once. The bits are
-those of the operators one by one. This does not run on other devices, and not for complex numbers.
+those of the operators one by one, which step complex parameters and those on other devices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .._generated.functions import zeros
 from ..dispatch import dispatcher, tls
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..fusion import block
-from ..fusion.chain import Chain, Instruction
+from ..fusion.chain import Chain
 from ..fusion.cpu import programs
 from ..fusion.record import operators
 from ..fusion.record.pending import Pending
@@ -131,9 +131,7 @@ class Passes:
 
 def are_on() -> bool:
     """True if passes give what operators give: nothing outside watches or changes operators."""
-    return (
-        tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
-    )  # fmt: skip
+    return tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
 
 
 def _pass(
@@ -182,17 +180,9 @@ def _program(chain: Chain) -> tuple[Any, list[int], list[int]] | None:
 def _without_copies(chain: Chain) -> Chain | None:
     """Let a chain read its inputs instead of copies of them. Returns None if a copy is stored, or
     two stores have one value."""
-    count = len(chain.inputs)
-    numbers = {n: n for n in range(count)}
-    kept: list[Instruction] = []
-    for value, step in enumerate(chain.instructions, count):
-        operands = tuple([numbers.get(x, x) for x in step.operands])
-        if step.what.family == "copy" and step.what.kinds[0] is step.what.result:
-            numbers[value] = operands[0]
-            continue
-        numbers[value] = count + len(kept)
-        kept.append(Instruction(step.what, operands, step.params))
-    stores = tuple([numbers[x] for x in chain.stores])
-    if not kept or len({*stores}) < len(stores) or min(stores) < count:
+    count, origins = len(chain.inputs), chain.origins()
+    stores = [origins[x] for x in chain.stores]
+    if len({*stores}) < len(stores) or min(stores, default=-1) < count:
         return None
-    return Chain(chain.device, chain.inputs, chain.scalars, tuple(kept), stores)
+    steps = [n for n in chain.needed(stores) if n >= count and origins[n] == n]
+    return chain.cut(range(count), steps, stores, same=origins)

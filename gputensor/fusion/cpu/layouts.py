@@ -79,18 +79,14 @@ def copies_alone(chain: Chain) -> Run | None:
 
 
 class _Split:
-    """A chain without its layout copies. root: for each value, the number of the value that it
-    copies, or its own. steps: the other instructions that are needed, by their values. roots: for
-    each store, the value that is copied to it."""
+    """A chain without its layout copies. root: the chain's `origins`. steps: the other instructions
+    that are needed, by their values. roots: for each store, the value that is copied to it."""
 
     __slots__ = ("chain", "root", "steps", "roots", "taken")
 
     def __init__(self, chain: Chain) -> None:
         self.chain, count = chain, len(chain.inputs)
-        root = self.root = {n: n for n in range(count)}
-        for n, step in enumerate(chain.instructions, count):
-            is_move = step.what.family == "copy" and step.what.kinds[0] is step.what.result
-            root[n] = root[step.operands[0]] if is_move else n
+        root = self.root = chain.origins()
         self.roots = [root[x] for x in chain.stores]
         self.steps = [n for n in chain.needed(self.roots) if n >= count and root[n] == n]
         read = {

@@ -69,13 +69,10 @@ class Part:
         found: dict[int, int] = {}
         count, taken = len(chain.inputs), {*self.stores}
         for x in own:
-            what, operands = (
-                chain.instructions[x - count].what,
-                chain.instructions[x - count].operands,
-            )
-            if what.family != "copy" or what.kinds[0] is not what.result:
+            step = chain.instructions[x - count]
+            if not step.what.is_move:
                 continue
-            source = found.get(operands[0], operands[0])
+            source = found.get(step.operands[0], step.operands[0])
             if source in own and not (x in taken and source in taken):
                 found[x] = source
                 taken |= {source} if x in taken else set()

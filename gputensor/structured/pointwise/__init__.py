@@ -333,7 +333,7 @@ def make_entry(
         return table.remember(key, model.over_sizes(sizes))
     plan = _build(table.operator.short_name, rule, out, inputs)
     if plan.common_dtype.is_float8:
-        find = partial(_find_wide, table, rule, loop)
+        find = partial(find_entry, table, rule, loop, None)
         has_numbers = any([type(x) in NUMBERS for x in inputs])
         return table.remember(key, wide.WideEntry(plan, has_numbers, find))
     kind = CpuEntry if plan.device is CPU else DeviceEntry
@@ -341,10 +341,6 @@ def make_entry(
     if sizes:
         table.remember(alike, entry)
     return entry
-
-
-def _find_wide(table: Table, rule: Rule, loop: str, inputs: tuple[Any, ...]) -> Any:
-    return find_entry(table, rule, loop, None, inputs)
 
 
 def _likeness(

@@ -31,7 +31,7 @@ def learn_read(
 ) -> None:
     """Store the short cut of a call that read these places, at the second equal call.
 
-    args: all arguments, self first. at: a tensor's places by one index. made: the result.
+    args: all arguments, self first. at: the places that one index tensor names. made: the result.
     """
     shape = made._geometry
     is_direct = at.target is args[0] and any([x is at.indices[0] for x in args])
