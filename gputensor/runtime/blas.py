@@ -19,13 +19,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import cpu
 
 # The largest number of rows and columns of a small matrix.
 SMALL = 512
 
-# Bytes that hold a buffer of OpenBLAS and its alignment, and the most buffers to take.
-_BUFFER, _MOST_BUFFERS = 64 << 20, 8
+# Bytes that hold a buffer of OpenBLAS and its alignment.
+_BUFFER = 64 << 20
 
 _lock = threading.RLock()  # reentrant, because a signal handler may compute too
 _users = 0
@@ -36,25 +38,18 @@ _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
 
 
 def take_memory() -> None:
-    """Let NumPy's OpenBLAS allocate buffers for each of some threads while there is memory for it.
+    """Let NumPy's OpenBLAS allocate the buffer of one product while there is memory for it.
 
-    A product without a buffer ends the process. Buffers are touched only as far as products need
-    them. If they do not fit now, nothing is done.
+    OpenBLAS ends the process if it cannot allocate a buffer, and keeps the buffers that it has.
+    The product of a matrix and its transpose takes one at any size. If the buffer does not fit now,
+    nothing is done.
     """
-    library, _ = _openblas(Path(sys.modules["numpy"].__path__[0]))
-    allocate = getattr(library, "blas_memory_alloc", None)
-    if library is None or allocate is None:
-        return
-    allocate.restype, release = ctypes.c_void_p, library.blas_memory_free
-    taken = []
     try:
-        for _ in range(min(cpu.get_num_threads(), _MOST_BUFFERS)):
-            mmap.mmap(-1, _BUFFER).close()
-            taken.append(allocate(0))
+        mmap.mmap(-1, _BUFFER).close()
     except (OSError, MemoryError):
-        pass
-    for address in taken:  # OpenBLAS keeps them
-        release(ctypes.c_void_p(address))
+        return
+    a = np.ones((2, 2))
+    np.matmul(a, a.T)
 
 
 @contextmanager

@@ -4,6 +4,11 @@
 #ifndef GPUTENSOR_PRODUCTS
 #define GPUTENSOR_PRODUCTS
 
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <atomic>
+
 #include "matrices.h"
 
 namespace CAPABILITY {
@@ -78,6 +83,37 @@ static void small_product(Matrix<const T> a, const T* b, i64 b_row, T* out, i64 
   for (; j < n; ++j) column_block<T, sizeof(T), 1>(a, b + j, b_row, out + j, out_row, m, k);
 }
 
+// What a thread holds while it calls BLAS. OpenBLAS ends the process if it cannot allocate a buffer
+// for a call, and keeps the buffers that it has. So more threads than before may be inside only if
+// the address space has room for another buffer; else a thread waits for one of them. The first
+// call has the buffer that Python let BLAS allocate (runtime/blas.py).
+class BlasCall {
+ public:
+  BlasCall() {
+    for (int now = inside.load();;) {
+      if (now >= most.load() && now != 0 && !has_room()) {
+        sched_yield();
+        now = inside.load();
+      } else if (inside.compare_exchange_weak(now, now + 1)) {
+        for (int had = most.load(); had <= now && !most.compare_exchange_weak(had, now + 1);) {
+        }
+        return;
+      }
+    }
+  }
+  ~BlasCall() { --inside; }
+  BlasCall(const BlasCall&) = delete;
+
+ private:
+  static bool has_room() {
+    constexpr size_t BUFFER = 64 << 20;
+    void* const room = mmap(nullptr, BUFFER, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return room != MAP_FAILED && munmap(room, BUFFER) == 0;
+  }
+
+  static inline std::atomic<int> inside{0}, most{1};
+};
+
 // BLAS's function, with the integer type of its library.
 template <class T, class I>
 using Gemm = void(char* trans_a, char* trans_b, I* m, I* n, I* k, T* alpha, T* a, I* lda, T* b,
@@ -102,6 +138,7 @@ template <class T> struct BlasProduct {
   // a^T.
   template <class I>
   void call(Matrix<const T> a, Matrix<const T> b, T* out, i64 out_row, i64 m, i64 n, i64 k) const {
+    const BlasCall call;
     T one = {}, zero = {};
     *(part<T>*)&one = 1;
     const bool is_a_turned = a.column != 1 && k != 1, is_b_turned = b.column != 1 && n != 1;
