@@ -29,12 +29,12 @@ VIEWS = ["t", "flatten", "row", "column", "expand", "view", "detach", "squeeze",
 VIEWS += ["permute", "mT"]
 
 
-def _operand(rng: random.Random, values: np.random.Generator) -> Any:
+def _operand(rng: random.Random, values: np.random.Generator, gradients: float) -> Any:
     sizes, of = rng.choice(SIZES), rng.choice(DTYPES)
     made = gt.tensor(values.integers(-3, 4, sizes)).to(of)
     if of.is_floating_point:
         made = made + gt.tensor(values.random(sizes)).to(of)
-        if rng.random() < 0.3:
+        if rng.random() < gradients:
             made = made.contiguous().requires_grad_()
     if rng.random() < 0.2 and made.ndim == 2:
         made = made.t()
@@ -192,10 +192,13 @@ def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
     return x * 2 if bool((x.detach() != 0).any()) else x + 1
 
 
-def run(seed: int, is_fused: bool, length: int = 24, recompute: bool = False) -> Any:
-    """All that a program can tell: tensors, what it looked at, errors, warnings."""
+def run(
+    seed: int, is_fused: bool, length: int = 24, recompute: bool = False, gradients: float = 0.3
+) -> Any:
+    """All that a program can tell: tensors, what it looked at, errors, warnings. gradients: the
+    share of operands of floats that require a gradient."""
     rng, values = random.Random(seed), np.random.default_rng(seed)
-    alive = [_operand(rng, values) for _ in range(4)]
+    alive = [_operand(rng, values, gradients) for _ in range(4)]
     kept: list[Any] = []
     told: list[Any] = []
     gt.manual_seed(seed)
