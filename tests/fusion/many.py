@@ -1,7 +1,7 @@
 """Many random programs, fused and eager: python -m tests.fusion.many KIND COUNT [--first SEED].
 
-Each kind is a test of this folder with other seeds. A seed whose results differ is printed; the exit
-status is 1 then.
+Each kind is a test of this folder with other seeds. If results differ, their seeds are printed, and
+the exit status is 1.
 """
 
 from __future__ import annotations
