@@ -10,6 +10,9 @@ import pytest
 import gputensor as gt
 from gputensor.kernels.compiled import library
 from gputensor.optim import passes
+from gputensor.runtime.cuda_emulator import kernels as emulator
+
+from .harness import tier
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="passes are programs of the compiled library"
@@ -49,15 +52,15 @@ class Counts:
         monkeypatch.setattr(passes.Passes, "step", counted)
 
 
-def _parameters(dtype: Any, sizes: Any = SIZES) -> list[gt.Tensor]:
+def _parameters(dtype: Any, sizes: Any = SIZES, device: str = "cpu") -> list[gt.Tensor]:
     gt.manual_seed(0)
-    return [gt.randn(shape).to(dtype).requires_grad_() for shape in sizes]
+    return [gt.randn(shape, device=device).to(dtype).requires_grad_() for shape in sizes]
 
 
 def _set_gradients(params: list[gt.Tensor], seed: int) -> None:
     gt.manual_seed(seed)
     for p in params:
-        p.grad = gt.randn(p.shape).to(p.dtype)
+        p.grad = gt.randn(p.shape, device=p.device).to(p.dtype)
 
 
 def _steps(name: str, options: dict[str, Any], params: list[gt.Tensor]) -> Any:
@@ -163,3 +166,61 @@ def test_a_failed_formula_changes_nothing() -> None:
         optimizer.step()
         pytest.fail("this rate is no real number")
     assert [p.tolist() for p in params] == before and not optimizer.state
+
+
+# --- on CUDA --------------------------------------------------------------------------------------
+
+on_emulator = pytest.mark.skipif(
+    not (gt.cuda.is_available() and gt.cuda.is_emulated()), reason="counts the emulator's launches"
+)
+OF_CUDA = [(*given, gt.float32) for given in OPTIMIZERS] + [("Adam", {}, gt.bfloat16)]
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that are launched."""
+    found: list[str] = []
+    check = emulator._check_launch
+
+    def noted(function: Any, *rest: Any) -> None:
+        found.append(function.loaded.name)
+        check(function, *rest)
+
+    monkeypatch.setattr(emulator, "_check_launch", noted)
+    return found
+
+
+@on_emulator
+@pytest.mark.parametrize("name, options, dtype", OF_CUDA[:: tier.pick(3, 1)])
+def test_a_step_on_cuda_is_one_launch_for_each_parameter(
+    name: str, options: dict[str, Any], dtype: Any, launched: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    results, counts = [], []
+    for _ in (True, False):
+        params = _parameters(dtype, device="cuda")
+        optimizer = getattr(gt.optim, name)(params, 0.1, **options)
+        for n in range(3):
+            _set_gradients(params, n + 1)
+            launched.clear()
+            optimizer.step()
+        results.append(repr(_values(optimizer)))
+        counts.append(len(launched))
+        monkeypatch.setattr(passes, "are_on", lambda: False)
+    assert results[0] == results[1]
+    with_elements = sum(0 not in shape for shape in SIZES)
+    assert counts[0] == with_elements
+    assert counts[1] >= (with_elements if name == "SGD" and not options else 3 * with_elements)
+
+
+@on_emulator
+def test_memory_that_is_shared_on_cuda_is_stepped_by_operators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = Counts(monkeypatch)
+    params, gradients = gt.arange(48.0, device="cuda").split(24)
+    params = [p.detach().requires_grad_() for p in params.split(2)]
+    for p, grad in zip(params, gradients.split(2)):
+        p.grad = grad
+    gt.optim.SGD(params, 0.1).step()
+    assert (counts.passed, counts.left) == (0, 12)

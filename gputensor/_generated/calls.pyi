@@ -1198,9 +1198,14 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
     logsumexp: Tensor, dropout_p: float, is_causal: bool, attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
-def _attention_and_mask_backward(
+def _attention_with_dropout(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float,
+    is_causal: bool, scale: float | None, seed: int, block: int,
+) -> tuple[Tensor, Tensor]: ...
+def _attention_backward(
     grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
-    logsumexp: Tensor, attn_mask: Tensor, is_causal: bool, scale: float | None = None,
+    logsumexp: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool,
+    scale: float | None, seed: int, block: int, of_mask: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 def _rnn_layer(
     input: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None,

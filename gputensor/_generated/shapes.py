@@ -1653,6 +1653,28 @@ def records_TTTPPPPPVVVV(operator, kind, record, keep, finish):
         return finish(result, node)
     return kernel
 
+def records_TTTPVVVVV(operator, kind, record, keep, finish):
+    def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        if (
+            a._autograd is None
+            and b._autograd is None
+            and c._autograd is None
+            and (d is None or d._autograd is None)
+            or (node := record(kind, a, b, c, d)) is None
+        ):
+            key_set &= BELOW_AUTOGRAD
+            return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        keep(node, a, b, c, d, e, f, g, h, i)
+        key_set &= BELOW_AUTOGRAD
+        before = get()
+        try:
+            put(below_autograd[before])
+            result = operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
+        finally:
+            put(before)
+        return finish(result, node)
+    return kernel
+
 def records_TTTTPVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i, j):
         if (

@@ -108,8 +108,9 @@ def save(x: Any) -> Any:
 
 def save_number(x: Any) -> Any:
     """Save an argument that is no Python number. For a 0-d tensor the number is saved, because the
-    tensor may be written to before the derivative runs."""
-    found = number_in(x)
+    tensor may be written to before the derivative runs. An int keeps its class, because it may be
+    a seed's address: Note [Random numbers of a graph]."""
+    found = x if isinstance(x, int) else number_in(x)
     return x if found is None else found
 
 

@@ -70,3 +70,8 @@ def in_64_bits(op: str, arg: str, value: complex) -> complex:
     if type(value) is int and not _LOWEST <= value <= _HIGHEST:
         raise errors.number_too_wide(op, arg, value)
     return value
+
+
+def signed_word(number: int) -> int:
+    """Return the int64 that has the low 64 bits of an integer."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,9 +1,10 @@
 """Steps of elementwise optimizers in one pass over memory.
 
 The formula of a step is recorded once for each kind of parameter, on samples of a few elements, by
-the recorder of `gt.fuse`. The recorded chain is one program of the compiled library, which reads
-each element of a parameter, of its gradient and of its state once and writes it once. The bits are
-those of the operators one by one, which step complex parameters and those on other devices.
+the recorder of `gt.fuse`. The recorded chain is one program of the compiled library, or one kernel
+on CUDA, which reads each element of a parameter, of its gradient and of its state once and writes
+it once. The bits are those of the operators one by one, which step complex parameters and those on
+other devices.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._generated.functions import zeros
+from .._generated.functions import empty
 from ..dispatch import dispatcher, tls
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..fusion import block
 from ..fusion.chain import Chain
 from ..fusion.cpu import programs
+from ..fusion.cuda import body
 from ..fusion.record import operators
 from ..fusion.record.pending import Pending
 from ..fusion.record.recorder import Recorder, current
-from ..runtime import cpu
+from ..kernels import stub
 from ..tensor.base import bump_version
 from ..tensor.tensor import Tensor
 from .arithmetic import Group, State
@@ -28,11 +30,13 @@ from .arithmetic import Group, State
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
-_KEYS = TENSOR_KEYS["cpu"]
+_KEYS = (TENSOR_KEYS["cpu"], TENSOR_KEYS["cuda"])
 _SAMPLE = 64  # elements of a sample
 # Recording a step costs as much as the operators of this number of small parameters, or of one
 # parameter of this number of elements.
 _MANY, _LARGE = 12, 1 << 17
+# run(tensors to write, tensors to read, scalars). It returns False if it has written nothing.
+Run = Callable[[list[Tensor], list[Tensor], list[Any]], bool]
 # Chains -> the program, its stores and its inputs; or None.
 _programs: dict[Chain, Any] = {}
 _BOUND = 1 << 8
@@ -42,10 +46,11 @@ class _Pass(NamedTuple):
     """A step of all parameters of one kind. Tensors are numbered: the parameter, its gradient, and
     the tensors of its state.
 
-    run: the program. written, read: the tensors that are its results and its operands. scalars: the
-    chain's numbers. numbers: those of the state after the step; None for one that it removed."""
+    run: see `_program`. written, read: the tensors that are its results and its operands. scalars:
+    the chain's numbers. numbers: those of the state after the step; None for one that it
+    removed."""
 
-    run: Callable[..., bool]
+    run: Run
     written: tuple[int, ...]
     read: tuple[int, ...]
     scalars: list[Any]
@@ -68,7 +73,8 @@ class Passes:
         shape = p._geometry
         if self._are_few and shape.numel < _LARGE:
             return False
-        tensors, kind = [p, grad], [shape.dtype, shape.is_non_overlapping_and_dense]
+        tensors = [p, grad]
+        kind = [shape.dtype, shape.is_non_overlapping_and_dense, p._device]
         for name, value in state.items():
             if isinstance(value, Tensor):
                 tensors.append(value)
@@ -76,19 +82,18 @@ class Passes:
             else:
                 kind.append((name, value))
         for x in tensors:
-            if x._keys != _KEYS or x._geometry is not shape:
+            if x._keys not in _KEYS or x._geometry is not shape or x._device is not p._device:
                 return False
         key = tuple(kind)
         if key not in self._known:
-            self._known[key] = self._recorded(shape, state)
+            self._known[key] = self._recorded(p, state)
         found = self._known[key]
         if found is None:
             return False
-        arrays = [x._get_array() for x in tensors]
-        if cpu.address_of(arrays[0]) == cpu.address_of(arrays[1]):
+        if p.data_ptr() == grad.data_ptr() != 0:
             return False  # the gradient would change before it is read
-        operands = [arrays[n] for n in (*found.written, *found.read)]
-        if not found.run(*operands, found.scalars, True):
+        written, read = ([tensors[n] for n in of] for of in (found.written, found.read))
+        if not found.run(written, read, found.scalars):
             return False
         for n in found.written:
             bump_version(tensors[n])
@@ -99,13 +104,16 @@ class Passes:
                 state[name] = number
         return True
 
-    def _recorded(self, shape: Any, given: State) -> _Pass | None:
+    def _recorded(self, p: Tensor, given: State) -> _Pass | None:
         """Record a step of samples. Returns None if it is more than one chain."""
+        shape = p._geometry
         if not (shape.dtype.is_floating_point and shape.is_non_overlapping_and_dense):
             return None
         names = [name for name, value in given.items() if isinstance(value, Tensor)]
         numbers = {name: value for name, value in given.items() if name not in names}
-        samples = [zeros(_SAMPLE, dtype=shape.dtype) for _ in (None, None, *names)]
+        samples = [
+            empty(_SAMPLE, dtype=shape.dtype, device=p._device) for _ in (None, None, *names)
+        ]  # fmt: skip
         operators.install()
         recorder, before = Recorder(), tls.state.get()
         recorder.runs_small = False
@@ -165,16 +173,44 @@ def _pass(
     )  # fmt: skip
 
 
-def _program(chain: Chain) -> tuple[Any, list[int], list[int]] | None:
+def _program(chain: Chain) -> tuple[Run, list[int], list[int]] | None:
     """Return a chain's program, the numbers of its results among the chain's stores, and the inputs
     that it reads; None if the chain is not one program."""
     made = _without_copies(chain)
-    if made is None or not all([programs.is_known(made, step) for step in made.instructions]):
+    if made is None:
+        return None
+    if chain.device.type == "cuda":
+        return _kernel(made)
+    if not all([programs.is_known(made, step) for step in made.instructions]):
         return None
     part = programs.Part(made, made.stores, 0, len(made.instructions))
-    if part.run is None:
+    program = part.run
+    if program is None:
         return None
-    return part.run, [made.stores.index(x) for x in part.stores], part.inputs
+
+    def run(written: list[Tensor], read: list[Tensor], scalars: list[Any]) -> bool:
+        done: bool = program(*[x._get_array() for x in (*written, *read)], scalars, True)
+        return done
+
+    return run, [made.stores.index(x) for x in part.stores], part.inputs
+
+
+def _kernel(chain: Chain) -> tuple[Run, list[int], list[int]] | None:
+    """Return a chain's launch on CUDA in the form of `_program`; None if one kernel cannot compute
+    it."""
+    if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
+        return None
+    launch = body.dense(chain)
+    if launch is None:
+        return None
+
+    def run(written: list[Tensor], read: list[Tensor], scalars: list[Any]) -> bool:
+        tensors = {id(x): x for x in (*written, *read)}.values()
+        if len({id(x._get_storage()) for x in tensors}) < len(tensors):  # they may overlap
+            return False
+        return launch(written, read, scalars)
+
+    return run, [*range(len(chain.stores))], [*range(len(chain.inputs))]
 
 
 def _without_copies(chain: Chain) -> Chain | None:

@@ -73,8 +73,8 @@ _FORMULAS: dict[str, Formula] = {
     # Backward computes the scores again.
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": lambda grad, q, k, v, *rest,
     result: _attention(5, q, k, v),
-    "aten::_attention_and_mask_backward": lambda grad, q, k, v, *rest,
-    result: _attention(5, q, k, v),
+    "aten::_attention_with_dropout": lambda q, k, v, *rest, result: _attention(2, q, k, v),
+    "aten::_attention_backward": lambda grad, q, k, v, *rest, result: _attention(5, q, k, v),
     "aten::_rnn_layer": lambda x, a, b, *rest, result: _recurrent(x, a, b),
     "aten::_rnn_layer_backward": lambda out, hy, cy, x, a, b, *rest, result: (
         2 * _recurrent(x, a, b)

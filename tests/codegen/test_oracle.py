@@ -26,7 +26,8 @@ EXPLICIT_HERE = {
 
 # Derivatives that PyTorch computes of several operators.
 ONLY_HERE = {
-    "_attention_and_mask_backward",
+    "_attention_backward",
+    "_attention_with_dropout",
     "_grid_sampler_backward",
     "_larger_backward",
     "_convolution_weight_gradient",

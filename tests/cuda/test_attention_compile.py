@@ -6,6 +6,7 @@ Instructions are counted in the machine code for sm_90 (sass.py).
 from __future__ import annotations
 
 import re
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ import pytest
 from gputensor.core.dtype import bfloat16, bool_, dtype, float16, float32, float64
 from gputensor.kernels.cuda import attention_launch, module, variants
 from gputensor.kernels.cuda.attention_launch import Attention
+from gputensor.runtime.capture import Place
 from gputensor.runtime.compilation import nvrtc as runtime_nvrtc
 
 from . import sass
 from .test_compile import ARCHITECTURES, OPTIONS, nvrtc, requires_nvrtc
 
 # The most registers of a thread: 128 let two blocks of 256 run on a multiprocessor.
-REGISTERS = {"attention_forward": 128, "attention_queries": 192, "attention_keys": 216}
+REGISTERS = {"attention_forward": 128, "attention_queries": 208, "attention_keys": 216}
 FFMA = 0x223
 
 
@@ -107,9 +109,16 @@ def test_the_wider_row_chooses_the_variant(widths: tuple[int, int], variant: str
 ], ids=str)  # fmt: skip
 def test_parameters_say_how_to_read_the_mask(of: dtype, mask: dtype | None, kind: int) -> None:
     params = _of(of=of, mask=mask).params(3, {"query": (4096, (8, 4, 2, 1))})
-    assert len(params) == 10 * 40 + 40
+    assert len(params) == 10 * 40 + 72
     assert params[:40] == (4096).to_bytes(8, "little") + b"".join(
         n.to_bytes(8, "little") for n in (8, 4, 2, 1)
     )
-    numbers = [int.from_bytes(params[k : k + 4], "little") for k in range(400, 436, 4)]
+    numbers = [int.from_bytes(params[k : k + 4], "little") for k in range(424, 460, 4)]
     assert numbers == [6, 3, 130, 70, 40, 64, kind, 0, 3]
+
+
+@pytest.mark.parametrize("seed, kind", [(1 << 63, 1), (Place(4096), 2)], ids=str)
+def test_parameters_say_where_the_seed_is(seed: int, kind: int) -> None:
+    params = _of(dropout=(seed, 7, 1 << 52, 2.0)).params(3, {})
+    assert Struct("<3Q").unpack(params[400:424]) == (seed, 7, 1 << 52)
+    assert Struct("<ffI").unpack(params[460:]) == (0.5, 2.0, kind)

@@ -16,7 +16,7 @@ from gputensor.kernels.compiled import library
 from gputensor.kernels.cuda import attention_launch
 from gputensor.native import attention
 from gputensor.nn import functional as F
-from gputensor.structured.layers import attention_kernels
+from gputensor.structured.layers import attention_kernels, attention_loops, attention_tiles
 from gputensor.testing import assert_close
 
 from ..harness import tier
@@ -106,14 +106,17 @@ def _random_attention(draw: random.Random, device: str) -> tuple[list[gt.Tensor]
     sizes = (*sizes, draw.choice([1, queries]), keys)
     drawn = gt.randn(sizes, device=device)
     mask = draw.choice([None, None, drawn, drawn < 0.3])
-    return given, {"attn_mask": mask, "is_causal": draw.random() < 0.4, "enable_gqa": True}
+    dropout_p = draw.choice([0.0, 0.0, 0.3, 1.0])
+    is_causal = draw.random() < 0.4
+    numbers = {"attn_mask": mask, "dropout_p": dropout_p, "is_causal": is_causal}
+    return given, {**numbers, "enable_gqa": True}
 
 
 @pytest.fixture
 def by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of operators on the CPU, too."""
     for name in ("_forward_loop", "_backward_loop"):
-        monkeypatch.setattr(attention, name, lambda *_: False)
+        monkeypatch.setattr(attention_loops, name, lambda *_: False)
 
 
 @pytest.mark.usefixtures("by_tiles")
@@ -127,13 +130,14 @@ def test_tiles_give_what_all_scores_at_once_give(
         weight = gt.randn_like(given[0])
 
         def gradients() -> tuple[gt.Tensor, ...]:
+            gt.manual_seed(2)
             made = F.scaled_dot_product_attention(*given, **numbers)
             found = gt.autograd.grad(made, given, weight, create_graph=draw.random() < 0.3)
             return made.detach(), *found
 
         found = []
         for nbytes in (8 * draw.randint(1, 60), 1 << 20):
-            monkeypatch.setitem(attention._TILE, device, nbytes)
+            monkeypatch.setitem(attention_tiles.TILE_BYTES, device, nbytes)
             monkeypatch.setattr(attention, "_FEW", 0)
             found.append(gradients())
         with monkeypatch.context() as whole:
@@ -168,7 +172,9 @@ def _long_attention(draw: random.Random, dtype: Any) -> tuple[list[gt.Tensor], d
 
 
 def _gradients(given: list[gt.Tensor], numbers: dict[str, Any]) -> tuple[gt.Tensor, ...]:
-    made = F.scaled_dot_product_attention(*given[:3], **numbers)
+    with gt.random.fork_rng():
+        gt.manual_seed(3)
+        made = F.scaled_dot_product_attention(*given[:3], **numbers)
     weight = gt.linspace(-1, 1, made.numel()).reshape(made.shape).to(made)
     return made.detach(), *gt.autograd.grad(made, given, weight)
 
@@ -181,8 +187,9 @@ def test_loops_give_what_all_scores_at_once_give(
     near = {"rtol": 0, "atol": 1e-5 if dtype is gt.float32 else 1e-13}
     if dtype.itemsize == 2:  # of results up to 16
         near["atol"] = 16 * gt.finfo(dtype).eps
-    for _ in range(40):
+    for n in range(40):
         given, numbers = _long_attention(draw, dtype)
+        numbers["dropout_p"] = 0.3 * (n % 3 == 2)
         found = _gradients(given, numbers)
         with monkeypatch.context() as whole:
             whole.setattr(attention, "_is_fused", lambda *_: False)
@@ -206,8 +213,9 @@ def test_the_kernels_give_what_the_cpu_gives(dtype: Any, monkeypatch: pytest.Mon
     draw = random.Random(str(dtype))
     # With one key, the gradient of it is a sum of terms that cancel: the error is theirs.
     near = 1e-5 if dtype is gt.float32 else 4 * gt.finfo(dtype).eps
-    for _ in range(tier.pick(5, 40)):
+    for n in range(tier.pick(6, 40)):
         given, numbers = _long_attention(draw, dtype)
+        numbers["dropout_p"] = 0.3 * (n % 3 == 2)
         wanted = _gradients(given, numbers)
         moved = [x.detach().to("cuda").requires_grad_() for x in given]
         if (mask := numbers["attn_mask"]) is not None:
@@ -236,6 +244,41 @@ def test_a_query_without_keys_gives_zeros_by_the_kernels() -> None:
 
 
 @pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float64], ids=str)
+def test_a_graph_drops_other_weights_at_each_replay(dtype: Any) -> None:
+    """By the kernels, and for f64 by operators: forward and backward draw the same numbers."""
+    x = gt.randn(1, 16, 70, 8, device="cuda", dtype=dtype).requires_grad_()
+
+    def step() -> list[gt.Tensor]:
+        made = F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+        return [made.detach(), *gt.autograd.grad(made.sum(), x)]
+
+    step()
+    gt.manual_seed(5)
+    wanted = [made.clone() for _ in range(2) for made in step()]
+    gt.manual_seed(5)
+    graph = gt.cuda.CUDAGraph()
+    with gt.cuda.graph(graph):
+        results = step()
+    found = []
+    for _ in range(2):
+        graph.replay()
+        found += [made.clone() for made in results]
+    assert all(gt.equal(a, b) for a, b in zip(found, wanted)) and not gt.equal(found[0], found[2])
+
+
+def test_transforms_keep_their_rules_of_random_numbers() -> None:
+    def attend(x: gt.Tensor) -> gt.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+
+    x = gt.ones(3, 1, 1, 8, 4)
+    with pytest.raises(errors.DispatchError, match="must not draw random numbers"):
+        gt.func.vmap(attend)(x)
+    made = gt.func.vmap(attend, randomness="different")(x)
+    assert not gt.equal(made[0], made[1])
+
+
+@pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
 @pytest.mark.parametrize("width, dtype, is_kernel", [
     (128, gt.float32, True), (129, gt.float32, False), (8, gt.float64, False),
 ])  # fmt: skip
@@ -261,7 +304,7 @@ def test_bits_are_the_same_with_any_threads(heads: int) -> None:
     try:
         for count in (1, 2, 3):
             gt.set_num_threads(count)
-            found.append(_gradients(given, {}))
+            found.append([*_gradients(given, {}), *_gradients(given, {"dropout_p": 0.4})])
     finally:
         gt.set_num_threads(threads)
     for made in found[1:]:
@@ -279,28 +322,31 @@ def test_a_query_without_keys_gives_zeros() -> None:
     assert not sums[:, :, 5].any() and sums[:, :, 4].all()
 
 
-def test_a_mask_that_needs_a_gradient_has_two_derivatives() -> None:
+@pytest.mark.parametrize("dropout_p", [0.0, 0.4])
+def test_a_mask_that_needs_a_gradient_has_two_derivatives(dropout_p: float) -> None:
     given = [gt.randn(1, 2, 3, 4, dtype=gt.float64).requires_grad_() for _ in range(3)]
     for sizes in [(3, 3), (2, 1, 3), (1, 1, 1, 3), (1, 2, 3, 3)]:
         mask = gt.randn(*sizes, dtype=gt.float64).requires_grad_()
 
         def attend(*x: gt.Tensor) -> gt.Tensor:
-            return F.scaled_dot_product_attention(*x)
+            gt.manual_seed(1)
+            return F.scaled_dot_product_attention(*x, dropout_p=dropout_p)
 
         assert gt.autograd.gradcheck(attend, (*given, mask))
         assert gt.autograd.gradgradcheck(attend, (*given, mask))
     with pytest.raises(errors.DtypeError, match="'attn_mask' must be floating"):
         x = gt.ones(1, 1, 2, 2)
-        rest = (x, x, gt.ones(1, 1, 2), gt.ones(2, 2, dtype=gt.bool), False)
-        gt.ops.aten._attention_and_mask_backward(x, x, x, *rest)
+        rest = (x, x, gt.ones(1, 1, 2), gt.ones(2, 2, dtype=gt.bool), 0.0, False, None, 0, 0, True)
+        gt.ops.aten._attention_backward(x, x, x, *rest)
 
 
-def test_scores_are_never_stored_whole() -> None:
+@pytest.mark.parametrize("dropout_p", [0.0, 0.1])
+def test_scores_are_never_stored_whole(dropout_p: float) -> None:
     """The result and the gradients hold as much as queries, not queries by keys."""
     x = gt.ones(1, 1, 4096, 8)
     q, k, v = (x.clone().requires_grad_() for _ in range(3))
     tracemalloc.start()
-    F.scaled_dot_product_attention(q, k, v).sum().backward()
+    F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_p).sum().backward()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4096 * 4096 * 4 // 2 and q.grad is not None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from gputensor.core import errors
 from gputensor.core.dtype import bfloat16, bool_, float16, float32, float64, int64
+from gputensor.kernels.cpu import random as numpys
 
 from . import Fails, Row, S, T
 
@@ -27,7 +29,9 @@ def _attention(
     return _both(q, k, v, attn_mask, is_causal, scale, enable_gqa)[0]
 
 
-def _both(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any, gqa: bool) -> Any:
+def _both(
+    q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any, gqa: bool, kept: Any = 1.0
+) -> Any:
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     if gqa:
         k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], -3) for x in (k, v))
@@ -36,7 +40,7 @@ def _both(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any, gqa: bool
     total = weights.sum(-1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
     total = np.exp(scores).sum(-1)
-    return [weights @ v, np.log(np.where(total > 0, total, 1))]
+    return [weights * kept @ v, np.log(np.where(total > 0, total, 1))]
 
 
 def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
@@ -64,21 +68,44 @@ def _flash_backward(
 
 def _with_mask(
     grad: Any, q: Any, k: Any, v: Any, out: Any, logsumexp: Any, mask: Any, is_causal: bool,
-    scale: Any = None,
+    scale: Any = None, kept: Any = 1.0,
 ) -> Any:  # fmt: skip
-    """From any out and logsumexp, whether or not attention gave them."""
+    """From any out and logsumexp, whether or not attention gave them. kept: factors of weights."""
     grad, q, k, v, out = (x.astype(np.float64) for x in (grad, q, k, v, out))
     by = q.shape[-1] ** -0.5 if scale is None else scale
     scores = _scores(q, k, mask, is_causal, by)
     weights = np.exp(scores - logsumexp.astype(np.float64)[..., None])
-    slopes = weights * (grad @ v.swapaxes(-1, -2) - (grad * out).sum(-1, keepdims=True))
+    slopes = grad @ v.swapaxes(-1, -2) * kept - (grad * out).sum(-1, keepdims=True)
+    slopes, weights = weights * slopes, weights * kept
     turned = slopes.swapaxes(-1, -2)
     made = [slopes @ k * by, turned @ q * by, weights.swapaxes(-1, -2) @ grad]
     if mask is None:
         return made
     axes = tuple(range(slopes.ndim - mask.ndim))
-    kept = tuple(d for d, n in enumerate(mask.shape, len(axes)) if n != slopes.shape[d])
-    return [*made, slopes.sum(axes).sum(tuple(d - len(axes) for d in kept), keepdims=True)]
+    own = tuple(d for d, n in enumerate(mask.shape, len(axes)) if n != slopes.shape[d])
+    return [*made, slopes.sum(axes).sum(tuple(d - len(axes) for d in own), keepdims=True)]
+
+
+def _factors(q: Any, k: Any, p: float, seed: int, block: int) -> Any:
+    """By what dropout multiplies each weight."""
+    kept = np.empty((*q.shape[:3], k.shape[2]), bool)
+    numpys.bernoulli(kept, seed, block, math.ceil(math.ldexp(1 - p, 53)), 0)
+    return kept / (1 - p)
+
+
+def _dropped(
+    q: Any, k: Any, v: Any, mask: Any, p: float, is_causal: bool, scale: Any, seed: int, block: int
+) -> Any:
+    return _both(q, k, v, mask, is_causal, scale, True, _factors(q, k, p, seed, block))
+
+
+def _backward(
+    grad: Any, q: Any, k: Any, v: Any, out: Any, logsumexp: Any, mask: Any, p: float,
+    is_causal: bool, scale: Any, seed: int, block: int, of_mask: bool,
+) -> Any:  # fmt: skip
+    kept = _factors(q, k, p, seed, block)
+    made = _with_mask(grad, q, k, v, out, logsumexp, mask, is_causal, scale, kept)
+    return [*made[:3], made[3] if of_mask else np.empty(0)]
 
 
 def _with_sum(args: Any, kwargs: Any, of: Any) -> Any:
@@ -121,22 +148,49 @@ _REFUSALS = (
 
 ROWS = [
     Row(
-        "_attention_and_mask_backward",
+        "_attention_backward",
         [
-            S(T(1, 2, 3, 4), *_given(), T(1, 2, 3, 4), T(1, 2, 3), _MASK, False),
+            S(
+                T(1, 2, 3, 4),
+                *_given(),
+                T(1, 2, 3, 4),
+                T(1, 2, 3),
+                _MASK,
+                0.3,
+                False,
+                None,
+                9,
+                2,
+                True,
+            ),
             S(
                 T(1, 2, 3, 4),
                 *_given(keys=3),
                 T(1, 2, 3, 4),
                 T(1, 2, 3),
                 _ROW,
+                0.0,
                 True,
-                scale=0.5,
+                0.5,
+                0,
+                0,
+                True,
             ),
         ],
-        _with_mask,
+        _backward,
         result=_mask_of_f32,
         **{**_KIND, "ulp": 16},  # of a mask in f32, whatever query's dtype
+    ),
+    Row(
+        "_attention_with_dropout",
+        [
+            S(*_given(), _MASK, 0.3, False, None, 9, 2),
+            S(*_given(keys=3), None, 0.5, True, 0.5, (1 << 64) - 1, 0),
+            S(*[T(1, 2, 2, 2, **_SMALL)] * 3, None, 0.5, False, None, 9, 2),
+        ],
+        _dropped,
+        result=_with_sum,
+        **_KIND,
     ),
     Row(
         "scaled_dot_product_attention",

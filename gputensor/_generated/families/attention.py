@@ -64,10 +64,28 @@ def call__scaled_dot_product_flash_attention_for_cpu_backward(
         attn_mask, scale,
     )
 
-op__attention_and_mask_backward = _define(
-    "aten::_attention_and_mask_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor attn_mask, bool is_causal, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_attn_mask)")
-def call__attention_and_mask_backward(
-    grad_out, query, key, value, out, logsumexp, attn_mask, is_causal, scale=None,
+op__attention_with_dropout = _define(
+    "aten::_attention_with_dropout(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, bool is_causal, float? scale, int seed, int block) -> (Tensor output, Tensor logsumexp)")
+def call__attention_with_dropout(
+    query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block,
+):
+    include, keep = _state.get()
+    key_set = (
+        query._keys
+        | key._keys
+        | value._keys
+        | (0 if attn_mask is None else attn_mask._keys)
+        | include
+    ) & keep
+    return op__attention_with_dropout.table[key_set](
+        key_set, query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block,
+    )
+
+op__attention_backward = _define(
+    "aten::_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor? attn_mask, float dropout_p, bool is_causal, float? scale, int seed, int block, bool of_mask) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_attn_mask)")
+def call__attention_backward(
+    grad_out, query, key, value, out, logsumexp, attn_mask, dropout_p, is_causal, scale,
+    seed, block, of_mask,
 ):
     include, keep = _state.get()
     key_set = (
@@ -77,10 +95,10 @@ def call__attention_and_mask_backward(
         | value._keys
         | out._keys
         | logsumexp._keys
-        | attn_mask._keys
+        | (0 if attn_mask is None else attn_mask._keys)
         | include
     ) & keep
-    return op__attention_and_mask_backward.table[key_set](
-        key_set, grad_out, query, key, value, out, logsumexp, attn_mask, is_causal,
-        scale,
+    return op__attention_backward.table[key_set](
+        key_set, grad_out, query, key, value, out, logsumexp, attn_mask, dropout_p,
+        is_causal, scale, seed, block, of_mask,
     )

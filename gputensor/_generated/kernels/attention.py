@@ -29,8 +29,12 @@ def install() -> None:
         passes,
     )
     impl(
-        _operators._attention_and_mask_backward, "CompositeExplicitAutograd",
-        native._attention_and_mask_backward, passes,
+        _operators._attention_with_dropout, "CompositeExplicitAutograd",
+        native._attention_with_dropout, AttentionWithDropoutBackward0,
+    )
+    impl(
+        _operators._attention_backward, "CompositeExplicitAutograd", native._attention_backward,
+        passes,
     )
 
 
@@ -67,6 +71,53 @@ class ScaledDotProductFlashAttentionForCpuBackward0(_Node):
         return attention_gradients(
             grad, query, key, value, output, logsumexp, is_causal, attn_mask, scale,
             grad_input_mask,
+        )
+
+    def release(node):
+        node.saved_query = node.saved_key = node.saved_value = _FREED
+        node.saved_attn_mask = node.saved_output = node.saved_logsumexp = _FREED
+
+
+class AttentionWithDropoutBackward0(_Node):
+    """Of _attention_with_dropout."""
+    __slots__ = (
+        "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
+        "saved_logsumexp", "saved_dropout_p", "saved_is_causal", "saved_scale", "saved_seed",
+        "saved_block",
+    )
+    saved = (
+        "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
+        "saved_logsumexp",
+    )
+    others = (("saved_output", 0), ("saved_logsumexp", 1))
+
+    def keep(node, query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block):
+        node.saved_query = _save(query)
+        node.saved_key = _save(key)
+        node.saved_value = _save(value)
+        node.saved_attn_mask = _save(attn_mask)
+        node.saved_dropout_p = dropout_p if type(dropout_p) in _PLAIN else _kept(dropout_p)
+        node.saved_is_causal = is_causal
+        node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
+        node.saved_seed = seed if type(seed) in _PLAIN else _kept(seed)
+        node.saved_block = block if type(block) in _PLAIN else _kept(block)
+
+    def backward(node, grad):
+        grad_input_mask = tuple([edge is not None for edge in node.edges])
+        dropout_p = node.saved_dropout_p
+        is_causal = node.saved_is_causal
+        scale = node.saved_scale
+        seed = node.saved_seed
+        block = node.saved_block
+        query = node.saved_query.unpack(node)
+        key = node.saved_key.unpack(node)
+        value = node.saved_value.unpack(node)
+        attn_mask = node.saved_attn_mask.unpack(node)
+        output = node.saved_output.unpack(node)
+        logsumexp = node.saved_logsumexp.unpack(node)
+        return attention_gradients(
+            grad, query, key, value, output, logsumexp, is_causal, attn_mask, scale,
+            grad_input_mask, dropout_p, seed, block,
         )
 
     def release(node):

@@ -13,7 +13,9 @@ from typing import Any, overload
 
 from ..._generated import calls, functions
 from ...core import dtype as dtypes
+from ...native.attention import draw_kept
 from ...structured.layers import recurrent
+from ...structured.layers.attention_tiles import Dropout
 from ...structured.layers.precision import wide as _wide
 from ...tensor.tensor import Tensor
 from ..modes import DEFAULT, grad_mode
@@ -257,15 +259,17 @@ def grid_sampler_gradients(
 def attention_gradients(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, logsumexp: Tensor,
     is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
+    dropout_p: float = 0.0, seed: int = 0, block: int = 0,
 ) -> list[Tensor | None]:  # fmt: skip
     """The gradients of attention, tile by tile. If they are recorded for differentiation, operators
     over all scores compute them."""
     if grad_mode.get() != DEFAULT:
         given = (grad, query, key, value, output, logsumexp)
         found: tuple[Tensor, ...]
-        if wanted[3]:
-            assert attn_mask is not None
-            found = calls._attention_and_mask_backward(*given, attn_mask, is_causal, scale)
+        if wanted[3] or dropout_p:
+            found = calls._attention_backward(
+                *given, attn_mask, dropout_p, is_causal, scale, seed, block, wanted[3]
+            )
         else:
             found = calls._scaled_dot_product_flash_attention_for_cpu_backward(
                 *given, 0.0, is_causal, attn_mask, scale
@@ -283,9 +287,14 @@ def attention_gradients(
         is_bool = attn_mask._geometry.dtype is dtypes.bool_
         scores = functions.where(attn_mask, scores, -math.inf) if is_bool else scores + attn_mask
     weights = calls._safe_softmax(scores, -1)
-    grad = _wide(grad)
-    of_value = calls.matmul(calls.transpose_int(weights, 2, 3), grad)
+    grad, kept = _wide(grad), weights
     slopes = calls.matmul(grad, calls.transpose_int(v, 2, 3))
+    if dropout_p:
+        sizes, dropout = query._geometry.sizes, Dropout(seed, block, dropout_p)
+        drawn = draw_kept(dropout, query, key, (0, sizes[0] * heads), (0, sizes[2]))
+        factors = calls.unflatten_int(drawn, 0, sizes[:2]) * dropout.grown
+        kept, slopes = weights * factors, slopes * factors
+    of_value = calls.matmul(calls.transpose_int(kept, 2, 3), grad)
     slopes = weights * (slopes - calls.sum_dim_IntList(slopes * weights, (3,), True))
     of_key = calls.matmul(calls.transpose_int(slopes, 2, 3), q)
     of_query = calls.matmul(slopes, k) * by

@@ -17,6 +17,8 @@ from ..chain import Chain, Instruction
 
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], None]
 
+# Launches of a chain that are kept, by the number of elements.
+_BOUND = 1 << 8
 # Each operator has its own dtypes; overlaps were checked when the operators were recorded.
 _CONFIG = Config(
     check_mem_overlap=False, check_all_same_dtype=False, check_all_same_device=False,
@@ -37,6 +39,36 @@ def launched(chain: Chain) -> Run | None:
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
         addresses = [x._address() for x in (*outputs, *inputs)]
         launch(index, (*addresses, *places), tuple(scalars))
+
+    return run
+
+
+def dense(chain: Chain) -> Callable[..., bool] | None:
+    """Return a function that launches an elementwise chain over dense operands of any number of
+    elements, all in one layout; it returns False if one launch cannot take them. Return None if an
+    operator has no functor."""
+    made = Written(chain)
+    if chain.is_reduced or chain.drawn or made.body is None:
+        return None
+    found, index, written = dict[int, Any](), chain.device.index, made.body
+
+    def launch(numel: int) -> Any:
+        shapes = [contiguous_geometry((numel,), chain.geometry(n).dtype) for n in chain.stores]
+        inputs = [contiguous_geometry((numel,), x.dtype) for x in chain.inputs]
+        places = ([(x, chain.device) for x in part] for part in (shapes, inputs))
+        return chain_launch.bind(written, plan_of(*places), made.packing)
+
+    def run(outputs: Sequence[Any], inputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
+        numel = outputs[0]._geometry.numel
+        if numel not in found:
+            if len(found) >= _BOUND:
+                found.clear()
+            found[numel] = launch(numel)
+        if found[numel] is None:
+            return False
+        addresses = tuple([x._address() for x in (*outputs, *inputs)])
+        found[numel](index, addresses, tuple(scalars))
+        return True
 
     return run
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import of_ours
+from ...core.number_range import signed_word
 from ..cpu import random as numpys
 from .library import function
 
@@ -25,7 +26,7 @@ def standard(op: str, of: np.dtype) -> Callable[[np.ndarray, int, int], None]:
         if offset > _LAST:
             otherwise(dst, seed, offset)
         else:
-            found(dst, _signed(seed), offset, 0.0, 1.0)
+            found(dst, signed_word(seed), offset, 0.0, 1.0)
 
     return fill
 
@@ -65,17 +66,12 @@ def permutation(out: np.ndarray, seed: int, offset: int) -> None:
         numpys.permutation(out, seed, offset)
         return
     counts = np.empty(_COUNTS if n > _IN_BUCKET else 0, np.uint32)
-    found(out, np.empty(2 * n + 8, np.uint64), counts, _signed(seed), offset)
+    found(out, np.empty(2 * n + 8, np.uint64), counts, signed_word(seed), offset)
 
 
 # PARTS * MOST_BUCKETS of loops/permutation.h.
 _COUNTS, _IN_BUCKET = 16 << 12, 1 << 11
 _LAST = (1 << 63) - 1
-
-
-def _signed(number: int) -> int:
-    """Return the int64 that has the low 64 bits of an integer."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _fill(op: str, dst: np.ndarray, seed: int, offset: int, *numbers: Any) -> None:
@@ -84,9 +80,9 @@ def _fill(op: str, dst: np.ndarray, seed: int, offset: int, *numbers: Any) -> No
     if found is None or offset > _LAST or not dst.flags.writeable:
         getattr(numpys, op)(dst, seed, offset, *numbers)
     elif dst.flags.c_contiguous:
-        given = [n if type(n) is float else _signed(n) for n in numbers]
+        given = [n if type(n) is float else signed_word(n) for n in numbers]
         real = dst if of is dst.dtype else dst.reshape(-1).view(of)
-        found(real, _signed(seed), offset, *given)
+        found(real, signed_word(seed), offset, *given)
     else:
         dense = np.empty(dst.shape, dst.dtype)
         _fill(op, dense, seed, offset, *numbers)

@@ -5,15 +5,19 @@
 // Types    scalar_t storage, f32 arithmetic; the result is rounded once. mask: bool, f32, scalar_t.
 // Launch   one-dimensional, 256 threads, 4 x 4 scores each. forward, queries: a block per 64
 //          queries of a head; keys: a block per 64 keys of a head, for all query heads that it
-//          serves. 25 KB of shared memory; scores are in no other memory.
+//          serves. 26 KB of shared memory; scores are in no other memory.
 // Order    ascending elements of a row with fused multiply-add, then ascending keys, in blocks of
 //          64; no atomics, so each run gives the same bits.
+// Dropout  a weight is kept if the upper 53 bits of a word of Philox are below a limit; kept ones
+//          are multiplied by `grown`. The words are those of the call's numbers, row-major over
+//          (samples, heads, queries, keys); each kernel draws the bits of a tile again.
 // Numbers  the largest score so far is subtracted before exp, so nothing overflows. A query
 //          without keys gives zeros, and 0 as the logarithm of its sum.
 // Source   Dao et al., FlashAttention, 2022; Milakov and Gimelshein, Online normalizer calculation
 //          for softmax, 2018.
 #include "arithmetic.cuh"
 #include "launch.cuh"
+#include "philox.cuh"
 
 // attention_launch.py packs it. by: stride bytes of samples, heads, rows and elements.
 struct attention_operand {
@@ -22,14 +26,18 @@ struct attention_operand {
 };
 
 // out: the result, or its gradient for the gradients. sums: logarithms of the sums of exponentials.
-// deltas: of the gradients, sums of out times its gradient.
+// deltas: of the gradients, sums of out times its gradient. seed, block: of the first random
+// number. With SEED_AT, seed is the address of {seed, block}; block is added to the block there.
 struct attention_params {
   attention_operand query, key, value, out, sums, deltas, mask, of_query, of_key, of_value;
+  u64 seed, block, limit;
   u32 heads, served, queries, keys, width, value_width, mask_kind, is_causal, tiles;
-  f32 scale;
+  f32 scale, grown;
+  u32 dropout_kind;
 };
 
 constexpr u32 NO_MASK = 0, BOOLS = 1, FLOATS = 2;  // or 3: of the operands' type
+constexpr u32 NO_DROPOUT = 0, SEED = 1, SEED_AT = 2;
 
 // A block has SIDE rows and SIDE columns of scores; thread (x, y) rows y + LANES i, columns
 // x + LANES j. One element of padding avoids bank conflicts.
@@ -77,6 +85,48 @@ template <class scalar> struct scores_of {
     const char* at = mask + query * p.mask.by[2] + key * p.mask.by[3];
     if (p.mask_kind == BOOLS) return *(const u8*)at ? score : nothing_seen();
     return score + (p.mask_kind == FLOATS ? *(const f32*)at : cast<f32>(*(const scalar*)at));
+  }
+};
+
+// The weights of a tile that dropout keeps, as bits: four for each Philox block of a row of scores.
+constexpr u32 BLOCKS = SIDE / 4 + 1;
+
+struct kept_weights {
+  const attention_params& p;
+  u8* bits;
+  u64 seed, base;
+  u32 start;  // number of the tile's first score, modulo 2^32
+
+  DEVICE kept_weights(const attention_params& p, u8* bits)
+      : p(p), bits(bits), seed(p.seed), base(p.block), start(0) {
+    if (p.dropout_kind != SEED_AT) return;
+    const u64* const place = (const u64*)p.seed;
+    seed = place[0];
+    base += place[1];
+  }
+
+  // each: number of the head, counted over all samples. query, key: the tile's first. The bits are
+  // complete after the caller's next barrier.
+  DEVICE void draw(u32 each, u32 query, u32 key) {
+    if (p.dropout_kind == NO_DROPOUT) return;
+    const u64 first = ((u64)each * p.queries + query) * p.keys + key;
+    start = (u32)first;
+    for (u32 k = threadIdx.x; k < SIDE * BLOCKS; k += THREADS) {
+      const u32 row = k / BLOCKS;
+      const u64 block = (first + (u64)row * p.keys) / 4 + (k - row * BLOCKS);
+      const philox_block words = random_block(seed, base, block);
+      u32 made = 0;
+#pragma unroll
+      for (u32 word = 0; word < 4; ++word) made |= (u32)(words.at[word] >> 11 < p.limit) << word;
+      bits[k] = (u8)made;
+    }
+  }
+
+  // `weight` if it is kept, otherwise zero.
+  DEVICE f32 of(f32 weight, u32 query, u32 key) const {
+    if (p.dropout_kind == NO_DROPOUT) return weight;
+    const u32 at = (start + query * p.keys) % 4 + key;
+    return bits[query * BLOCKS + at / 4] >> at % 4 & 1 ? weight : 0.0f;
   }
 };
 
@@ -173,12 +223,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     attention_forward(const attention_params p) {
   constexpr u32 ACROSS = WIDTH / LANES;
   __shared__ f32 staged[STAGED_SIZE], weights[SIDE * PITCH];
+  __shared__ u8 bits[SIDE * BLOCKS];
   const u32 each = blockIdx.x / p.tiles, first = (blockIdx.x - each * p.tiles) * SIDE;
   const u32 sample = each / p.heads, head = each - sample * p.heads, own = head / p.served;
   const rows_of<scalar_t> query(p.query, sample, head, p.queries, p.width);
   const rows_of<scalar_t> key(p.key, sample, own, p.keys, p.width);
   const rows_of<scalar_t> value(p.value, sample, own, p.keys, p.value_width);
   const scores_of<scalar_t> scored(p, sample, head);
+  kept_weights kept(p, bits);
   const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
   f32 out[EACH][ACROSS], most[EACH], total[EACH];
 #pragma unroll
@@ -191,6 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   const u32 end = p.is_causal && first + SIDE < p.keys ? first + SIDE : p.keys;
   for (u32 begin = 0; begin < end; begin += SIDE) {
     f32 scores[EACH][EACH];
+    kept.draw(each, first, begin);
     multiply_rows(query, first, key, begin, staged, scores);
 #pragma unroll
     for (u32 i = 0; i < EACH; ++i) {
@@ -204,20 +257,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
       for (u32 apart = LANES / 2; apart > 0; apart /= 2)
         top = larger(top, __shfl_xor_sync(0xffffffffu, top, apart));
       const f32 base = top == nothing_seen() ? 0.0f : top;
-      const f32 kept = math_exp(most[i] - base);
+      const f32 shrunk = math_exp(most[i] - base);
 #pragma unroll
       for (u32 j = 0; j < EACH; ++j) {
+        const u32 row = y + i * LANES, column = x + j * LANES;
         const f32 weight = math_exp(scores[i][j] - base);
-        weights[(y + i * LANES) * PITCH + x + j * LANES] = weight;
+        weights[row * PITCH + column] = kept.of(weight, row, column);
         sum += weight;
       }
 #pragma unroll
       for (u32 apart = LANES / 2; apart > 0; apart /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-      total[i] = math_fma(total[i], kept, sum);
+      total[i] = math_fma(total[i], shrunk, sum);
       most[i] = top;
 #pragma unroll
-      for (u32 j = 0; j < ACROSS; ++j) out[i][j] *= kept;
+      for (u32 j = 0; j < ACROSS; ++j) out[i][j] *= shrunk;
     }
     add_product(weights, value, begin, staged, out);
   }
@@ -226,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
   for (u32 i = 0; i < EACH; ++i) {
     const u32 row = first + y + i * LANES;
-    by[i] = total[i] == 0 ? 0.0f : 1.0f / total[i];
+    by[i] = total[i] == 0 ? 0.0f : p.grown / total[i];
     const f32 sum = total[i] == 0 ? 0.0f : most[i] + math_log(total[i]);
     if (x == 0 && row < p.queries) *(f32*)(sums + row * p.sums.by[2]) = sum;
   }
@@ -237,6 +291,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention_queries(const attention_params p) {
   constexpr u32 ACROSS = WIDTH / LANES;
   __shared__ f32 staged[STAGED_SIZE], weights[SIDE * PITCH];
+  __shared__ u8 bits[SIDE * BLOCKS];
   const u32 each = blockIdx.x / p.tiles, first = (blockIdx.x - each * p.tiles) * SIDE;
   const u32 sample = each / p.heads, head = each - sample * p.heads, own = head / p.served;
   const rows_of<scalar_t> query(p.query, sample, head, p.queries, p.width);
@@ -245,6 +300,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const rows_of<scalar_t> value(p.value, sample, own, p.keys, p.value_width);
   const scores_of<scalar_t> scored(p, sample, head);
   const char *sums = head_of(p.sums, sample, head), *deltas = head_of(p.deltas, sample, head);
+  kept_weights kept(p, bits);
   const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
   f32 made[EACH][ACROSS], sum[EACH], delta[EACH], by[EACH];
 #pragma unroll
@@ -259,6 +315,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const u32 end = p.is_causal && first + SIDE < p.keys ? first + SIDE : p.keys;
   for (u32 begin = 0; begin < end; begin += SIDE) {
     f32 scores[EACH][EACH], slopes[EACH][EACH];
+    kept.draw(each, first, begin);
     multiply_rows(query, first, key, begin, staged, scores);
     multiply_rows(grad, first, value, begin, staged, slopes);
 #pragma unroll
@@ -267,7 +324,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       for (u32 j = 0; j < EACH; ++j) {
         const u32 row = y + i * LANES, column = x + j * LANES;
         const f32 score = scored(first + row, begin + column, scores[i][j]);
-        weights[row * PITCH + column] = math_exp(score - sum[i]) * (slopes[i][j] - delta[i]);
+        const f32 slope = kept.of(slopes[i][j] * p.grown, row, column);
+        weights[row * PITCH + column] = math_exp(score - sum[i]) * (slope - delta[i]);
       }
     }
     add_product(weights, key, begin, staged, made);
@@ -278,17 +336,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_keys(const attention_params p) {
   constexpr u32 ACROSS = WIDTH / LANES;
   __shared__ f32 staged[STAGED_SIZE], weights[SIDE * PITCH];
+  __shared__ u8 bits[SIDE * BLOCKS];
   const u32 each = blockIdx.x / p.tiles, first = (blockIdx.x - each * p.tiles) * SIDE;
   const u32 own_heads = p.heads / p.served, sample = each / own_heads;
   const u32 own = each - sample * own_heads;
+  kept_weights kept(p, bits);
   const rows_of<scalar_t> key(p.key, sample, own, p.keys, p.width);
   const rows_of<scalar_t> value(p.value, sample, own, p.keys, p.value_width);
   const u32 x = threadIdx.x % LANES, y = threadIdx.x / LANES;
-  f32 of_key[EACH][ACROSS], of_value[EACH][ACROSS], by[EACH], one[EACH];
+  f32 of_key[EACH][ACROSS], of_value[EACH][ACROSS], by[EACH], grown[EACH];
 #pragma unroll
   for (u32 i = 0; i < EACH; ++i) {
     by[i] = p.scale;
-    one[i] = 1;
+    grown[i] = p.grown;
 #pragma unroll
     for (u32 j = 0; j < ACROSS; ++j) of_key[i][j] = of_value[i][j] = 0;
   }
@@ -299,6 +359,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_keys(const at
     const char *sums = head_of(p.sums, sample, head), *deltas = head_of(p.deltas, sample, head);
     for (u32 begin = p.is_causal ? first : 0; begin < p.queries; begin += SIDE) {
       f32 scores[EACH][EACH], slopes[EACH][EACH];
+      kept.draw(sample * p.heads + head, begin, first);
       multiply_rows(key, first, query, begin, staged, scores);
 #pragma unroll
       for (u32 j = 0; j < EACH; ++j) {
@@ -306,9 +367,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_keys(const at
         const f32 sum = row < p.queries ? number_at(sums, p.sums, row) : 0.0f;
 #pragma unroll
         for (u32 i = 0; i < EACH; ++i) {
-          const f32 score = scored(row, first + y + i * LANES, scores[i][j]);
-          scores[i][j] = math_exp(score - sum);
-          weights[(y + i * LANES) * PITCH + column] = scores[i][j];
+          const u32 own_row = y + i * LANES;
+          scores[i][j] = math_exp(scored(row, first + own_row, scores[i][j]) - sum);
+          weights[own_row * PITCH + column] = kept.of(scores[i][j], column, own_row);
         }
       }
       add_product(weights, grad, begin, staged, of_value);
@@ -318,13 +379,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_keys(const at
         const u32 column = x + j * LANES, row = begin + column;
         const f32 delta = row < p.queries ? number_at(deltas, p.deltas, row) : 0.0f;
 #pragma unroll
-        for (u32 i = 0; i < EACH; ++i)
-          weights[(y + i * LANES) * PITCH + column] = scores[i][j] * (slopes[i][j] - delta);
+        for (u32 i = 0; i < EACH; ++i) {
+          const u32 own_row = y + i * LANES;
+          const f32 slope = kept.of(slopes[i][j] * p.grown, column, own_row);
+          weights[own_row * PITCH + column] = scores[i][j] * (slope - delta);
+        }
       }
       add_product(weights, query, begin, staged, of_key);
     }
   }
   write_rows(rows_of<scalar_t>(p.of_key, sample, own, p.keys, p.width), first, of_key, by);
   write_rows(rows_of<scalar_t>(p.of_value, sample, own, p.keys, p.value_width), first, of_value,
-             one);
+             grown);
 }

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ... import runtime
 from ...core.dtype import bfloat16, bool_, dtype, float16, float32
 from ...core.geometry import Sizes
-from . import launch, module, variants
+from ...runtime import capture
+from . import launch, module, numbers, variants
 from .launch import THREADS
 
 SIDE = 64  # queries and keys of a block; SIDE in attention.cu
@@ -16,7 +17,7 @@ WIDTHS = (32, 64, 128)  # the most elements of a row in each variant
 DTYPES = (float32, float16, bfloat16)
 _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
              "of_value")  # fmt: skip
-_OPERAND, _REST = Struct("<Q4q").pack, Struct("<9If").pack
+_OPERAND, _REST = Struct("<Q4q").pack, Struct("<Q9IffI").pack
 _ABSENT = _OPERAND(0, 0, 0, 0, 0)
 
 # Of an operand: its pointer and the stride bytes of samples, heads, rows and elements.
@@ -25,7 +26,7 @@ Operand = tuple[int, Sizes]
 
 class Attention(NamedTuple):
     """Sizes and options of a call. served: query heads for each head of key and value. mask: its
-    dtype."""
+    dtype. dropout: seed, block, limit and the factor of kept weights, or None."""
 
     of: dtype
     samples: int
@@ -38,6 +39,7 @@ class Attention(NamedTuple):
     mask: dtype | None
     is_causal: bool
     scale: float
+    dropout: tuple[int, int, int, float] | None = None
 
     def is_taken(self) -> bool:
         """True if the kernels compute these sizes and types."""
@@ -69,9 +71,12 @@ class Attention(NamedTuple):
         kind = 0 if self.mask is None else 1 if self.mask is bool_ else 2
         if kind == 2 and self.mask is not float32:
             kind = 3
-        return b"".join(packed) + _REST(
-            self.heads, self.served, self.queries, self.keys, self.width, self.value_width, kind,
-            self.is_causal, tiles, self.scale,
+        seed, block, limit, grown = self.dropout or (0, 0, 0, 1.0)
+        # Note [Random numbers of a graph]
+        of_dropout = 0 if self.dropout is None else 2 if type(seed) is capture.Place else 1
+        return b"".join((*packed, numbers.pair(seed, block))) + _REST(
+            limit, self.heads, self.served, self.queries, self.keys, self.width, self.value_width,
+            kind, self.is_causal, tiles, self.scale, grown, of_dropout,
         )  # fmt: skip
 
     def _tiles(self, rows: int) -> int:

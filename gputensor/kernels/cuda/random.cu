@@ -80,12 +80,6 @@ struct uniform {  // as many bits as the type holds
 
 }  // namespace op
 
-// The words of a block, counted from a call's first.
-DEVICE philox_block random_block(u64 seed, u64 base, u64 block) {
-  const u64 low = base + block;
-  return philox(philox_block{{low, low < base, 0, 0}}, seed, 0);
-}
-
 // value[0] = {seed, counter of element 0}; value[1] = {whole Philox blocks, elements of one more}
 // that earlier launches of a split call used; value[2] = the distribution's two parameters. In a
 // graph the upper half of value[1].high is set, and value[0] = {address of seed and counter, blocks

@@ -12,6 +12,7 @@ from ..._generated import calls
 from ...core.dtype import float32
 from ...kernels import stub
 from ...tensor.tensor import Tensor
+from .attention_tiles import Dropout
 from .precision import cast, wide
 
 
@@ -28,8 +29,9 @@ def order_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def launches(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float
-) -> Any:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float,
+    dropout: Dropout | None = None,
+) -> Any:  # fmt: skip
     """The launches of the CUDA kernels for these operands; None if the kernels do not take them."""
     numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
     if query._device.type != "cuda" or not numel:
@@ -41,6 +43,7 @@ def launches(
         query._geometry.dtype, samples, heads, heads // kept[1], queries, kept[2], width,
         value._geometry.sizes[3], None if mask is None else mask._geometry.dtype, bool(is_causal),
         float(scale),
+        dropout and (dropout.seed, dropout.block, dropout.limit, dropout.grown),
     )  # fmt: skip
     return made if made.is_taken() else None
 

@@ -1,9 +1,11 @@
 // out = softmax(query @ key^T * scale + mask) @ value, tile by tile; and its gradients.
 //                                                                               family: attention
 //
-// Calls    forward(query, key, value, mask or None, out, logsumexp, is_causal, scale);
+// Calls    forward(query, key, value, mask or None, out, logsumexp, NUMBERS);
 //          backward(grad, query, key, value, mask or None, out, logsumexp, of_query, of_key,
-//          of_value, of_scores or None, is_causal, scale): 0; -1 where memory is missing
+//          of_value, of_scores or None, NUMBERS): 0; -1 where memory is missing
+// NUMBERS  is_causal, has_dropout, its seed, counter and limit; scale, and the factor of weights
+//          that dropout keeps
 // Shapes   (samples, heads, length, width) of any strides; mask and of_scores (samples, heads,
 //          queries, keys), and logsumexp (samples, heads, queries). Each head of key and value
 //          serves as many heads of query, one behind the other.
@@ -31,6 +33,7 @@ struct Forward {
   const Array *query, *key, *value, *mask, *out, *sums;
   bool is_causal;
   double scale;
+  Dropout dropout;
   i64 group, groups;  // queries of a unit; units of a head
   i64 answer;
 
@@ -76,9 +79,10 @@ static inline void add_exponentials(T* scores, i64 seen, i64 all, T& most, T& to
 }
 
 // Queries [first, first + n) and keys [key, key + count); `at`: the first one's place in the group.
+// head: counted over all samples.
 template <class T>
-static void attend(const Forward& f, const Softmax<T>& s, const Head& mask, i64 first, i64 at,
-                   i64 n, i64 key, i64 count, Right<T> keys, Right<T> values) {
+static void attend(const Forward& f, const Softmax<T>& s, const Head& mask, i64 head, i64 first,
+                   i64 at, i64 n, i64 key, i64 count, Right<T> keys, Right<T> values) {
   if (f.is_causal) count = smaller(count, first + n - key);
   if (count <= 0) return;
   const T* query = s.query + at * s.width;
@@ -93,6 +97,10 @@ static void attend(const Forward& f, const Softmax<T>& s, const Head& mask, i64 
     apply_mask(row, *f.mask, mask, first + i, key, seen);
     add_exponentials(row, seen, count, s.most[at + i], s.total[at + i],
                      key ? s.out + (at + i) * s.made : nullptr, s.made);
+    if (!f.dropout.is_on) continue;
+    alignas(64) T factors[KEYS];
+    draw_factors(f.dropout, f.dropout.number(head, first + i, key), seen, factors);
+    multiply_by(row, factors, seen);
   }
   (f.is_short() ? multiply<false, T, 1> : multiply<false, T>)(
       s.scores, KEYS, values, n, s.made, count, s.out + at * s.made, s.made, key != 0);
@@ -129,7 +137,8 @@ template <class T> static void attend_group(const Forward& f, const Softmax<T>& 
     if (!f.is_short()) keys = turned_rows(keys, count, s.width, s.panels);
     const Right<T> values = rows_of(value_head, key, count, s.made, s.values);
     for (i64 at = 0; at < n; at += QUERIES)
-      attend(f, s, mask, first + at, at, smaller(QUERIES, n - at), key, count, keys, values);
+      attend(f, s, mask, unit / f.groups, first + at, at, smaller(QUERIES, n - at), key, count,
+             keys, values);
   }
   finish(f, s, sample, head, first, n);
 }
@@ -146,7 +155,9 @@ template <class T> static void attend_units(void* context, i64 first, i64 last) 
 
 template <class T> static i64 run_forward(const Call& call) {
   const Array* x = call.array;
-  Forward f = {x, x + 1, x + 2, x + 3, x + 4, x + 5, call.integer[0] != 0, call.real[0]};
+  const Dropout dropout(call.integer + 1, call.real[1], x[0], x[1]);
+  Forward f = {x,     x + 1, x + 2, x + 3, x + 4, x + 5, call.integer[0] != 0, call.real[0],
+               dropout};
   const i64 heads = x->shape[0] * x->shape[1], length = x->shape[2];
   f.group = GROUP;
   while (f.group > QUERIES && heads * ((length + f.group - 1) / f.group) < 4 * call.threads)

@@ -6,6 +6,7 @@
 #define GPUTENSOR_ATTENTION_H
 
 #include "matrices.h"
+#include "philox_words.h"
 #include "rows.h"
 #include "wide.h"
 
@@ -175,6 +176,46 @@ template <class T> LOOP exponentials(T* scores, T shift, i64 n, i64 all) {
 #pragma GCC ivdep
   for (i64 k = 0; k < whole; ++k) scores[k] = elementary::exp_below_zero(scores[k] - shift);
   for (i64 k = n; k < all; ++k) scores[k] = 0;
+}
+
+// --- dropout -------------------------------------------------------------------------------------
+
+// Weight i of a call, row-major over (samples, heads, queries, keys), is kept if the upper 53 bits
+// of word i are below the limit, and then multiplied by `grown`.
+struct Dropout {
+  bool is_on;
+  u64 seed, base, limit;
+  i64 queries, keys;
+  double grown;
+
+  // From five integers and a float of a call, and the shapes of query and key.
+  Dropout(const i64* of, double grown, const Array& query, const Array& key)
+      : is_on(of[0] != 0),
+        seed(of[1]),
+        base(of[2]),
+        limit(of[3]),
+        queries(query.shape[2]),
+        keys(key.shape[2]),
+        grown(grown) {}
+  // head: counted over all samples.
+  i64 number(i64 head, i64 query, i64 key) const { return (head * queries + query) * keys + key; }
+};
+
+// by[k] = `grown` where the weight `first` + k is kept, otherwise 0; n up to KEYS.
+template <class T> LOOP draw_factors(const Dropout& d, i64 first, i64 n, T* by) {
+  constexpr i64 MOST = (KEYS + 3 + 63) / 64 * 64;  // draw_words is fastest for 64 words at a time
+  alignas(64) u64 words[MOST];
+  const i64 lead = first % 4, blocks = rounded(lead + n, 64) / 4;
+  draw_words(words, d.seed, d.base + first / 4, blocks);
+  const u64 limit = d.limit;
+  const T grown = (T)d.grown;
+#pragma GCC ivdep
+  for (i64 k = 0; k < n; ++k) by[k] = words[lead + k] >> 11 < limit ? grown : (T)0;
+}
+
+template <class T> LOOP multiply_by(T* x, const T* by, i64 n) {
+#pragma GCC ivdep
+  for (i64 k = 0; k < n; ++k) x[k] *= by[k];
 }
 
 }  // namespace CAPABILITY

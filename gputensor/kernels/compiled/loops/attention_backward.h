@@ -21,6 +21,7 @@ struct Backward {
   const Array* of_scores;
   bool is_causal;
   double scale;
+  Dropout dropout;
   i64 part, parts;  // keys of a part, a multiple of KEYS; parts of a head
   char* partial;    // gradients of queries: (parts, samples, heads, length, width)
   i64 answer;
@@ -78,7 +79,7 @@ template <class T> LOOP slopes_of(T* slopes, const T* weights, T delta, i64 n) {
   for (i64 k = 0; k < n; ++k) slopes[k] = weights[k] * (slopes[k] - delta);
 }
 
-// The softmax of one tile, and the gradient of its scores.
+// The softmax of one tile with dropout, and the gradient of its scores.
 template <class T>
 static void weigh(const Backward& b, const Gradients<T>& s, const KeyBlock<T>& block, i64 sample,
                   i64 head, i64 first, i64 n, i64 count) {
@@ -90,7 +91,14 @@ static void weigh(const Backward& b, const Gradients<T>& s, const KeyBlock<T>& b
     if (b.is_causal) seen = larger(0, smaller(count, first + i + 1 - block.first));
     apply_mask(weights, *b.mask, mask, first + i, block.first, seen);
     exponentials(weights, s.sums[i], seen, all);
+    alignas(64) T factors[KEYS];
+    if (b.dropout.is_on) {
+      const i64 of_all = sample * b.query->shape[1] + head;
+      draw_factors(b.dropout, b.dropout.number(of_all, first + i, block.first), seen, factors);
+      multiply_by(slopes, factors, seen);
+    }
     slopes_of(slopes, weights, s.delta[i], seen);
+    if (b.dropout.is_on) multiply_by(weights, factors, seen);
     for (i64 k = seen; k < all; ++k) slopes[k] = 0;
     if (!b.of_scores->data) continue;
     const Array& to = *b.of_scores;
@@ -191,7 +199,7 @@ template <class T> static i64 run_backward(const Call& call) {
   const Array* x = call.array;
   Backward b = {x,     x + 1, x + 2, x + 3,  x + 4,  x + 5,
                 x + 6, x + 7, x + 8, x + 9,  x + 10, call.integer[0] != 0,
-                call.real[0]};
+                call.real[0], Dropout(call.integer + 1, call.real[1], x[1], x[2])};
   const Array &query = *b.query, &key = *b.key;
   const i64 heads = key.shape[0] * key.shape[1], blocks = (key.shape[2] + KEYS - 1) / KEYS;
   const i64 wanted = smaller(blocks, (MANY_HEADS - 1) / heads + 1);

@@ -48,4 +48,10 @@ DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
   return philox_block{{a, b, c, d}};
 }
 
+// The words of a block, counted from a call's first.
+DEVICE philox_block random_block(u64 seed, u64 base, u64 block) {
+  const u64 low = base + block;
+  return philox(philox_block{{low, low < base, 0, 0}}, seed, 0);
+}
+
 #endif
