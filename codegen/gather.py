@@ -78,14 +78,14 @@ def _coerced(op: Op, listed: str) -> str:
 
 def short_cut(
     op: Op, guards: Sequence[str] = (), arguments: Mapping[str, str] | None = None,
-    numbers: Sequence[str] | None = None,
+    numbers: Sequence[str] | None = None, made: str = "made",
 ) -> list[str]:  # fmt: skip
     """Lines that take the call's short cut, if any: it is looked up by the tensors' geometries and
     gets all arguments except an `alpha` of 1. guards: tests that come first. arguments:
     replacements of arguments, as in `call`. numbers: tensor arguments that may be numbers, if they
-    differ from the schema's."""
+    differ from the schema's. made: what the function returns for the result `made`."""
     if op.short:
-        return _by_arguments(op, guards, arguments or {})
+        return _by_arguments(op, guards, arguments or {}, made)
     if not op.leaves_short_cuts:
         return []
     standing = arguments or {}
@@ -129,7 +129,9 @@ def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
     ]
 
 
-def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) -> list[str]:
+def _by_arguments(
+    op: Op, guards: Sequence[str], standing: Mapping[str, str], made: str
+) -> list[str]:
     """Look up the short cut with further arguments in the key. Arguments of the wrong type take the
     full dispatch."""
     found_by, passed = (re.findall(r"\w+", part) for part in f"{op.short};".split(";")[:2])
@@ -156,7 +158,7 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
     operands = [given[name] for name in (*tensors, *lists, *passed)]
     taken = "if short is not None and (made := short("
-    lines += [*wrap(taken, operands, ")) is not None:", WIDTH - 16), "    return made"]
+    lines += [*wrap(taken, operands, ")) is not None:", WIDTH - 16), f"    return {made}"]
     if not tests:
         return lines
     head = [f"if {' and '.join(tests)}:"]

@@ -367,7 +367,16 @@ def _efficientzerotensor(
 
 
 def scalar_tensor(key_set: int, s: Any, *options: Any) -> Tensor:
-    return _fill(key_set, calls.empty_memory_format((), *options), s)
+    made = _fill(key_set, calls.empty_memory_format((), *options), s)
+    if type(made) is Tensor and made._device is CPU:
+        table, shape = operators.scalar_tensor.table, made._geometry
+        known = seen(shape, "scalar_tensor")
+        if shortcuts.is_due(known, table):
+            short_make.leave(
+                table, scalar_tensor, (), shape.dtype, lambda asks: short_make.number(shape, asks)
+            )
+            known.short = table.short
+    return made
 
 
 # --- short cuts -----------------------------------------------------------------------------------
@@ -390,5 +399,5 @@ def _over_filling() -> Any:
 
 
 shortcuts.jumps(empty_like, _over_empty)
-for _kernel in (zeros, ones, full, zeros_like, ones_like):
+for _kernel in (zeros, ones, full, zeros_like, ones_like, scalar_tensor):
     shortcuts.jumps(_kernel, _over_filling)

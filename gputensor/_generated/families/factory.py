@@ -795,6 +795,13 @@ def scalar_tensor(
             dtype = _element_type("scalar_tensor", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if not requires_grad and layout is None and pin_memory is None:
+            try:
+                short = op_scalar_tensor.table.short.get((dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(s)) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         result = op_scalar_tensor.table[key_set](
@@ -804,6 +811,13 @@ def scalar_tensor(
     except Exception as error: return _refuse(error, "scalar_tensor", scalar_tensor, locals())
 
 def call_scalar_tensor(s, dtype=None, layout=None, device=None, pin_memory=None):
+    if layout is None and pin_memory is None:
+        try:
+            short = op_scalar_tensor.table.short.get((dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(s)) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_scalar_tensor.table[key_set](

@@ -62,6 +62,9 @@ def Tensor_tril_(self, diagonal=0):
     """In place: The elements of matrices on and below a diagonal, zeros elsewhere. See
     gt.tril."""
     try:
+        short = op_tril_.table.short.get(self._geometry)
+        if short is not None and (made := short(self, diagonal)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tril_.table[key_set](key_set, self, diagonal)
@@ -116,6 +119,9 @@ def Tensor_triu_(self, diagonal=0):
     """In place: The elements of matrices on and above a diagonal, zeros elsewhere. See
     gt.triu."""
     try:
+        short = op_triu_.table.short.get(self._geometry)
+        if short is not None and (made := short(self, diagonal)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_triu_.table[key_set](key_set, self, diagonal)
