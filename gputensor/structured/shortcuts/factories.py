@@ -100,6 +100,30 @@ def number(geometry: Geometry, asks: bool) -> ShortCut | None:
     return short
 
 
+def new(geometry: Geometry, array: Callable[[], Any] | None) -> ShortCut | None:
+    """Return the short cut of a `new_` factory, which autograd does not record. array: makes the
+    result's array; None if the call passes the number to fill in."""
+    sizes, element, fits = geometry.sizes, geometry.dtype.np, fits_in(geometry)
+    if array is None and fits is None:
+        return None
+
+    def short(self: Any, size: Any, value: Any = 0) -> Any:
+        if self._keys is not CPU_KEYS or _now() is not PLAIN:
+            return None
+        for n in size:
+            if type(n) is not int:
+                return None
+        if array is not None:
+            return from_array(array(), geometry)
+        if fits is None or not fits(value):
+            return None
+        made = np.empty(sizes, element)
+        made.fill(value)
+        return from_array(made, geometry)
+
+    return short
+
+
 def empty_like(geometry: Geometry) -> ShortCut:
     """Return a short cut that makes an uninitialised tensor of a geometry; autograd is not
     involved."""
