@@ -140,7 +140,10 @@ def _by_arguments(
     tests, may_hash = list(guards), True
     for argument in op.arguments:
         name, kind = given[argument.name], argument.type.required
-        if argument.name in found_by and kind.is_list:
+        if argument.name in tensors and kind.is_list:
+            tests.append(f"type({name}) in (list, tuple)")
+            may_hash = False  # because the list may hold other things than tensors
+        elif argument.name in found_by and kind.is_list:
             may_hash = False  # because short cuts check the list's elements
         elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
             may_hash = False  # because native code's calls pass users' arguments on
@@ -150,12 +153,19 @@ def _by_arguments(
             tests.append(f"type({name}) in NUMBERS")
         elif argument.name not in (*found_by, *passed):
             tests.append(f"{name} is {default(argument)}")
-    parts = [f"{given[name]}._geometry" if name in tensors else given[name] for name in found_by]
+    many = [a.name for a in op.tensors if a.type.required.is_list]
+    parts = [
+        f"*[x._geometry for x in {given[name]}]" if name in many
+        else f"{given[name]}._geometry" if name in tensors else given[name]
+        for name in found_by
+    ]  # fmt: skip
     opened, closed = ("(", "))") if len(parts) > 1 else ("", ")")
     lines = wrap(f"short = op_{op.identifier}.table.short.get({opened}", parts, closed, WIDTH - 16)
     if not may_hash:  # the tuple may contain a list, or a list may replace a dtype
-        lines = ["try:", *indent(lines), "except TypeError:", "    short = None"]
+        refused = "(AttributeError, TypeError)" if many else "TypeError"
+        lines = ["try:", *indent(lines), f"except {refused}:", "    short = None"]
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
+    lists = [name for name in lists if name not in many]
     operands = [given[name] for name in (*tensors, *lists, *passed)]
     taken = "if short is not None and (made := short("
     lines += [*wrap(taken, operands, ")) is not None:", WIDTH - 16), f"    return {made}"]
