@@ -219,7 +219,7 @@ def _single(it: Public) -> list[str]:
         lines += [f"if {op.shortcut}:", "    return self"]
     guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * bool(it.outs)
     guards += ["not requires_grad"] * it.takes_requires_grad
-    lines += gather.gathered(op, gather.short_cut(op, guards))
+    lines += gather.gathered(op, gather.short_cut(op, guards, made=_named(op, "made")))
     # The result requires grad if the signature has requires_grad.
     lead, end = "return ", list[str]()
     if it.takes_requires_grad:
@@ -235,9 +235,14 @@ def _single(it: Public) -> list[str]:
 
 def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
     """Return the call. Several results become a named tuple."""
-    if not op.named_results or not op.is_public:
-        return gather.call(op, arguments, lead)
-    return gather.call(op, arguments, f"{lead}Results_{op.base.rstrip('_')}(", ")")
+    opened, _, closed = _named(op, " ").partition(" ")
+    return gather.call(op, arguments, lead + opened, closed)
+
+
+def _named(op: Op, results: str) -> str:
+    """Return the expression of the named tuple of several results; `results` of other operators."""
+    is_tuple = op.named_results and op.is_public
+    return f"Results_{op.base.rstrip('_')}({results})" if is_tuple else results
 
 
 def results(model: Model, base: str) -> list[str]:
@@ -312,7 +317,8 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     shared = shared and not any(op.short or op.leaves_short_cuts for op in ops)
     lines = _merged_out(it, merge, ops, shared)
     for case, op in zip(merge.cases, ops):
-        first = gather.short_cut(op, ["alpha is _ONE"] * op.is_scaled, case.arguments)
+        scaled = ["alpha is _ONE"] * op.is_scaled
+        first = gather.short_cut(op, scaled, case.arguments, made=_named(op, "made"))
         body = [] if shared else gather.gathered(op, first)
         body += _call(op, case.arguments)
         lines += _if(case.condition, body)

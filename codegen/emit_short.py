@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from .. import runtime
+from ..core.arguments import are_equal as _are_equal
 from ..core.device import CPU
 from ..dispatch.backend_select import TENSOR_KEYS, default_devices
 from ..dispatch.shortcuts import LONG, ShortCut, in_block as _in_block
@@ -40,11 +41,6 @@ CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
 _empty, _array, _may_share = np.empty, np.array, np.may_share_memory
-
-
-def _is_same(given, kept):
-    \"\"\"Of two tuples; 1, 1.0 and True are equal.\"\"\"
-    return given == kept and [*map(type, given)] == [*map(type, kept)]
 
 
 def _track(source, made):

@@ -78,14 +78,14 @@ def _coerced(op: Op, listed: str) -> str:
 
 def short_cut(
     op: Op, guards: Sequence[str] = (), arguments: Mapping[str, str] | None = None,
-    numbers: Sequence[str] | None = None,
+    numbers: Sequence[str] | None = None, made: str = "made",
 ) -> list[str]:  # fmt: skip
     """Lines that take the call's short cut, if any: it is looked up by the tensors' geometries and
     gets all arguments except an `alpha` of 1. guards: tests that come first. arguments:
     replacements of arguments, as in `call`. numbers: tensor arguments that may be numbers, if they
-    differ from the schema's."""
+    differ from the schema's. made: what the function returns for the result `made`."""
     if op.short:
-        return _by_arguments(op, guards, arguments or {})
+        return _by_arguments(op, guards, arguments or {}, made)
     if not op.leaves_short_cuts:
         return []
     standing = arguments or {}
@@ -129,7 +129,9 @@ def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
     ]
 
 
-def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) -> list[str]:
+def _by_arguments(
+    op: Op, guards: Sequence[str], standing: Mapping[str, str], made: str
+) -> list[str]:
     """Look up the short cut with further arguments in the key. Arguments of the wrong type take the
     full dispatch."""
     found_by, passed = (re.findall(r"\w+", part) for part in f"{op.short};".split(";")[:2])
@@ -138,7 +140,10 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
     tests, may_hash = list(guards), True
     for argument in op.arguments:
         name, kind = given[argument.name], argument.type.required
-        if argument.name in found_by and kind.is_list:
+        if argument.name in tensors and kind.is_list:
+            tests.append(f"type({name}) in (list, tuple)")
+            may_hash = False  # because the list may hold other things than tensors
+        elif argument.name in found_by and kind.is_list:
             may_hash = False  # because short cuts check the list's elements
         elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
             may_hash = False  # because native code's calls pass users' arguments on
@@ -148,15 +153,22 @@ def _by_arguments(op: Op, guards: Sequence[str], standing: Mapping[str, str]) ->
             tests.append(f"type({name}) in NUMBERS")
         elif argument.name not in (*found_by, *passed):
             tests.append(f"{name} is {default(argument)}")
-    parts = [f"{given[name]}._geometry" if name in tensors else given[name] for name in found_by]
+    many = [a.name for a in op.tensors if a.type.required.is_list]
+    parts = [
+        f"*[x._geometry for x in {given[name]}]" if name in many
+        else f"{given[name]}._geometry" if name in tensors else given[name]
+        for name in found_by
+    ]  # fmt: skip
     opened, closed = ("(", "))") if len(parts) > 1 else ("", ")")
     lines = wrap(f"short = op_{op.identifier}.table.short.get({opened}", parts, closed, WIDTH - 16)
     if not may_hash:  # the tuple may contain a list, or a list may replace a dtype
-        lines = ["try:", *indent(lines), "except TypeError:", "    short = None"]
+        refused = "(AttributeError, TypeError)" if many else "TypeError"
+        lines = ["try:", *indent(lines), f"except {refused}:", "    short = None"]
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
+    lists = [name for name in lists if name not in many]
     operands = [given[name] for name in (*tensors, *lists, *passed)]
     taken = "if short is not None and (made := short("
-    lines += [*wrap(taken, operands, ")) is not None:", WIDTH - 16), "    return made"]
+    lines += [*wrap(taken, operands, ")) is not None:", WIDTH - 16), f"    return {made}"]
     if not tests:
         return lines
     head = [f"if {' and '.join(tests)}:"]

@@ -112,6 +112,7 @@ def _derived(entry: Op) -> Iterable[Op]:
             device_check=entry.device_check,
             device_guard=entry.device_guard,
             python_module=entry.python_module,
+            short=entry.short if kind == "inplace" else "",
             source=of,
             follows=of.identifier if follows else "",
         )

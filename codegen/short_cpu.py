@@ -48,7 +48,7 @@ def reduction() -> list[str]:
     closed = ["loop", "behind", "geometry", "params", "otherwise", "around"]
     setup = ["begin, finish = around", *kept(3), ELEMENT, "first, second, last = behind"]
     return form("reduction", closed, doc, setup, ["self", *params(3)], [
-        *others(3, "otherwise(self, a, b, c)", is_dims=True),
+        *others(3, "otherwise(self, a, b, c)"),
         *records(("self",), ("self",)),
         *arrays(("self",)),
         "array = _empty(sizes, element)",

@@ -50,7 +50,7 @@ def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int =
     given = [*operands, *number, *params(n_params)]
     doc = f"({', '.join([*operands, *number, *PARAMS[:n_params]])}) -> the launch's result."
     return form(name, closed, doc, setup, given, [
-        *others(n_params, "None", is_dims=True),
+        *others(n_params, "None"),
         *is_plain(operands, "CUDA_KEYS", is_written=False, device="device"),
         *addresses(operands, each("{}._storage", operands), "low_bits" if n_params else "15"),
         "memory = take()",

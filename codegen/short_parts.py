@@ -71,12 +71,18 @@ def ints(n: int | None = None, known: str = "") -> list[str]:
     ]
 
 
-def others(n: int, on: str, is_dims: bool = False) -> list[str]:
-    """Call the next short cut for other params. is_dims: the first may be a tuple."""
-    tests = each("{0} is not {0}0", PARAMS[:n])
-    if n and is_dims:
-        tests[0] += " and (type(a) is not tuple or not _is_same(a, a0))"
-    return [f"if {' or '.join(tests)}:", f"    return {on}"] if n else []
+def others(n: int, on: str) -> list[str]:
+    """Call the next short cut for other params. Equal ones are usually the objects of the previous
+    call, which is the cheapest test."""
+    if not n:
+        return []
+    given, known = PARAMS[:n], each("{}0", PARAMS[:n])
+    comma = "," * (n == 1)
+    return [
+        f"if {' or '.join(each('{0} is not {0}0', given))}:",
+        f"    if not _are_equal(({', '.join(given)}{comma}), ({', '.join(known)}{comma})):",
+        f"        return {on}",
+    ]
 
 
 def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:

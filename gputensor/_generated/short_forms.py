@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import runtime
+from ..core.arguments import are_equal as _are_equal
 from ..core.device import CPU
 from ..dispatch.backend_select import TENSOR_KEYS, default_devices
 from ..dispatch.shortcuts import LONG, ShortCut, in_block as _in_block
@@ -27,11 +28,6 @@ CUDA_KEYS = TENSOR_KEYS["cuda"]
 _now = state.get
 _places = default_devices.get
 _empty, _array, _may_share = np.empty, np.array, np.may_share_memory
-
-
-def _is_same(given, kept):
-    """Of two tuples; 1, 1.0 and True are equal."""
-    return given == kept and [*map(type, given)] == [*map(type, kept)]
 
 
 def _track(source, made):
@@ -212,7 +208,8 @@ def one(
 
     def short(self, a=None, b=None, c=None):
         if a is not a0 or b is not b0 or c is not c0:
-            return otherwise(self, a, b, c)
+            if not _are_equal((a, b, c), (a0, b0, c0)):
+                return otherwise(self, a, b, c)
         now, node = _now(), None
         if self._keys is not CPU_KEYS:
             return None
@@ -253,7 +250,8 @@ def two(
 
     def short(self, other, a=None, b=None):
         if a is not a0 or b is not b0:
-            return otherwise(self, other, a, b)
+            if not _are_equal((a, b), (a0, b0)):
+                return otherwise(self, other, a, b)
         now, node = _now(), None
         if self._keys is not CPU_KEYS or other._keys is not CPU_KEYS:
             return None
@@ -298,7 +296,8 @@ def three(
 
     def short(self, other, third, a=None, b=None):
         if a is not a0 or b is not b0:
-            return otherwise(self, other, third, a, b)
+            if not _are_equal((a, b), (a0, b0)):
+                return otherwise(self, other, third, a, b)
         now, node = _now(), None
         if self._keys is not CPU_KEYS or other._keys is not CPU_KEYS or third._keys is not CPU_KEYS:
             return None
@@ -346,8 +345,9 @@ def reduction(
     first, second, last = behind
 
     def short(self, a=None, b=None, c=None):
-        if a is not a0 and (type(a) is not tuple or not _is_same(a, a0)) or b is not b0 or c is not c0:
-            return otherwise(self, a, b, c)
+        if a is not a0 or b is not b0 or c is not c0:
+            if not _are_equal((a, b, c), (a0, b0, c0)):
+                return otherwise(self, a, b, c)
         now, node = _now(), None
         if self._keys is not CPU_KEYS:
             return None
@@ -973,8 +973,9 @@ def cuda_unary(
     a0, b0, c0 = (*params, None, None, None)[:3]
 
     def short(self, a=None, b=None, c=None):
-        if a is not a0 and (type(a) is not tuple or not _is_same(a, a0)) or b is not b0 or c is not c0:
-            return None
+        if a is not a0 or b is not b0 or c is not c0:
+            if not _are_equal((a, b, c), (a0, b0, c0)):
+                return None
         if (
             self._keys is not CUDA_KEYS
             or self._device is not device

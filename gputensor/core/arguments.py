@@ -7,6 +7,7 @@ that is no tensor. Native code checks the values. Tensors have `_keys`.
 from __future__ import annotations
 
 from contextlib import suppress
+from math import copysign
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,22 @@ def exact(x: Any) -> Any:
                 return (x, *map(type, x))
         return x
     return (x, kind)
+
+
+def are_equal(given: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
+    """True if params, perhaps other objects, have equal types and values. This keeps 1, 1.0 and
+    True apart, and 0.0 and -0.0. known: numbers, strings, dtypes, and tuples of these."""
+    for x, y in zip(given, known):
+        if x is y:
+            continue
+        kind = type(x)
+        if kind is not type(y) or kind is complex or x != y:
+            return False
+        if kind is tuple and not are_equal(x, y):
+            return False
+        if kind is float and not x and copysign(1, x) != copysign(1, y):
+            return False
+    return True
 
 
 def coerced(first: Any, *others: Any) -> list[Any]:

@@ -81,7 +81,8 @@ in_block: list[Callable[..., bool]] = [lambda *operands: False]
 _ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}
 
 # An operator that a short cut skips, the key set of its call, and the kernel that must run.
-# `copy.copy_` names that of native/copy.py, which not every module may import.
+# `copy.copy_` names that of native/copy.py, which not every module may import, and
+# `structured.forms.copy.<locals>.kernel` one of structured/forms.py.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
 # Operator -> the operators whose short cuts skip it; guarded by the dispatcher's lock.
@@ -128,7 +129,7 @@ def _leads(table: Table, kernel: Any, place: str) -> bool:
             if place == "cuda":
                 key_set = _ON_CUDA.get(key_set, key_set)
             found = learner(operator.table, key_set, place)
-            if found is None or found is not there and f"{_NATIVE}.{there}" != _name(found):
+            if found is None or found is not there and _name(found) not in _names(there):
                 return False
     return True
 
@@ -146,11 +147,15 @@ def is_plain_thread() -> bool:
     return now is tls.PLAIN or now is tls.BELOW
 
 
-_NATIVE = f"{__name__.partition('.')[0]}.native"
+_PACKAGE = __name__.partition(".")[0]
 
 
 def _name(kernel: Callable[..., Any]) -> str:
     return f"{kernel.__module__}.{kernel.__qualname__}"
+
+
+def _names(there: Callable[..., Any] | str) -> tuple[str, str]:
+    return f"{_PACKAGE}.native.{there}", f"{_PACKAGE}.{there}"
 
 
 # `begin` returns this if the operands need the full dispatch.

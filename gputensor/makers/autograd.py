@@ -75,7 +75,16 @@ def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
     kernel does more than make a node and attach it to the result. behind: the arguments after the
     operands."""
     shape, schema = shape_of(table, kind.inputs), table.signature.schema
-    if schema.kind != "functional" or shape.strip("TNCV") or len(schema.returns) > 1:
+    if schema.kind == "functional" and shape.strip("V") == "L":
+
+        def begin_list(tensors: Any) -> Any:
+            node = record(kind, *tensors)
+            if node is not None:
+                kind.keep(node, tensors, *behind)
+            return node
+
+        return begin_list, _finish(table, kind)
+    if schema.kind != "functional" or shape.strip("TNCV"):
         return None
     recorder: Function = record_unary if shape.strip("VC") == "T" else record
     keep, differentiated = kind.keep, [n for n, letter in enumerate(shape) if letter in "TN"]

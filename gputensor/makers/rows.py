@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .._generated import calls
 from ..autograd.node import Node
 from ..dispatch.dispatcher import register_kernel
 from ..dispatch.keys import key
@@ -66,9 +67,14 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
 
 def forwards(operator: Operator, of: Operator) -> None:
     """Register `of` under other overloads and names that have the same arguments."""
+    call: Callable[..., Any] | None = None
 
     def forward(key_set: int, *args: Any) -> Any:
-        return of.table[key_set](key_set, *args)
+        nonlocal call
+        if call is None:
+            ending = f"_{of.overload}" if of.overload else ""
+            call = getattr(calls, f"{of.short_name}{ending}")
+        return call(*args)
 
     register_kernel(operator, IMPLICIT, forward, "native", caller_site())
 

@@ -15,14 +15,18 @@ from ..core.memory_format import memory_format
 from ..dispatch import shortcuts
 from ..dispatch.backend_select import resolve
 from ..dispatch.operator import Table
+from ..dispatch.tls import BELOW, PLAIN, state
 from ..kernels.cpu.cast import readable
 from ..structured import float8
 from ..structured.shortcuts import factories as short_make
+from ..structured.shortcuts.computed import comes_again
 from ..structured.view_kernel import seen
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS
 from ..tensor.tensor import Tensor
 from .copy import copy_fresh, cpu_copy, over_copy
+
+_now = state.get
 
 
 def _to(
@@ -136,7 +140,19 @@ shortcuts.jumps(to_dtype, lambda: ((operators._to_copy, shortcuts.CPU, _to_copy)
 def item(key_set: int, self: Tensor) -> Any:
     if self._geometry.numel != 1:
         raise errors.must("item", "self", "hold one element", self)
-    return calls._local_scalar_dense(self)
+    found = calls._local_scalar_dense(self)
+    table, of = operators.item.table, self._geometry
+    if of.dtype.np.kind in "biufc" and not of.dtype.is_float8 and comes_again(table, item, (self,)):
+        shortcuts.learn(table, item, of, _item)
+    return found
+
+
+def _item(self: Tensor) -> Any:
+    """The short cut of `item`, which autograd does not record."""
+    if self._keys is not CPU_KEYS:
+        return None
+    now = _now()
+    return self._get_array().item() if now is PLAIN or now is BELOW else None
 
 
 def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
@@ -150,3 +166,8 @@ def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
     except ValueError:
         raise errors.must("_local_scalar_dense", "self", "hold one element", self) from None
     return found if type(found) is not bytes else readable(self._get_array()).item()
+
+
+shortcuts.jumps(
+    item, lambda: ((operators._local_scalar_dense, shortcuts.CPU, _local_scalar_dense),)
+)

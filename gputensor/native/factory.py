@@ -214,7 +214,9 @@ def new_empty(
     element = self._geometry.dtype if dtype is None else dtype
     place = self._device if device is None else device
     sizes = arguments.sizes("new_empty", size)
-    return calls.empty_memory_format(sizes, element, layout, place, pin_memory, None)
+    made = calls.empty_memory_format(sizes, element, layout, place, pin_memory, None)
+    _learn_new(new_empty, self, size, (dtype, layout, device, pin_memory), made, _uninitialised)
+    return made
 
 
 def new_empty_strided(
@@ -346,15 +348,45 @@ ones_like: Kernel = _like("ones_like", 1)
 
 
 def new_full(key_set: int, self: Tensor, size: Any, fill_value: Any, *options: Any) -> Tensor:
-    return _fill(key_set, calls.new_empty(self, size, *options), fill_value)
+    made = _fill(key_set, calls.new_empty(self, size, *options), fill_value)
+    _learn_new(new_full, self, size, options, made, lambda shape, made: None)
+    return made
 
 
 def new_zeros(key_set: int, self: Tensor, size: Any, *options: Any) -> Tensor:
-    return _zero(key_set, calls.new_empty(self, size, *options))
+    made = _zero(key_set, calls.new_empty(self, size, *options))
+    _learn_new(new_zeros, self, size, options, made, short_make.filled)
+    return made
 
 
 def new_ones(key_set: int, self: Tensor, size: Any, *options: Any) -> Tensor:
-    return _fill(key_set, calls.new_empty(self, size, *options), 1)
+    made = _fill(key_set, calls.new_empty(self, size, *options), 1)
+    _learn_new(new_ones, self, size, options, made, short_make.filled)
+    return made
+
+
+def _uninitialised(shape: Geometry, made: Tensor) -> Any:
+    sizes, element = shape.sizes, shape.dtype.np
+    return lambda: np.empty(sizes, element)
+
+
+def _learn_new(
+    kernel: Kernel, self: Tensor, size: Any, options: tuple[Any, ...], made: Tensor, fill: Any
+) -> None:
+    """Store the short cut of a `new_` factory at the second call. fill(geometry, made): returns a
+    function that makes the result's array, or None if the number is an argument."""
+    dtype, layout, device, pin_memory = (*options, None, None, None, None)[:4]
+    shape, place = made._geometry, made._device
+    is_plain = layout is None and pin_memory is None and type(size) is tuple
+    if type(made) is not Tensor or place is not CPU or not (is_plain and shape.in_numpy):
+        return
+    op = kernel.__name__
+    known, table = seen(shape, (op, self._geometry, dtype, device)), getattr(operators, op).table
+    if shortcuts.is_due(known, table):
+        found = short_make.new(shape, fill(shape, made))
+        if found is not None and shape.numel:
+            shortcuts.learn(table, kernel, (self._geometry, shape.sizes, dtype, device), found)
+        known.short = table.short
 
 
 def _efficientzerotensor(
@@ -367,7 +399,16 @@ def _efficientzerotensor(
 
 
 def scalar_tensor(key_set: int, s: Any, *options: Any) -> Tensor:
-    return _fill(key_set, calls.empty_memory_format((), *options), s)
+    made = _fill(key_set, calls.empty_memory_format((), *options), s)
+    if type(made) is Tensor and made._device is CPU:
+        table, shape = operators.scalar_tensor.table, made._geometry
+        known = seen(shape, "scalar_tensor")
+        if shortcuts.is_due(known, table):
+            short_make.leave(
+                table, scalar_tensor, (), shape.dtype, lambda asks: short_make.number(shape, asks)
+            )
+            known.short = table.short
+    return made
 
 
 # --- short cuts -----------------------------------------------------------------------------------
@@ -390,5 +431,10 @@ def _over_filling() -> Any:
 
 
 shortcuts.jumps(empty_like, _over_empty)
-for _kernel in (zeros, ones, full, zeros_like, ones_like):
+for _kernel in (zeros, ones, full, zeros_like, ones_like, scalar_tensor):
     shortcuts.jumps(_kernel, _over_filling)
+shortcuts.jumps(new_empty, _over_empty)
+for _kernel in (new_full, new_zeros, new_ones):
+    shortcuts.jumps(
+        _kernel, lambda: (*_over_filling(), (operators.new_empty, shortcuts.CPU, new_empty))
+    )

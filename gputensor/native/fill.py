@@ -10,7 +10,8 @@ from .._generated import calls, operators
 from ..core import errors, number_range
 from ..core.arguments import number
 from ..core.device import CPU
-from ..core.dtype import FLOATING, float32
+from ..core.dtype import BOOL, FLOATING, float32
+from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.config import FILL
@@ -18,6 +19,7 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..tensor.tensor import Tensor
 from ..structured import arguments, pointwise
+from ..structured.shortcuts import computed as short
 
 
 def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
@@ -35,6 +37,9 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
         return calls.copy_(self, calls.full((), value, float32, None, self._device, None), False)
     if self._device is CPU:
         stub.cpu("fill").fill(self._get_array(), value)
+        table = operators.fill__Scalar.table
+        if short.comes_again(table, fill_, (self,)) and (found := short.filling(geometry)):
+            shortcuts.learn(table, fill_, geometry, found)
         return self
     device = self._device
     key = (geometry, device, self._address() & 15)
@@ -79,7 +84,11 @@ def zero_(key_set: int, self: Tensor) -> Tensor:
             stream = device.current_stream(index)
             device.memset_async(self._address(), 0, geometry.nbytes, index, stream)
             return self
-    return fill_(key_set, self, False if geometry.dtype.category == 0 else 0)
+    zero = False if geometry.dtype.category == BOOL else 0
+    table = operators.zero_.table
+    if short.comes_again(table, zero_, (self,)) and (fill := short.filling(geometry)):
+        shortcuts.learn(table, zero_, geometry, lambda self: fill(self, zero))
+    return fill_(key_set, self, zero)
 
 
 def fill_diagonal_(key_set: int, self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:

@@ -17,20 +17,20 @@ from ..core.dtype import dtype
 from ..core.geometry import Geometry, geometry
 from ..dispatch import shortcuts
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
-from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
 from ..tensor.base import suggest_memory_format, suggested_format
-from ..tensor.make import CPU_KEYS, allocate, from_array
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, float8
 from ..structured.pointwise import Kernel
 from ..structured.resizing import resize_output
+from ..structured.shortcuts import joined as short
 from .copy import copies_are_ours, fill_part
 from .view import unsqueeze, view_strides
 
-# Bytes of a result up to which its layout is cached, and below which NumPy joins faster than our
+# Bytes of a result up to which calls store short cuts, and below which NumPy joins faster than our
 # loop.
 _SMALL, _TINY = 1 << 18, 1 << 14
 _FEW = 16  # up to this number of 0-d parts, single assignments are faster
@@ -148,14 +148,6 @@ def _common_dtype(tensors: list[Tensor]) -> dtype:
 
 
 def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
-    known = _known(operators.cat, tensors, dim)
-    if known is not None and copies_are_ours(CPU_KEYS):
-        shape, arrays = known
-        if shape.nbytes < _TINY:
-            return from_array(np.concatenate(arrays, dim), shape)
-        made = allocate(shape, CPU)
-        _join_arrays(made._get_array(), arrays, dim % shape.ndim)
-        return made
     found = checked_tensors("cat", tensors)
     if found[0]._geometry.dtype.is_float8:
         _common_dtype(found)
@@ -163,31 +155,32 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     d, shape = _cat_plan(found, dim)
     made = allocate(shape, found[0]._device)
     if made._device is CPU and shape.nbytes and _is_plain(made, found):
-        first = found[0]._geometry
-        is_alike = all([x._geometry is first for x in found])
-        if is_alike and first.is_contiguous and made._array is not None and shape.nbytes <= _SMALL:
-            operators.cat.table.remember((first, len(found), dim), shape)
+        parts = [n for n, x in enumerate(found) if not _is_skipped(x)]
+        if shape.is_contiguous and shape.nbytes <= _SMALL:
+            joined = _joined(shape, shape.sizes, d)
+            join = joined if len(parts) == len(found) else _of_parts(joined, parts)
+            short.learn(operators.cat.table, cat, found, dim, shape, join)
         if _is_joined(made, found, d):
             return made
     return _join(made, found, d)
 
 
-def _known(operator: Operator, tensors: Any, dim: Any) -> tuple[Geometry, list[Any]] | None:
-    """Return the result's geometry and the tensors' arrays, for small row-major CPU tensors of one
-    geometry that were joined in an earlier call; otherwise None."""
-    if type(tensors) not in (list, tuple) or type(dim) is not int:  # True would be found as 1
-        return None
-    first = tensors[0]._geometry if tensors and type(tensors[0]) is Tensor else None
-    shape: Geometry | None = operator.table.plans.get((first, len(tensors), dim))
-    if shape is None:
-        return None
-    arrays = []
-    for x in tensors:
-        if type(x) is not Tensor or x._keys is not CPU_KEYS or x._geometry is not first:
-            return None
-        array = x._array
-        arrays.append(array if array is not None else x._get_array())
-    return shape, arrays
+def _of_parts(join: Any, parts: list[int]) -> Any:
+    return lambda arrays: join([arrays[n] for n in parts])
+
+
+def _joined(shape: Geometry, sizes: tuple[int, ...], dim: int) -> Any:
+    """Return a function that joins arrays to a new array with these sizes, of geometry `shape`."""
+    element, is_tiny = shape.dtype.np, shape.nbytes < _TINY
+
+    def join(arrays: list[Any]) -> Any:
+        array = np.empty(shape.sizes, element)
+        out = array if sizes is shape.sizes else array.reshape(sizes)
+        if is_tiny or not _join_arrays(out, arrays, dim):
+            np.concatenate(arrays, dim, out)
+        return array
+
+    return join
 
 
 def cat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
@@ -225,48 +218,45 @@ def _unsqueezed(tensors: Any, dim: int) -> tuple[list[Tensor], int]:
 
 
 def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
-    known = _known(operators.stack, tensors, dim)
-    if known is not None and _comes_straight():
-        return _stacked_known(*known, dim)
     found = checked_tensors("stack", tensors)
-    table, first = operators.stack.table, found[0]._geometry
+    first = found[0]._geometry
     if first.dtype.is_float8:
         _common_dtype(found)
         return float8.moved(stack, key_set, found, dim)
     made = _stacked(found, dim)
     shape = made._geometry
-    if (
-        type(dim) is int and all([x._keys is CPU_KEYS and x._geometry is first for x in found])
-        and shape.is_contiguous and 0 < shape.nbytes <= _SMALL
-        and _comes_straight()  # otherwise a user's kernel may have chosen the layout
-    ):  # fmt: skip
-        table.remember((first, len(found), dim), shape)
+    is_alike = all([x._geometry.dtype is shape.dtype for x in found])
+    if is_alike and type(dim) is int and shape.is_contiguous and shape.nbytes <= _SMALL:
+        short.learn(operators.stack.table, stack, found, dim, shape, _stacking(shape, dim))
     return made
 
 
-def _stacked_known(shape: Geometry, arrays: list[Any], dim: int) -> Tensor:
-    made = allocate(shape, CPU)
-    out, sizes = made._get_array(), shape.sizes
-    if len(sizes) == 1 and len(arrays) <= _FEW:
-        for place, array in enumerate(arrays):
-            out[place] = array
-        return made
+def _stacking(shape: Geometry, dim: int) -> Any:
+    """Return a function that stacks arrays to a new array of a geometry."""
+    sizes, element = shape.sizes, shape.dtype.np
     dim %= len(sizes)
-    if dim == len(sizes) - 1:
-        np.concatenate([x[..., None] for x in arrays], dim, out)
-    else:  # concatenate along the existing dimension, and then split it in two
+    if len(sizes) == 1 and sizes[0] <= _FEW:
+
+        def assigned(arrays: list[Any]) -> Any:
+            made = np.empty(sizes, element)
+            for place, array in enumerate(arrays):
+                made[place] = array
+            return made
+
+        return assigned
+    if dim < len(sizes) - 1:  # concatenate along the existing dimension, which is split in two then
         joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
-        _join_arrays(out.reshape(joined), arrays, dim)
-    return made
+        return _joined(shape, joined, dim)
+    whole = _joined(shape, sizes, dim)
+    return lambda arrays: whole([x[..., None] for x in arrays])
 
 
-def _comes_straight() -> bool:
-    """Return True if only our kernels run between stack and its copies."""
-    return (
-        shortcuts.is_plain_thread() and shortcuts.comes_straight(operators.cat, cat)
-        and shortcuts.comes_straight(operators.unsqueeze, unsqueeze)
-        and copies_are_ours(CPU_KEYS)
-    )  # fmt: skip
+shortcuts.jumps(cat, lambda: ((operators.copy_, shortcuts.BELOW, "copy.copy_"),))
+shortcuts.jumps(stack, lambda: (
+    (operators.copy_, shortcuts.BELOW, "copy.copy_"),
+    (operators.cat, shortcuts.CPU, cat),
+    (operators.unsqueeze, shortcuts.CPU, unsqueeze),
+))  # fmt: skip
 
 
 def _stacked(found: list[Tensor], dim: int) -> Tensor:

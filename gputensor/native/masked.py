@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, number_range
 from ..core.device import CPU
 from ..core.dtype import bool_
 from ..core.geometry import contiguous_geometry
+from ..dispatch import shortcuts
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
@@ -22,8 +25,10 @@ from ..structured import arguments, float8
 from ..structured.indexed import number_of
 from ..structured.missing import ask, ask_inplace
 from ..structured.pointwise import NUMBERS
+from ..structured.shortcuts import computed as short
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
+from .view import expand
 
 
 def _check_mask(op: str, self: Tensor, mask: Tensor) -> None:
@@ -78,11 +83,34 @@ def _value(self: Tensor, value: Any) -> Tensor:
 
 
 def masked_fill__Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    return _filled("masked_fill", self, mask, _value(self, value))
+    given, table = _value(self, value), operators.masked_fill__Scalar.table
+    _filled("masked_fill", self, mask, given)
+    if _is_learnt(self, value) and self._geometry.numel:
+        make = short.written_by(_fill_where, (given._get_array(),))
+        short.learn_again(table, masked_fill__Scalar, (self, mask, value), make)
+    return self
 
 
 def masked_fill_Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    given = _value(self, value)
+    given, table = _value(self, value), operators.masked_fill_Scalar.table
+    made = _copy_filled(self, mask, given)
+    if _is_learnt(self, value) and type(made) is Tensor and made._geometry.is_contiguous:
+        make = short.made_by(_fill_where, made._geometry, (given._get_array(),))
+        short.learn_again(table, masked_fill_Scalar, (self, mask, value), make)
+    return made
+
+
+def _is_learnt(self: Tensor, value: Any) -> bool:
+    return type(value) in NUMBERS and self._device is CPU and not self._geometry.dtype.is_float8
+
+
+def _fill_where(x: Any, mask: Any, value: Any, out: Any) -> None:
+    if out is not x:
+        np.copyto(out, x)
+    np.copyto(out, value, where=mask)
+
+
+def _copy_filled(self: Tensor, mask: Tensor, given: Tensor) -> Tensor:
     self, mask = _broadcast("masked_fill", self, mask)
     of = self._geometry
     if of.is_contiguous and mask._geometry.is_contiguous and of.dtype is given._geometry.dtype:
@@ -92,6 +120,15 @@ def masked_fill_Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> 
 
 
 masked_fill__Tensor, masked_fill_Tensor = masked_fill__Scalar, masked_fill_Scalar
+
+for _kernel in (masked_fill__Scalar, masked_fill_Scalar):
+    shortcuts.jumps(_kernel, lambda: (
+        (operators.scalar_tensor, shortcuts.FACTORY, "factory.scalar_tensor"),
+        (operators.expand, shortcuts.CPU, expand),
+        (operators.clone, shortcuts.CPU, "copy.clone"),
+        (operators.where_self, shortcuts.CPU, "where.functional.<locals>.kernel"),
+        (operators.where_self_out, shortcuts.BELOW, "where.out.<locals>.kernel"),
+    ))  # fmt: skip
 
 
 # --- masked_select, masked_scatter ----------------------------------------------------------------

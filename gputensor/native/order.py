@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.dtype import BOOL, COMPLEX, FLOATING
 from ..core.geometry import contiguous_geometry
+from ..dispatch import shortcuts
 from ..dispatch.keys import BATCHED
+from ..dispatch.operator import Table
 from ..kernels import stub
+from ..runtime.libraries import HOST
 from ..structured import arguments, library
 from ..structured.forms import Kernel, given
+from ..structured.shortcuts import results as short
 from ..tensor.tensor import Tensor
 from .sort import places_in_order, taken
+from .view import reshape, squeeze_dim, view
 
 BY_LIBRARY = True
 
@@ -62,14 +67,35 @@ def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
     return (calls.to_dtype(values, of) if of is dtypes.bfloat16 else values), places
 
 
+def _learn(
+    table: Table, kernel: Kernel, args: tuple[Any, ...], made: Any, compute: Any, axis: int,
+    *rest: Any,
+) -> None:  # fmt: skip
+    """Store the short cut of a call. args: of the call, self first. made: its result or results.
+    compute: as in `_select`."""
+    of, is_one = args[0]._geometry, type(made) is not tuple
+    if of.dtype is dtypes.bfloat16:
+        return
+    sizes = (of.numel,) if is_one else of.sizes or (1,)
+    shape = (made if is_one else made[0])._geometry.sizes
+
+    def both(array: Any) -> Any:
+        x = array.reshape(sizes)
+        places = compute(HOST, x, axis, *rest)
+        values = taken(HOST, x, places, axis).reshape(shape)
+        return values if is_one else (values, places.reshape(shape))
+
+    short.learn(table, kernel, args, made, both)
+
+
 def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
     """Return the index of the k-th element; equal elements count in their order."""
     np = library.np
     if not library.is_gpu:
-        along = np.moveaxis(x, axis, -1)
+        along = x.swapaxes(axis, -1)
         rows = np.ascontiguousarray(along).reshape(-1, x.shape[axis])
         places = stub.cpu("order").kth(rows, k)
-        return np.moveaxis(places.reshape(*along.shape[:-1], 1), -1, axis)
+        return places.reshape(*along.shape[:-1], 1).swapaxes(-1, axis)
     order = np.argsort(x, axis=axis, kind="stable")
     return np.take(order, np.arange(k, k + 1), axis=axis)
 
@@ -82,12 +108,14 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
     if x.dtype.kind != "f":
         return _kth(library, x, axis, (n - 1) // 2)
     is_nan = np.isnan(x)
-    if not library.is_gpu and not (ignores_nan and is_nan.any()):
-        places = _kth(library, x, axis, (n - 1) // 2)
-        if not is_nan.any():
-            return places
-        first = np.argmax(is_nan, axis, keepdims=True)
-        return np.where(is_nan.any(axis, keepdims=True), first, places)
+    if not library.is_gpu:
+        has_nan = is_nan.any()
+        if not (ignores_nan and has_nan):
+            places = _kth(library, x, axis, (n - 1) // 2)
+            if not has_nan:
+                return places
+            first = np.argmax(is_nan, axis, keepdims=True)
+            return np.where(is_nan.any(axis, keepdims=True), first, places)
     nans = np.sum(is_nan, axis=axis, keepdims=True)
     order = places_in_order(library, x, axis, False)
     middle = np.maximum((n - nans - 1) // 2, 0)
@@ -99,37 +127,56 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
 def kthvalue(key_set: int, self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
     x, axis = _checked("kthvalue", self, dim, keepdim)
     n = x._geometry.sizes[axis]
-    if not 1 <= (k := arguments.integer("kthvalue", "k", k)) <= n:
-        raise errors.must("kthvalue", "k", f"be in [1, {n}]", k)
-    return _finished(self, _select("kthvalue", _kth, x, axis, k - 1), keepdim, axis)
+    number = arguments.integer("kthvalue", "k", k)
+    if not 1 <= number <= n:
+        raise errors.must("kthvalue", "k", f"be in [1, {n}]", number)
+    made = _finished(self, _select("kthvalue", _kth, x, axis, number - 1), keepdim, axis)
+    args = (self, k, dim, keepdim)
+    _learn(operators.kthvalue.table, kthvalue, args, made, _kth, axis, number - 1)
+    return made
 
 
-def _median_dim(key_set: int, op: str, self: Tensor, dim: int, keepdim: bool) -> Pair:
-    x, axis = _checked(op, self, dim, keepdim)
-    found = _select(op, _median, x, axis, op == "nanmedian")
-    return _finished(self, found, keepdim, axis)
+def _medians(op: str) -> tuple[Kernel, Kernel]:
+    """Make `median` or `nanmedian`: along a dimension, and of all elements."""
+    ignores_nan = op == "nanmedian"
+
+    def along(key_set: int, self: Tensor, dim: int, keepdim: bool = False) -> Pair:
+        x, axis = _checked(op, self, dim, keepdim)
+        made = _finished(self, _select(op, _median, x, axis, ignores_nan), keepdim, axis)
+        table = getattr(operators, f"{op}_dim").table
+        _learn(table, along, (self, dim, keepdim), made, _median, axis, ignores_nan)
+        return made
+
+    def of_all(key_set: int, self: Tensor) -> Tensor:
+        shape = self._geometry
+        if shape.numel == 0:
+            if shape.dtype.category != FLOATING:
+                raise errors.must(op, "self", "have elements, as its dtype has no NaN", self)
+            return calls.full_like(calls.new_empty(self, ()), float("nan"))
+        made = along(key_set, calls.reshape(self, (shape.numel,)), 0)[0]
+        _learn(getattr(operators, op).table, of_all, (self,), made, _median, 0, ignores_nan)
+        return made
+
+    return along, of_all
 
 
-median_dim: Kernel = given(_median_dim, op="median")
-nanmedian_dim: Kernel = given(_median_dim, op="nanmedian")
-
-
-def _median_of_all(key_set: int, op: str, self: Tensor) -> Tensor:
-    given = self._geometry
-    if given.numel == 0:
-        if given.dtype.category != FLOATING:
-            raise errors.must(op, "self", "have elements, as its dtype has no NaN", self)
-        return calls.full_like(calls.new_empty(self, ()), float("nan"))
-    return _median_dim(key_set, op, calls.reshape(self, (given.numel,)), 0, False)[0]
-
-
-median: Kernel = given(_median_of_all, op="median")
-nanmedian: Kernel = given(_median_of_all, op="nanmedian")
+median_dim, median = _medians("median")
+nanmedian_dim, nanmedian = _medians("nanmedian")
 
 
 def mode(key_set: int, self: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
     x, axis = _checked("mode", self, dim, keepdim)
-    return _finished(self, _select("mode", _mode, x, axis), keepdim, axis)
+    made = _finished(self, _select("mode", _mode, x, axis), keepdim, axis)
+    _learn(operators.mode.table, mode, (self, dim, keepdim), made, _mode, axis)
+    return made
+
+
+for _kernel in (kthvalue, mode, median_dim, nanmedian_dim, median, nanmedian):
+    shortcuts.jumps(_kernel, lambda: (
+        (operators.view, shortcuts.CPU, view),
+        (operators.squeeze_dim, shortcuts.CPU, squeeze_dim),
+        (operators.reshape, shortcuts.CPU, reshape),
+    ))  # fmt: skip
 
 
 def _mode(library: Any, x: Any, axis: int) -> Any:

@@ -19,6 +19,7 @@ from ..core.device import CPU
 from ..core.dtype import BOOL, COMPLEX, FLOATING, complex32, dtype, float32, float64, int64
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import integer_range
+from ..dispatch.operator import Table
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..iterator.config import NULLARY
@@ -26,8 +27,9 @@ from ..iterator.plan import build
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments, generator as generators, missing
-from ..structured.forms import given
+from ..structured.forms import Kernel, given
 from ..structured.resizing import resize_output
+from ..structured.shortcuts import computed as short
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
 from .complex_view import view_as_real
@@ -53,6 +55,23 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
     if later is None or not later(loop, out, (generator, numel), seed, block, first, second):
         draw(loop, out, seed, block, first, second)
     return out
+
+
+def _learn(
+    table: Table, kernel: Kernel, args: tuple[Any, ...], name: str, first: Any, second: Any
+) -> None:
+    """Store the short cut of a fill by the default generator. name: of the loop."""
+    shape, place = args[0]._geometry, args[0]._device
+    if place is not CPU or not shape.numel or shape.dtype.category == COMPLEX:
+        return
+    generator, numel = generators.default_generator(CPU), shape.numel
+    loop = getattr(stub.cpu("random"), name)
+
+    def fill(x: Any, out: Any) -> None:
+        seed, block = generator.take(numel)
+        loop(out, seed, block, first, second)
+
+    short.learn_again(table, kernel, args, short.written_by(fill, ()))
 
 
 # Called so that a fill can be recorded for later: (loop, tensor, (generator, number of elements),
@@ -110,7 +129,10 @@ def uniform_(
         raise errors.must("uniform_", "from", "not be above to", (from_, to))
     if not math.isfinite(to - from_):
         raise errors.must("uniform_", "to", "be a finite number above from", (from_, to))
-    return _fill("uniform_", "uniform", self, generator, float(from_), float(to))
+    made = _fill("uniform_", "uniform", self, generator, float(from_), float(to))
+    args, params = (self, from_, to), (float(from_), float(to))
+    _learn(operators.uniform_.table, uniform_, args, "uniform", *params)
+    return made
 
 
 # --- normal ---------------------------------------------------------------------------------------
@@ -124,7 +146,10 @@ def normal_(
     _check_std("normal_", std)
     if of.category == COMPLEX:  # the variances of both parts add up to this variance
         std = std / math.sqrt(2)
-    return _fill("normal_", "normal", self, generator, float(mean), float(std))
+    made = _fill("normal_", "normal", self, generator, float(mean), float(std))
+    args, params = (self, mean, std), (float(mean), float(std))
+    _learn(operators.normal_.table, normal_, args, "normal", *params)
+    return made
 
 
 def _check_std(op: str, std: float) -> None:
@@ -255,7 +280,10 @@ def random__from(
         if not least <= value <= largest:
             got = errors.Got(errors.describe(value + (arg == "to")))
             raise errors.must("random_", arg, f"stay within what {of.name} holds", got)
-    return _fill("random_", "integers", self, generator, low, end - low)
+    made = _fill("random_", "integers", self, generator, low, end - low)
+    args = self, from_, to
+    _learn(operators.random__from.table, random__from, args, "integers", low, end - low)
+    return made
 
 
 random__to = given(random__from, from_=0)

@@ -83,22 +83,34 @@ def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
     known = seen(shape, table.operator.name)
     if not shortcuts.is_due(known, table):
         return
-    if shape.numel and shape.dtype.category == FLOATING and shape.in_numpy:
-        sizes, element, numel = shape.sizes, shape.dtype.np, shape.numel
-        fill = stub.cpu("random").standard(loop, element)
-        generator = generators.default_generator(CPU)
-
-        def array() -> Any:
-            found = np.empty(sizes, element)
-            seed, block = generator.take(numel)
-            run(fill, found, seed, block)
-            return found
-
+    array = _drawing(shape, loop)
+    if array is not None:
         short_make.leave(
             table, kernel, (shape.sizes,), shape.dtype,
             lambda asks: short_make.made_of_nothing(shape, array, asks),
         )  # fmt: skip
     known.short = table.short
+
+
+def _drawing(shape: Geometry, loop: str) -> Callable[[], Any] | None:
+    """Return a function that draws the array of a tensor, with parameters 0 and 1."""
+    if not shape.numel or shape.dtype.category != FLOATING or not shape.in_numpy:
+        return None
+    return _drawn_by(shape, stub.cpu("random").standard(loop, shape.dtype.np))
+
+
+def _drawn_by(shape: Geometry, fill: Callable[..., Any], *params: int) -> Callable[[], Any]:
+    """Return a function that makes an array and calls fill(array, seed, block, *params)."""
+    sizes, element, numel = shape.sizes, shape.dtype.np, shape.numel
+    generator = generators.default_generator(CPU)
+
+    def array() -> Any:
+        found = np.empty(sizes, element)
+        seed, block = generator.take(numel)
+        run(fill, found, seed, block, *params)
+        return found
+
+    return array
 
 
 def _out(op: str, fill: Fill) -> Callable[..., Tensor]:
@@ -121,19 +133,40 @@ def _like(op: str, fill: Fill) -> Callable[..., Tensor]:
     return kernel
 
 
+def _like_of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[..., Tensor]:
+    """`_of_default` for an operator that takes the layout of a tensor."""
+
+    def of_default(key_set: int, self: Tensor, *options: Any) -> Tensor:
+        made, shape = kernel(key_set, self, None, *options), self._geometry
+        is_plain = type(made) is Tensor and made._device is CPU and made._geometry is shape
+        if is_plain and all([x is None for x in options]):
+            table = getattr(operators, op).table
+            known = seen(shape, op)
+            if shortcuts.is_due(known, table):
+                array = _drawing(shape, loop)
+                if array is not None and shape.is_row_major:
+                    shortcuts.learn(table, of_default, shape, short_make.like(shape, array))
+                known.short = table.short
+        return made
+
+    over_empty = (operators.empty_like, shortcuts.CPU, "factory.empty_like")
+    shortcuts.jumps(of_default, lambda: (*_over(loop), over_empty))
+    return of_default
+
+
 rand_generator = _of_size("rand", _uniform)
 rand = _of_default("rand", rand_generator, "uniform")
 rand_generator_out = _out("rand", _uniform)
 rand_out = given(rand_generator_out, generator=None)
 rand_like_generator = _like("rand_like", _uniform)
-rand_like = given(rand_like_generator, generator=None)
+rand_like = _like_of_default("rand_like", rand_like_generator, "uniform")
 
 randn_generator = _of_size("randn", _normal)
 randn = _of_default("randn", randn_generator, "normal")
 randn_generator_out = _out("randn", _normal)
 randn_out = given(randn_generator_out, generator=None)
 randn_like_generator = _like("randn_like", _normal)
-randn_like = given(randn_like_generator, generator=None)
+randn_like = _like_of_default("randn_like", randn_like_generator, "normal")
 
 
 # --- integers -------------------------------------------------------------------------------------
@@ -147,6 +180,45 @@ def randint_low_generator(
     dtype = int64 if dtype is None else dtype
     made = calls.empty_memory_format(sizes, dtype, layout, device, pin_memory, None)
     return _drawn("randint", made, low, high, generator)
+
+
+def randint_low(
+    key_set: int, low: Any, high: Any, size: Any, dtype: Any = int64, *options: Any
+) -> Tensor:
+    made = randint_low_generator(key_set, low, high, size, None, dtype, *options)
+    _learn_integers(operators.randint_low.table, randint_low, made, (low, high), low)
+    return made
+
+
+def randint(key_set: int, high: Any, size: Any, dtype: Any = int64, *options: Any) -> Tensor:
+    made = randint_low_generator(key_set, 0, high, size, None, dtype, *options)
+    _learn_integers(operators.randint.table, randint, made, (high,), 0)
+    return made
+
+
+def _learn_integers(
+    table: Table, kernel: Kernel, made: Tensor, bounds: tuple[Any, ...], low: Any
+) -> None:
+    """Store the short cuts of a size and bounds at the second call. bounds: the call's."""
+    shape, high = made._geometry, bounds[-1]
+    is_plain = type(made) is Tensor and made._device is CPU and shape.in_numpy and shape.numel
+    if not is_plain or not all([type(n) is int for n in (low, high)]):
+        return
+    known = seen(shape, (table.operator.name, bounds))
+    if shortcuts.is_due(known, table):
+        array = _drawn_by(shape, stub.cpu("random").integers, low, high - low)
+        short_make.leave(
+            table, kernel, (*bounds, shape.sizes), shape.dtype,
+            lambda asks: short_make.made_of_nothing(shape, array, asks), int64,
+        )  # fmt: skip
+        known.short = table.short
+
+
+for _kernel in (randint, randint_low):
+    shortcuts.jumps(_kernel, lambda: (
+        (operators.empty_memory_format, shortcuts.FACTORY, "factory.empty"),
+        (operators.random__from, shortcuts.BELOW, "random.random__from"),
+    ))  # fmt: skip
 
 
 def randint_low_generator_out(
@@ -182,9 +254,7 @@ def _drawn(op: str, made: Tensor, low: Any, high: Any, generator: Any) -> Tensor
     return missing.ask_inplace(operators.random__from, made, low, high, generator)
 
 
-randint: Kernel = given(randint_low_generator, low=0, generator=None)
 randint_generator: Kernel = given(randint_low_generator, low=0)
-randint_low: Kernel = given(randint_low_generator, generator=None)
 randint_out: Kernel = given(randint_low_generator_out, low=0, generator=None)
 randint_generator_out: Kernel = given(randint_low_generator_out, low=0)
 randint_low_out: Kernel = given(randint_low_generator_out, generator=None)
@@ -212,7 +282,19 @@ def randperm_generator_out(key_set: int, n: Any, generator: Any, out: Tensor) ->
     return _permuted(resized("randperm", out, sizes), generator)
 
 
-randperm = given(randperm_generator, generator=None)
+def randperm(key_set: int, n: Any, *options: Any) -> Tensor:
+    made = randperm_generator(key_set, n, None, *options)
+    shape = made._geometry
+    is_plain = type(made) is Tensor and made._device is CPU and shape.dtype is int64
+    if is_plain and type(n) is int and n:
+        array = _drawn_by(shape, stub.cpu("random").permutation)
+        short_make.learn_numbers(operators.randperm.table, randperm, (n,), made, array, int64)
+    return made
+
+
+shortcuts.jumps(
+    randperm, lambda: ((operators.empty_memory_format, shortcuts.FACTORY, "factory.empty"),)
+)
 randperm_out = given(randperm_generator_out, generator=None)
 
 

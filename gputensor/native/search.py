@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import BOOL, COMPLEX, bfloat16, float32, int64
 from ..core.geometry import contiguous_geometry
 from ..core.promotion import result_type
-from ..dispatch import defaults
+from ..dispatch import defaults, shortcuts
+from ..dispatch.operator import Table
 from ..kernels import stub
+from ..runtime.libraries import HOST
 from ..structured import arguments, library
 from ..structured.pointwise import NUMBERS
+from ..structured.shortcuts import results as short
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -102,6 +105,21 @@ def _search(
     return library.call(op, _places, (wanted,), *given)[0]
 
 
+def _learn(
+    table: Table, kernel: Any, args: tuple[Any, ...], first: int, made: Tensor, right: bool
+) -> None:
+    """Store the short cut of a search without promotion. first: the place of the sequence."""
+    sequence, x = args[first]._geometry, args[1 - first]._geometry
+    if sequence.dtype is not x.dtype or sequence.dtype is bfloat16:
+        return
+    is_narrow = made._geometry.dtype is dtypes.int32
+
+    def compute(*arrays: Any) -> Any:
+        return _places(HOST, arrays[first], arrays[1 - first], right, is_narrow)
+
+    short.learn(table, kernel, args, made, compute)
+
+
 def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Return both operands promoted; bfloat16 as float32, because CuPy lacks it."""
     operands = ((a._geometry, a._device), (b._geometry, b._device))
@@ -125,7 +143,12 @@ def searchsorted_Tensor(
     right: bool = False, side: str | None = None, sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     goes_right = _is_right("searchsorted", right, side)
-    return _search("searchsorted", sorted_sequence, self, out_int32, goes_right, sorter)
+    made = _search("searchsorted", sorted_sequence, self, out_int32, goes_right, sorter)
+    if sorter is None:
+        table = operators.searchsorted_Tensor.table
+        args = (sorted_sequence, self, None, out_int32, right, side)
+        _learn(table, searchsorted_Tensor, args, 0, made, goes_right)
+    return made
 
 
 def searchsorted_Scalar(key_set: int, sorted_sequence: Tensor, self: Any, *rest: Any) -> Tensor:
@@ -139,7 +162,14 @@ def bucketize_Tensor(
     if boundaries._geometry.ndim != 1:
         raise errors.wrong_shape("bucketize", "boundaries", "have 1 dimension", boundaries)
     goes_right = _is_right("bucketize", right, None)
-    return _search("bucketize", boundaries, self, out_int32, goes_right, None)
+    made = _search("bucketize", boundaries, self, out_int32, goes_right, None)
+    args, table = (self, boundaries, out_int32, right), operators.bucketize_Tensor.table
+    _learn(table, bucketize_Tensor, args, 1, made, goes_right)
+    return made
+
+
+for _kernel in (searchsorted_Tensor, bucketize_Tensor):
+    shortcuts.jumps(_kernel, lambda: ((operators.to_dtype, shortcuts.CPU, "conversion.to_dtype"),))
 
 
 def bucketize_Scalar(key_set: int, self: Any, boundaries: Tensor, *rest: Any) -> Tensor:

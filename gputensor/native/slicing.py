@@ -20,7 +20,7 @@ from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.shortcuts import views as short_view
-from ..structured.view_kernel import MEMO_BOUND, Kernel, like, seen, view_kernel
+from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, seen, view_kernel
 
 # --- parts: select, slice, narrow, diagonal, unfold, as_strided ---------------------------------
 
@@ -124,24 +124,37 @@ def narrow_copy(key_set: int, self: Tensor, dim: int, start: int, length: int) -
     return calls.clone(calls.narrow(self, dim, start, length), formats.contiguous_format)
 
 
-def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    shape = self._geometry
+def _diagonal_rule(shape: Geometry, offset: Any, dim1: Any, dim2: Any) -> Seen:
+    """Return the view's geometry, and the elements by which its offset is greater than self's."""
     a = arguments.dim("diagonal", dim1, shape.ndim, "dim1")
     b = arguments.dim("diagonal", dim2, shape.ndim, "dim2")
     if a == b or shape.ndim < 2:
         raise errors.must("diagonal", "dim2", "differ from dim1", (dim1, dim2))
-    shift = arguments.integer("diagonal", "offset", offset)
+    shift, by = arguments.integer("diagonal", "offset", offset), 0
     if shift >= 0:
         length = max(min(shape.sizes[a], shape.sizes[b] - shift), 0)
     else:
         length = max(min(shape.sizes[a] + shift, shape.sizes[b]), 0)
-    begin = self._offset
     if length:
-        begin += shift * shape.strides[b] if shift >= 0 else -shift * shape.strides[a]
+        by = shift * shape.strides[b] if shift >= 0 else -shift * shape.strides[a]
     rest = [d for d in range(shape.ndim) if d not in (a, b)]
     sizes = (*[shape.sizes[d] for d in rest], length)
     strides = (*[shape.strides[d] for d in rest], shape.strides[a] + shape.strides[b])
-    return view_of(self, like(shape, sizes, strides), begin)
+    return Seen((like(shape, sizes, strides), by))
+
+
+def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    shape, table, args = self._geometry, operators.diagonal.table, (offset, dim1, dim2)
+    try:
+        known = shape.views["diagonal", exact(offset), exact(dim1), exact(dim2)]
+    except (KeyError, TypeError):  # not cached yet, or an argument is a list
+        known = errors.plainly(remember, shape, "diagonal", args, _diagonal_rule)
+    else:
+        if known.short is not table.short and not known.value[1]:
+            found = short_view.view(table, known.value[0], self._keys, args)
+            short_view.leave(table, diagonal, (shape, *args), known, self, found)
+    wanted, by = known.value
+    return view_of(self, wanted, self._offset + by)
 
 
 def _unfold_rule(shape: Geometry, dimension: Any, size: Any, step: Any) -> Geometry:

@@ -10,17 +10,22 @@ from typing import Any
 
 import numpy
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import BOOL, COMPLEX
 from ..core.geometry import Geometry, contiguous_geometry, geometry
+from ..dispatch.operator import Table
+from ..dispatch.shortcuts import CPU as CPU_CALL, jumps
 from ..iterator.order import dense_strides_like
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..runtime import cpu
+from ..runtime.libraries import HOST
 from ..structured import arguments, library
-from ..tensor.make import allocate, over_array
+from ..structured.forms import Kernel
+from ..structured.shortcuts import results as short
+from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -52,14 +57,14 @@ def sorted_by_digits(
     """Sort by the CPU's loop; return (values, indices or None), or None if it does not apply."""
     if on.is_gpu or not x.size:
         return None
-    rows = numpy.moveaxis(x, dim, -1)
+    rows = x.swapaxes(dim, -1)
     flat = rows.reshape(-1, rows.shape[-1])
     values = numpy.empty(flat.shape, x.dtype)
     places = numpy.empty(flat.shape, numpy.int64) if with_places else None
     if not stub.cpu("order").sort(flat, descending, values, places):
         return None
     of_values, of_places = [
-        y if y is None else numpy.moveaxis(y.reshape(rows.shape), -1, dim) for y in (values, places)
+        y if y is None else y.reshape(rows.shape).swapaxes(-1, dim) for y in (values, places)
     ]
     return of_values, of_places
 
@@ -183,11 +188,32 @@ def sort(key_set: int, self: Tensor, dim: int = -1, descending: bool = False) ->
     values = geometry(shape.sizes, strides, shape.dtype)
     indices = geometry(shape.sizes, strides, dtypes.int64)
     is_rows = d == shape.ndim - 1 and shape.is_contiguous and shape.numel
+    pair = None
     if is_rows and self._device is CPU:
         pair = _rows_sorted(self, values, indices, largest_first)
-        if pair is not None:
-            return pair
-    return _found("sort", self, (values, indices), d, largest_first)
+    if pair is None:
+        pair = _found("sort", self, (values, indices), d, largest_first)
+    _learn(operators.sort.table, sort, (self, dim, descending), pair, d, largest_first)
+    return pair
+
+
+def _learn(
+    table: Table,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    made: Any,
+    *rest: Any,
+    of: int | None = None,
+) -> None:
+    """Store the short cut of a sort. of: the number of the result, if the operator gives one."""
+    if args[0]._geometry.dtype is dtypes.bfloat16:
+        return
+
+    def compute(x: Any) -> Any:
+        found = _sorted(HOST, x, *rest)
+        return found if of is None else found[of]
+
+    short.learn(table, kernel, args, made, compute)
 
 
 def sort_stable(
@@ -199,11 +225,23 @@ def sort_stable(
 
 
 def msort(key_set: int, self: Tensor) -> Tensor:
-    return calls.sort(self, 0, False)[0]
+    made: Tensor = calls.sort(self, 0, False)[0]
+    if self._geometry.ndim:
+        _learn(operators.msort.table, msort, (self,), made, 0, False, of=0)
+    return made
 
 
-def argsort(key_set: int, *args: Any) -> Tensor:
-    return calls.sort(*args)[1]
+def argsort(key_set: int, self: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
+    made: Tensor = calls.sort(self, dim, descending)[1]
+    ndim = self._geometry.ndim
+    if ndim:
+        args, rest = (self, dim, descending), (dim % ndim, descending)
+        _learn(operators.argsort.table, argsort, args, made, *rest, of=1)
+    return made
+
+
+for _kernel in (msort, argsort):
+    jumps(_kernel, lambda: ((operators.sort, CPU_CALL, sort),))
 
 
 def argsort_stable(key_set: int, *args: Any) -> Tensor:
@@ -225,25 +263,26 @@ def topk(
     if not 0 <= count <= size:
         raise errors.must("topk", "k", f"be in [0, {size}]", k)
     sizes = (*shape.sizes[:d], count, *shape.sizes[d + 1 :]) if shape.ndim else ()
-    if self._device is CPU and 0 < _FEW * count < size:
-        return _first(self, d, count, largest)
     wanted = contiguous_geometry(sizes, shape.dtype), contiguous_geometry(sizes, dtypes.int64)
-    return _found("topk", self, wanted, d, largest, count)
+    args, rest = (self, k, dim, largest, sorted), (d, largest, count)
+    if self._device is CPU and 0 < _FEW * count < size:
+        values, places = library.call("topk", _first, wanted, self, *rest)
+        made = values, places
+        short.learn(operators.topk.table, topk, args, made, lambda x: _first(None, x, *rest))
+    else:
+        made = _found("topk", self, wanted, *rest)
+        _learn(operators.topk.table, topk, args, made, *rest)
+    return made
 
 
 # A row is sorted as a whole unless k is less than 1 / _FEW of its length.
 _FEW = 4
 
 
-def _first(self: Tensor, d: int, count: int, descending: bool) -> Pair:
-    last = self._geometry.ndim - 1
-    x = calls.contiguous(self if d == last else calls.movedim_int(self, d, last))
-    rows = x._get_array().reshape(-1, x._geometry.sizes[-1])
-    sizes = (*x._geometry.sizes[:-1], count)
-    found = []
-    for array in run(stub.cpu("order").first, rows, count, descending):
-        made = over_array(array.reshape(sizes))
-        if d != last:
-            made = calls.contiguous(calls.movedim_int(made, last, d))
-        found.append(made)
-    return found[0], found[1]
+def _first(on: Any, x: Any, dim: int, descending: bool, k: int) -> Any:
+    """`_sorted` on the CPU, without sorting the other elements."""
+    rows = x.swapaxes(dim, -1)
+    flat = numpy.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
+    values, places = stub.cpu("order").first(flat, k, descending)
+    sizes = (*rows.shape[:-1], k)
+    return values.reshape(sizes).swapaxes(dim, -1), places.reshape(sizes).swapaxes(dim, -1)

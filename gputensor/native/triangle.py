@@ -23,7 +23,7 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..kernels import stub
 from ..structured import arguments
 from ..structured.forms import Kernel, given
-from ..structured.shortcuts import computed as short
+from ..structured.shortcuts import computed as short, results as short_results
 from ..tensor.make import allocate, over_array
 from ..tensor.tensor import Tensor
 from .range import repeated
@@ -146,8 +146,30 @@ def diag(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
     if ndim not in (1, 2):
         raise errors.wrong_shape("diag", "self", "have 1 or 2 dimensions", self)
     if ndim == 1:
-        return calls.diag_embed(self, diagonal, 0, 1)
-    return calls.diagonal_copy(self, diagonal, 0, 1)
+        made: Tensor = calls.diag_embed(self, diagonal, 0, 1)
+        compute = _embedding(made, diagonal, 0, 1)
+    else:
+        made, compute = (
+            calls.diagonal_copy(self, diagonal, 0, 1),
+            lambda x: x.diagonal(diagonal).copy(),
+        )
+    if not made._geometry.dtype.is_float8:
+        short_results.learn(operators.diag.table, diag, (self, diagonal), made, compute)
+    return made
+
+
+def _embedding(made: Tensor, offset: int, dim1: int, dim2: int) -> Any:
+    """Return the function of arrays that computes `made` by diag_embed."""
+    sizes, element = made._geometry.sizes, made._geometry.dtype.np
+
+    def compute(x: Any) -> Any:
+        array = np.zeros(sizes, element)
+        place = array.diagonal(offset, dim1, dim2)
+        place.flags.writeable = True  # NumPy protects a view that was a copy once
+        place[...] = x
+        return array
+
+    return compute
 
 
 def diag_embed(
@@ -169,7 +191,25 @@ def diag_embed(
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
     place = calls.diagonal(made, offset, a, b)
     operators.copy_.redispatch_table[key_set](key_set, place, self, False)
+    if not shape.dtype.is_float8:
+        args, compute = (self, offset, dim1, dim2), _embedding(made, offset, a, b)
+        short_results.learn(operators.diag_embed.table, diag_embed, args, made, compute)
     return made
+
+
+shortcuts.jumps(diag_embed, lambda: (
+    (operators.new_zeros, shortcuts.CPU, "factory.new_zeros"),
+    (operators.new_empty, shortcuts.CPU, "factory.new_empty"),
+    (operators.empty_memory_format, shortcuts.FACTORY, "factory.empty"),
+    (operators.zero_, shortcuts.BELOW, "fill.zero_"),
+    (operators.diagonal, shortcuts.CPU, "slicing.diagonal"),
+    (operators.copy_, shortcuts.BELOW, "copy.copy_"),
+))  # fmt: skip
+shortcuts.jumps(diag, lambda: (
+    (operators.diag_embed, shortcuts.CPU, diag_embed),
+    (operators.diagonal_copy, shortcuts.CPU, "structured.forms.copy.<locals>.kernel"),
+    (operators.clone, shortcuts.CPU, "copy.clone"),
+))  # fmt: skip
 
 
 def diagflat(key_set: int, self: Tensor, offset: int = 0) -> Tensor:

@@ -40,7 +40,7 @@ def inplace(operator: Operator, loop: str) -> Kernel:
     write = pointwise.write(operator, rule(loop))
 
     def kernel(key_set: int, self: Tensor) -> Tensor:
-        return write(self, (self,))
+        return write(self, (self,), (), kernel)
 
     return kernel
 

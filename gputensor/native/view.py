@@ -317,7 +317,23 @@ def movedim(key_set: int, self: Tensor, source: Any, destination: Any) -> Tensor
     for origin, target in zip(origins, targets):
         order[target] = origin
     rest = iter([d for d in range(ndim) if d not in origins])
-    return calls.permute(self, tuple([d if d >= 0 else next(rest) for d in order]))
+    dims = tuple([d if d >= 0 else next(rest) for d in order])
+    made = calls.permute(self, dims)
+    if type(source) is type(destination) is int:
+        table, args = operators.movedim_int.table, (source, destination)
+        known = seen(self._geometry, ("movedim", *args))
+        if is_due(known, table):
+            as_permute = (operators.permute.table, (dims,))
+            key = (self._geometry, *args)
+            short_view.learn_of(table, movedim, key, known, self, made, as_permute)
+    return made
+
+
+jumps(movedim, lambda: ((operators.permute, CPU_CALL, permute),))
+
+
+def moveaxis_int(key_set: int, *args: Any) -> Tensor:
+    return calls.movedim_int(*args)
 
 
 # --- number of dimensions: squeeze, unsqueeze, expand -------------------------------------------

@@ -68,7 +68,7 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
             found = as_results(run(function, HOST, *arrays), len(wanted))
         except np.linalg.LinAlgError as error:
             raise errors.library_failed(op, error) from None
-        return _adopted(found, wanted, arrays)
+        return adopted(found, wanted, arrays)
     layouts = [_of(g, 0) for g in wanted]
     made = _on_device(op, function, args, (), layouts, place)
     return tuple([_over(memory, g, place) for memory, g in zip(made, wanted)])
@@ -107,7 +107,7 @@ def waiting(op: str, function: Compute, *args: Any) -> Results:
         arrays = _on_host(args)
         returned = run(function, HOST, *arrays)
         found = [np.asarray(x) for x in (returned if type(returned) is tuple else (returned,))]
-        return _adopted(found, [_geometry(x) for x in found], arrays)
+        return adopted(found, [_geometry(x) for x in found], arrays)
     returned = _on_device(op, function, args, (), None, place)
     made = returned if type(returned) is tuple else (returned,)
     wanted = [_geometry(x) for x in made]
@@ -149,23 +149,24 @@ def _geometry(array: Any) -> Geometry:
     return contiguous_geometry(tuple(array.shape), of_ours(np.dtype(array.dtype)))
 
 
-def _adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[Any]) -> Results:
-    """Make CPU tensors over a function's results, or over copies of them."""
-    taken = [x for x in given if isinstance(x, np.ndarray)]
+def adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[Any]) -> Results:
+    """Make CPU tensors over a function's results, or over copies of them. given: the operands'
+    arrays, whose memory no result may share."""
+    taken = set[int]()
+    for x in given:
+        if isinstance(x, np.ndarray):
+            taken.update((id(x), id(x.base)))
     made = []
     for value, geometry in zip(found, wanted):
-        if _is_new(value, geometry, taken):
-            taken.append(value)
-            made.append(from_array(value, geometry))
-            continue
-        array = np.asarray(value)
-        owner = array.base if type(array.base) is np.ndarray else array
+        array = value if type(value) is np.ndarray else np.asarray(value)
+        # The base of a view is the array that owns the memory, however many views are in between.
+        owner = array if _owns(array) else array.base
         if (
-            has_layout(array, _of(geometry, 0)) and array.flags.writeable and array.size
-            and _owns(owner) and owner.nbytes == array.nbytes
-            and not any(np.may_share_memory(array, x) for x in taken)
+            id(owner) not in taken and type(owner) is np.ndarray and owner.nbytes == array.nbytes
+            and (owner is array or _owns(owner))
+            and array.size and array.flags.writeable and _has_layout(array, geometry)
         ):  # fmt: skip
-            taken.append(array)
+            taken.add(id(owner))
             made.append(from_array(array, geometry))
         else:
             tensor = allocate(geometry, CPU)
@@ -176,17 +177,13 @@ def _adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[A
 
 def _owns(array: np.ndarray) -> bool:
     """True if NumPy or the compiled library allocated the array's memory for it."""
-    return array.base is None or type(array.base) is _CAPSULE
+    return (base := array.base) is None or type(base) is _CAPSULE
 
 
-def _is_new(x: Any, geometry: Geometry, taken: Sequence[np.ndarray]) -> bool:
-    """True if x is a row-major array of this geometry that owns its memory, and none of `taken` is
-    x or a view of it. The common case of `_adopted`, told without comparing addresses."""
-    return (
-        type(x) is np.ndarray and _owns(x) and x.flags.carray and x.size > 0
-        and geometry.is_row_major and x.shape == geometry.sizes and x.dtype == geometry.dtype.np
-        and not any([x is y or y.base is x for y in taken])
-    )  # fmt: skip
+def _has_layout(array: np.ndarray, geometry: Geometry) -> bool:
+    if array.shape != geometry.sizes or array.dtype != geometry.dtype.np:
+        return False
+    return array.strides == geometry.stride_bytes or has_layout(array, _of(geometry, 0))
 
 
 def _on_device(

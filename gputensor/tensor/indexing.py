@@ -63,7 +63,7 @@ def get(tensor: Tensor, index: Any) -> Any:
     if _only_picks(tensor, given):
         return calls.index_Tensor(tensor, [*given])
     if (view := _parted(tensor, given)) is not None:
-        return view
+        return calls.alias(view) if view is tensor else view
     view, flipped, indices = _applied(tensor, given, picks_bools=True)
     if flipped:
         view = calls.flip(view, flipped)
@@ -73,13 +73,18 @@ def get(tensor: Tensor, index: Any) -> Any:
 
 
 def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
-    """True if the index consists of integer tensors only. The operator `index` takes these
-    directly; each selects from the dimension at its position."""
+    """True if the index consists of integer tensors only, or of one mask. The operator `index`
+    takes these directly; each selects from the dimension at its position."""
+    count, ndim = len(index), tensor._geometry.ndim
     for i in index:
         shape = getattr(i, "_geometry", None)
-        if shape is None or not shape.ndim or shape.dtype not in _PICK:
+        if shape is None or not shape.ndim:
             return False
-    return 0 < len(index) <= tensor._geometry.ndim
+        if shape.dtype is bool_ and count == 1:
+            count = shape.ndim
+        elif shape.dtype not in _PICK:
+            return False
+    return 0 < count <= ndim
 
 
 _PICK = frozenset((int64, int32))
@@ -118,7 +123,7 @@ def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
             dim += 1
         else:
             dim += ndim - specified
-    return calls.alias(view) if view is tensor else view
+    return view
 
 
 def put(tensor: Tensor, index: Any, value: Any) -> None:
@@ -133,7 +138,10 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
         view = calls.select_int(tensor, 0, index)
     else:
         given = index if type(index) is tuple else (index,)
-        view, flipped, indices = _applied(tensor, given)
+        if _only_picks(tensor, given):
+            view, indices = tensor, [*given]
+        elif (view := _parted(tensor, given)) is None:
+            view, flipped, indices = _applied(tensor, given)
     try:
         if indices:
             _put(view, flipped, indices, value)
@@ -196,8 +204,11 @@ def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any)
         value = calls.scalar_tensor(plain, view._geometry.dtype, None, view._device, None)
     else:
         value = calls.to_dtype(value, view._geometry.dtype, False, False, None)
-    ndim, places = _picked(view, indices)
     sizes = value._geometry.sizes
+    if not sizes:
+        calls.index_put_(view, indices, value, False)
+        return
+    ndim, places = _picked(view, indices)
     extra = len(sizes) - ndim
     while extra > 0 and sizes[0] == 1:
         value = calls.select_int(value, 0, 0)

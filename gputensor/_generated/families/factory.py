@@ -244,6 +244,13 @@ def Tensor_new_empty(
             dtype = _element_type("new_empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if not requires_grad and layout is None and pin_memory is None:
+            try:
+                short = op_new_empty.table.short.get((self._geometry, size, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(self, size)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         result = op_new_empty.table[key_set](
@@ -253,6 +260,13 @@ def Tensor_new_empty(
     except Exception as error: return _refuse(error, "new_empty", Tensor_new_empty, locals())
 
 def call_new_empty(self, size, dtype=None, layout=None, device=None, pin_memory=None):
+    if layout is None and pin_memory is None:
+        try:
+            short = op_new_empty.table.short.get((self._geometry, size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self, size)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_new_empty.table[key_set](
@@ -451,6 +465,13 @@ def Tensor_new_zeros(
             dtype = _element_type("new_zeros", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if not requires_grad and layout is None and pin_memory is None:
+            try:
+                short = op_new_zeros.table.short.get((self._geometry, size, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(self, size)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         result = op_new_zeros.table[key_set](
@@ -460,6 +481,13 @@ def Tensor_new_zeros(
     except Exception as error: return _refuse(error, "new_zeros", Tensor_new_zeros, locals())
 
 def call_new_zeros(self, size, dtype=None, layout=None, device=None, pin_memory=None):
+    if layout is None and pin_memory is None:
+        try:
+            short = op_new_zeros.table.short.get((self._geometry, size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self, size)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_new_zeros.table[key_set](
@@ -616,6 +644,13 @@ def Tensor_new_ones(
             dtype = _element_type("new_ones", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if not requires_grad and layout is None and pin_memory is None:
+            try:
+                short = op_new_ones.table.short.get((self._geometry, size, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(self, size)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         result = op_new_ones.table[key_set](
@@ -625,6 +660,13 @@ def Tensor_new_ones(
     except Exception as error: return _refuse(error, "new_ones", Tensor_new_ones, locals())
 
 def call_new_ones(self, size, dtype=None, layout=None, device=None, pin_memory=None):
+    if layout is None and pin_memory is None:
+        try:
+            short = op_new_ones.table.short.get((self._geometry, size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self, size)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_new_ones.table[key_set](
@@ -757,6 +799,13 @@ def Tensor_new_full(
             dtype = _element_type("new_full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if not requires_grad and layout is None and pin_memory is None:
+            try:
+                short = op_new_full.table.short.get((self._geometry, size, dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(self, size, fill_value)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         result = op_new_full.table[key_set](
@@ -768,6 +817,13 @@ def Tensor_new_full(
 def call_new_full(
     self, size, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
 ):
+    if layout is None and pin_memory is None:
+        try:
+            short = op_new_full.table.short.get((self._geometry, size, dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(self, size, fill_value)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_new_full.table[key_set](
@@ -795,6 +851,13 @@ def scalar_tensor(
             dtype = _element_type("scalar_tensor", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
+        if not requires_grad and layout is None and pin_memory is None:
+            try:
+                short = op_scalar_tensor.table.short.get((dtype, device))
+            except TypeError:
+                short = None
+            if short is not None and (made := short(s)) is not None:
+                return made
         include, keep = _state.get()
         key_set = include & keep
         result = op_scalar_tensor.table[key_set](
@@ -804,6 +867,13 @@ def scalar_tensor(
     except Exception as error: return _refuse(error, "scalar_tensor", scalar_tensor, locals())
 
 def call_scalar_tensor(s, dtype=None, layout=None, device=None, pin_memory=None):
+    if layout is None and pin_memory is None:
+        try:
+            short = op_scalar_tensor.table.short.get((dtype, device))
+        except TypeError:
+            short = None
+        if short is not None and (made := short(s)) is not None:
+            return made
     include, keep = _state.get()
     key_set = include & keep
     return op_scalar_tensor.table[key_set](

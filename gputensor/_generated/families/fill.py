@@ -77,6 +77,9 @@ def fill_(input, value):
             include, keep = _state.get()
             key_set = (input._keys | value._keys | include) & keep
             return op_fill__Tensor.table[key_set](key_set, input, value)
+        short = op_fill__Scalar.table.short.get(input._geometry)
+        if short is not None and (made := short(input, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_fill__Scalar.table[key_set](key_set, input, value)
@@ -84,6 +87,9 @@ def fill_(input, value):
 Tensor_fill_ = fill_
 
 def call_fill__Scalar(self, value):
+    short = op_fill__Scalar.table.short.get(self._geometry)
+    if short is not None and (made := short(self, value)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_fill__Scalar.table[key_set](key_set, self, value)
@@ -98,6 +104,9 @@ def zero_(input):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/fill.py, kernels/cuda/fill.cu. Matches torch.zero_."""
     try:
+        short = op_zero_.table.short.get(input._geometry)
+        if short is not None and (made := short(input)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_zero_.table[key_set](key_set, input)
@@ -105,6 +114,9 @@ def zero_(input):
 Tensor_zero_ = zero_
 
 def call_zero_(self):
+    short = op_zero_.table.short.get(self._geometry)
+    if short is not None and (made := short(self)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_zero_.table[key_set](key_set, self)

@@ -25,6 +25,13 @@ def cat(tensors, dim=0, *, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if out is None and type(tensors) in (list, tuple) and type(dim) is int:
+            try:
+                short = op_cat.table.short.get((*[x._geometry for x in tensors], dim))
+            except (AttributeError, TypeError):
+                short = None
+            if short is not None and (made := short(tensors)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         if out is not None:
@@ -34,6 +41,13 @@ def cat(tensors, dim=0, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "cat", cat, locals())
 
 def call_cat(tensors, dim=0):
+    if type(tensors) in (list, tuple) and type(dim) is int:
+        try:
+            short = op_cat.table.short.get((*[x._geometry for x in tensors], dim))
+        except (AttributeError, TypeError):
+            short = None
+        if short is not None and (made := short(tensors)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (_keys_of_list(tensors) | include) & keep
     return op_cat.table[key_set](key_set, tensors, dim)
@@ -56,6 +70,13 @@ def stack(tensors, dim=0, *, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if out is None and type(tensors) in (list, tuple) and type(dim) is int:
+            try:
+                short = op_stack.table.short.get((*[x._geometry for x in tensors], dim))
+            except (AttributeError, TypeError):
+                short = None
+            if short is not None and (made := short(tensors)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (_keys_of_list(tensors) | include) & keep
         if out is not None:
@@ -65,6 +86,13 @@ def stack(tensors, dim=0, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "stack", stack, locals())
 
 def call_stack(tensors, dim=0):
+    if type(tensors) in (list, tuple) and type(dim) is int:
+        try:
+            short = op_stack.table.short.get((*[x._geometry for x in tensors], dim))
+        except (AttributeError, TypeError):
+            short = None
+        if short is not None and (made := short(tensors)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (_keys_of_list(tensors) | include) & keep
     return op_stack.table[key_set](key_set, tensors, dim)

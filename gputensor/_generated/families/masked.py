@@ -45,6 +45,9 @@ def masked_fill(input, mask, value, *, out=None):
             include, keep = _state.get()
             key_set = (input._keys | mask._keys | value._keys | include) & keep
             return op_masked_fill_Tensor.table[key_set](key_set, input, mask, value)
+        short = op_masked_fill_Scalar.table.short.get((input._geometry, mask._geometry))
+        if short is not None and (made := short(input, mask, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (input._keys | mask._keys | include) & keep
         return op_masked_fill_Scalar.table[key_set](key_set, input, mask, value)
@@ -58,12 +61,18 @@ def Tensor_masked_fill(self, mask, value):
             include, keep = _state.get()
             key_set = (self._keys | mask._keys | value._keys | include) & keep
             return op_masked_fill_Tensor.table[key_set](key_set, self, mask, value)
+        short = op_masked_fill_Scalar.table.short.get((self._geometry, mask._geometry))
+        if short is not None and (made := short(self, mask, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | include) & keep
         return op_masked_fill_Scalar.table[key_set](key_set, self, mask, value)
     except Exception as error: return _refuse(error, "masked_fill", Tensor_masked_fill, locals())
 
 def call_masked_fill_Scalar(self, mask, value):
+    short = op_masked_fill_Scalar.table.short.get((self._geometry, mask._geometry))
+    if short is not None and (made := short(self, mask, value)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | mask._keys | include) & keep
     return op_masked_fill_Scalar.table[key_set](key_set, self, mask, value)
@@ -81,12 +90,18 @@ def Tensor_masked_fill_(self, mask, value):
             include, keep = _state.get()
             key_set = (self._keys | mask._keys | value._keys | include) & keep
             return op_masked_fill__Tensor.table[key_set](key_set, self, mask, value)
+        short = op_masked_fill__Scalar.table.short.get((self._geometry, mask._geometry))
+        if short is not None and (made := short(self, mask, value)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | include) & keep
         return op_masked_fill__Scalar.table[key_set](key_set, self, mask, value)
     except Exception as error: return _refuse(error, "masked_fill_", Tensor_masked_fill_, locals())
 
 def call_masked_fill__Scalar(self, mask, value):
+    short = op_masked_fill__Scalar.table.short.get((self._geometry, mask._geometry))
+    if short is not None and (made := short(self, mask, value)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | mask._keys | include) & keep
     return op_masked_fill__Scalar.table[key_set](key_set, self, mask, value)

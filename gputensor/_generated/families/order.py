@@ -38,18 +38,30 @@ def median(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
             dim = _axis("median", dim, axis)
         if keepdims is not None:
             keepdim = keepdims
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
             if dim is None and not keepdim:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
                 key_set |= _checked_out("median", out)._keys & keep
                 return op_median_out.table[key_set](key_set, input, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             key_set |= _checked_outs("median", out, 2) & keep
             return Results_median(op_median_dim_values.table[key_set](
                 key_set, input, dim, keepdim, out[0], out[1],
             ))
         if dim is None and not keepdim:
+            short = op_median.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_median.table[key_set](key_set, input)
+        short = op_median_dim.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, keepdim)) is not None:
+            return Results_median(made)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return Results_median(op_median_dim.table[key_set](key_set, input, dim, keepdim))
     except Exception as error: return _refuse(error, "median", median, locals())
 
@@ -61,10 +73,18 @@ def Tensor_median(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
             dim = _axis("median", dim, axis)
         if keepdims is not None:
             keepdim = keepdims
+        if dim is None and not keepdim:
+            short = op_median.table.short.get(self._geometry)
+            if short is not None and (made := short(self)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_median.table[key_set](key_set, self)
+        short = op_median_dim.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim)) is not None:
+            return Results_median(made)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return op_median.table[key_set](key_set, self)
         return Results_median(op_median_dim.table[key_set](key_set, self, dim, keepdim))
     except Exception as error: return _refuse(error, "median", Tensor_median, locals())
 
@@ -90,18 +110,30 @@ def nanmedian(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
             dim = _axis("nanmedian", dim, axis)
         if keepdims is not None:
             keepdim = keepdims
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
             if dim is None and not keepdim:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
                 key_set |= _checked_out("nanmedian", out)._keys & keep
                 return op_nanmedian_out.table[key_set](key_set, input, out)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             key_set |= _checked_outs("nanmedian", out, 2) & keep
             return Results_nanmedian(op_nanmedian_dim_values.table[key_set](
                 key_set, input, dim, keepdim, out[0], out[1],
             ))
         if dim is None and not keepdim:
+            short = op_nanmedian.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_nanmedian.table[key_set](key_set, input)
+        short = op_nanmedian_dim.table.short.get(input._geometry)
+        if short is not None and (made := short(input, dim, keepdim)) is not None:
+            return Results_nanmedian(made)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return Results_nanmedian(op_nanmedian_dim.table[key_set](
             key_set, input, dim, keepdim,
         ))
@@ -114,10 +146,18 @@ def Tensor_nanmedian(self, dim=None, keepdim=False, *, axis=None, keepdims=None)
             dim = _axis("nanmedian", dim, axis)
         if keepdims is not None:
             keepdim = keepdims
+        if dim is None and not keepdim:
+            short = op_nanmedian.table.short.get(self._geometry)
+            if short is not None and (made := short(self)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_nanmedian.table[key_set](key_set, self)
+        short = op_nanmedian_dim.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim)) is not None:
+            return Results_nanmedian(made)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if dim is None and not keepdim:
-            return op_nanmedian.table[key_set](key_set, self)
         return Results_nanmedian(op_nanmedian_dim.table[key_set](
             key_set, self, dim, keepdim,
         ))
@@ -145,6 +185,10 @@ def mode(input, dim=-1, keepdim=False, *, out=None, axis=None, keepdims=None):
             dim = axis
         if keepdims is not None:
             keepdim = keepdims
+        if out is None:
+            short = op_mode.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim)) is not None:
+                return Results_mode(made)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -163,6 +207,9 @@ def Tensor_mode(self, dim=-1, keepdim=False, *, axis=None, keepdims=None):
             dim = axis
         if keepdims is not None:
             keepdim = keepdims
+        short = op_mode.table.short.get(self._geometry)
+        if short is not None and (made := short(self, dim, keepdim)) is not None:
+            return Results_mode(made)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_mode(op_mode.table[key_set](key_set, self, dim, keepdim))
@@ -193,6 +240,10 @@ def kthvalue(input, k, dim=-1, keepdim=False, *, out=None, axis=None, keepdims=N
             dim = axis
         if keepdims is not None:
             keepdim = keepdims
+        if out is None:
+            short = op_kthvalue.table.short.get(input._geometry)
+            if short is not None and (made := short(input, k, dim, keepdim)) is not None:
+                return Results_kthvalue(made)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -210,6 +261,9 @@ def Tensor_kthvalue(self, k, dim=-1, keepdim=False, *, axis=None, keepdims=None)
             dim = axis
         if keepdims is not None:
             keepdim = keepdims
+        short = op_kthvalue.table.short.get(self._geometry)
+        if short is not None and (made := short(self, k, dim, keepdim)) is not None:
+            return Results_kthvalue(made)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_kthvalue(op_kthvalue.table[key_set](key_set, self, k, dim, keepdim))

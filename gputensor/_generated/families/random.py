@@ -25,12 +25,20 @@ def Tensor_uniform_(self, from_=0.0, to=1.0, *, generator=None):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.uniform_."""
     try:
+        if generator is None:
+            short = op_uniform_.table.short.get(self._geometry)
+            if short is not None and (made := short(self, from_, to)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_uniform_.table[key_set](key_set, self, from_, to, generator)
     except Exception as error: return _refuse(error, "uniform_", Tensor_uniform_, locals())
 
 def call_uniform_(self, from_=0.0, to=1.0, generator=None):
+    if generator is None:
+        short = op_uniform_.table.short.get(self._geometry)
+        if short is not None and (made := short(self, from_, to)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_uniform_.table[key_set](key_set, self, from_, to, generator)
@@ -50,6 +58,10 @@ def Tensor_normal_(self, mean=0.0, std=1.0, *, generator=None):
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/random.py, kernels/cuda/random.cu. Matches torch.Tensor.normal_."""
     try:
+        if generator is None:
+            short = op_normal_.table.short.get(self._geometry)
+            if short is not None and (made := short(self, mean, std)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_normal_.table[key_set](key_set, self, mean, std, generator)
@@ -304,12 +316,20 @@ def Tensor_random_(self, from_=None, to=..., *, generator=None):
     try:
         if to is ...:
             from_, to = None, from_
-        include, keep = _state.get()
-        key_set = (self._keys | include) & keep
         if from_ is None and to is None:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_random_.table[key_set](key_set, self, generator)
         if from_ is None:
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
             return op_random__to.table[key_set](key_set, self, to, generator)
+        if generator is None:
+            short = op_random__from.table.short.get(self._geometry)
+            if short is not None and (made := short(self, from_, to)) is not None:
+                return made
+        include, keep = _state.get()
+        key_set = (self._keys | include) & keep
         return op_random__from.table[key_set](key_set, self, from_, to, generator)
     except Exception as error: return _refuse(error, "random_", Tensor_random_, locals())
 

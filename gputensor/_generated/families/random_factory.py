@@ -132,12 +132,24 @@ def rand_like(
             dtype = _element_type("rand_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if generator is None:
+            if (
+                dtype is None
+                and layout is None
+                and device is None
+                and pin_memory is None
+                and memory_format is None
+            ):
+                short = op_rand_like.table.short.get(input._geometry)
+                if short is not None and (made := short(input)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_rand_like.table[key_set](
                 key_set, input, dtype, layout, device, pin_memory, memory_format,
             )
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_rand_like_generator.table[key_set](
             key_set, input, generator, dtype, layout, device, pin_memory, memory_format,
         )
@@ -256,12 +268,24 @@ def randn_like(
             dtype = _element_type("randn_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if generator is None:
+            if (
+                dtype is None
+                and layout is None
+                and device is None
+                and pin_memory is None
+                and memory_format is None
+            ):
+                short = op_randn_like.table.short.get(input._geometry)
+                if short is not None and (made := short(input)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_randn_like.table[key_set](
                 key_set, input, dtype, layout, device, pin_memory, memory_format,
             )
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_randn_like_generator.table[key_set](
             key_set, input, generator, dtype, layout, device, pin_memory, memory_format,
         )
@@ -326,31 +350,62 @@ def randint(
             dtype = _element_type("randint", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("randint", out)._keys & keep
             if low is None and generator is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("randint", out)._keys & keep
                 return op_randint_out.table[key_set](key_set, high, size, out)
             if low is not None and generator is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("randint", out)._keys & keep
                 return op_randint_low_out.table[key_set](key_set, low, high, size, out)
             if low is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("randint", out)._keys & keep
                 return op_randint_generator_out.table[key_set](key_set, high, size, generator, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("randint", out)._keys & keep
             return op_randint_low_generator_out.table[key_set](
                 key_set, low, high, size, generator, out,
             )
         if low is None and generator is None:
+            if type(high) is int and layout is None and pin_memory is None:
+                try:
+                    short = op_randint.table.short.get((high, size, dtype, device))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(size)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = include & keep
             return op_randint.table[key_set](
                 key_set, high, size, dtype, layout, device, pin_memory,
             )
         if low is not None and generator is None:
+            if type(low) is int and type(high) is int and layout is None and pin_memory is None:
+                try:
+                    short = op_randint_low.table.short.get((low, high, size, dtype, device))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(size)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = include & keep
             return op_randint_low.table[key_set](
                 key_set, low, high, size, dtype, layout, device, pin_memory,
             )
         if low is None:
+            include, keep = _state.get()
+            key_set = include & keep
             return op_randint_generator.table[key_set](
                 key_set, high, size, generator, dtype, layout, device, pin_memory,
             )
+        include, keep = _state.get()
+        key_set = include & keep
         return op_randint_low_generator.table[key_set](
             key_set, low, high, size, generator, dtype, layout, device, pin_memory,
         )
@@ -493,15 +548,29 @@ def randperm(
             dtype = _element_type("randperm", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        include, keep = _state.get()
-        key_set = include & keep
         if out is not None:
-            key_set |= _checked_out("randperm", out)._keys & keep
             if generator is None:
+                include, keep = _state.get()
+                key_set = include & keep
+                key_set |= _checked_out("randperm", out)._keys & keep
                 return op_randperm_out.table[key_set](key_set, n, out)
+            include, keep = _state.get()
+            key_set = include & keep
+            key_set |= _checked_out("randperm", out)._keys & keep
             return op_randperm_generator_out.table[key_set](key_set, n, generator, out)
         if generator is None:
+            if type(n) is int and layout is None and pin_memory is None:
+                try:
+                    short = op_randperm.table.short.get((n, dtype, device))
+                except TypeError:
+                    short = None
+                if short is not None and (made := short(n)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = include & keep
             return op_randperm.table[key_set](key_set, n, dtype, layout, device, pin_memory)
+        include, keep = _state.get()
+        key_set = include & keep
         return op_randperm_generator.table[key_set](
             key_set, n, generator, dtype, layout, device, pin_memory,
         )

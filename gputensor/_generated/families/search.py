@@ -50,6 +50,14 @@ def searchsorted(
                 )
             raise _errors.no_out("searchsorted")
         if hasattr(input, "_keys"):
+            if sorter is None:
+                short = op_searchsorted_Tensor.table.short.get((
+                    sorted_sequence._geometry, input._geometry,
+                ))
+                if short is not None and (made := short(
+                    sorted_sequence, input, sorter, out_int32, right, side,
+                )) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (
                 sorted_sequence._keys
@@ -72,6 +80,14 @@ def searchsorted(
 def call_searchsorted_Tensor(
     sorted_sequence, self, out_int32=False, right=False, side=None, sorter=None,
 ):
+    if sorter is None:
+        short = op_searchsorted_Tensor.table.short.get((
+            sorted_sequence._geometry, self._geometry,
+        ))
+        if short is not None and (made := short(
+            sorted_sequence, self, sorter, out_int32, right, side,
+        )) is not None:
+            return made
     include, keep = _state.get()
     key_set = (
         sorted_sequence._keys
@@ -113,6 +129,11 @@ def bucketize(input, boundaries, *, out_int32=False, right=False, out=None):
                 )
             raise _errors.no_out("bucketize")
         if hasattr(input, "_keys"):
+            short = op_bucketize_Tensor.table.short.get((input._geometry, boundaries._geometry))
+            if short is not None and (made := short(
+                input, boundaries, out_int32, right,
+            )) is not None:
+                return made
             include, keep = _state.get()
             key_set = (input._keys | boundaries._keys | include) & keep
             return op_bucketize_Tensor.table[key_set](
@@ -126,6 +147,11 @@ def bucketize(input, boundaries, *, out_int32=False, right=False, out=None):
     except Exception as error: return _refuse(error, "bucketize", bucketize, locals())
 
 def call_bucketize_Tensor(self, boundaries, out_int32=False, right=False):
+    short = op_bucketize_Tensor.table.short.get((self._geometry, boundaries._geometry))
+    if short is not None and (made := short(
+        self, boundaries, out_int32, right,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | boundaries._keys | include) & keep
     return op_bucketize_Tensor.table[key_set](

@@ -41,19 +41,29 @@ def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_outs("sort", out, 2) & keep
             if stable is None:
+                include, keep = _state.get()
+                key_set = (input._keys | include) & keep
+                key_set |= _checked_outs("sort", out, 2) & keep
                 return Results_sort(op_sort_values.table[key_set](
                     key_set, input, dim, descending, out[0], out[1],
                 ))
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_outs("sort", out, 2) & keep
             return Results_sort(op_sort_values_stable.table[key_set](
                 key_set, input, stable, dim, descending, out[0], out[1],
             ))
         if stable is None:
+            short = op_sort.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, descending)) is not None:
+                return Results_sort(made)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return Results_sort(op_sort.table[key_set](key_set, input, dim, descending))
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return Results_sort(op_sort_stable.table[key_set](
             key_set, input, stable, dim, descending,
         ))
@@ -65,16 +75,24 @@ def Tensor_sort(self, dim=-1, descending=False, *, stable=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if stable is None:
+            short = op_sort.table.short.get(self._geometry)
+            if short is not None and (made := short(self, dim, descending)) is not None:
+                return Results_sort(made)
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return Results_sort(op_sort.table[key_set](key_set, self, dim, descending))
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if stable is None:
-            return Results_sort(op_sort.table[key_set](key_set, self, dim, descending))
         return Results_sort(op_sort_stable.table[key_set](
             key_set, self, stable, dim, descending,
         ))
     except Exception as error: return _refuse(error, "sort", Tensor_sort, locals())
 
 def call_sort(self, dim=-1, descending=False):
+    short = op_sort.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim, descending)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_sort.table[key_set](key_set, self, dim, descending)
@@ -94,6 +112,10 @@ def msort(input, *, out=None):
         out: Tensor that takes the result, optional.
     Native: native/sort.py. Matches torch.msort."""
     try:
+        if out is None:
+            short = op_msort.table.short.get(input._geometry)
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -105,6 +127,9 @@ def msort(input, *, out=None):
 def Tensor_msort(self):
     """Sorted elements along the first dimension. See gt.msort."""
     try:
+        short = op_msort.table.short.get(self._geometry)
+        if short is not None and (made := short(self)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_msort.table[key_set](key_set, self)
@@ -128,17 +153,24 @@ def argsort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None
     try:
         if axis is not None:
             dim = axis
-        include, keep = _state.get()
-        key_set = (input._keys | include) & keep
         if out is not None:
-            key_set |= _checked_out("argsort", out)._keys & keep
             if stable is None:
                 raise _errors.no_out("argsort")
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            key_set |= _checked_out("argsort", out)._keys & keep
             return op_argsort_stable_out.table[key_set](
                 key_set, input, stable, dim, descending, out,
             )
         if stable is None:
+            short = op_argsort.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, descending)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
             return op_argsort.table[key_set](key_set, input, dim, descending)
+        include, keep = _state.get()
+        key_set = (input._keys | include) & keep
         return op_argsort_stable.table[key_set](key_set, input, stable, dim, descending)
     except Exception as error: return _refuse(error, "argsort", argsort, locals())
 
@@ -147,10 +179,15 @@ def Tensor_argsort(self, dim=-1, descending=False, *, stable=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if stable is None:
+            short = op_argsort.table.short.get(self._geometry)
+            if short is not None and (made := short(self, dim, descending)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (self._keys | include) & keep
+            return op_argsort.table[key_set](key_set, self, dim, descending)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        if stable is None:
-            return op_argsort.table[key_set](key_set, self, dim, descending)
         return op_argsort_stable.table[key_set](key_set, self, stable, dim, descending)
     except Exception as error: return _refuse(error, "argsort", Tensor_argsort, locals())
 
@@ -179,6 +216,10 @@ def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None, axis=None):
     try:
         if axis is not None:
             dim = axis
+        if out is None:
+            short = op_topk.table.short.get(input._geometry)
+            if short is not None and (made := short(input, k, dim, largest, sorted)) is not None:
+                return Results_topk(made)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -195,12 +236,18 @@ def Tensor_topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
     try:
         if axis is not None:
             dim = axis
+        short = op_topk.table.short.get(self._geometry)
+        if short is not None and (made := short(self, k, dim, largest, sorted)) is not None:
+            return Results_topk(made)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_topk(op_topk.table[key_set](key_set, self, k, dim, largest, sorted))
     except Exception as error: return _refuse(error, "topk", Tensor_topk, locals())
 
 def call_topk(self, k, dim=-1, largest=True, sorted=True):
+    short = op_topk.table.short.get(self._geometry)
+    if short is not None and (made := short(self, k, dim, largest, sorted)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_topk.table[key_set](key_set, self, k, dim, largest, sorted)

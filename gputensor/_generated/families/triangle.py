@@ -62,6 +62,9 @@ def Tensor_tril_(self, diagonal=0):
     """In place: The elements of matrices on and below a diagonal, zeros elsewhere. See
     gt.tril."""
     try:
+        short = op_tril_.table.short.get(self._geometry)
+        if short is not None and (made := short(self, diagonal)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_tril_.table[key_set](key_set, self, diagonal)
@@ -116,6 +119,9 @@ def Tensor_triu_(self, diagonal=0):
     """In place: The elements of matrices on and above a diagonal, zeros elsewhere. See
     gt.triu."""
     try:
+        short = op_triu_.table.short.get(self._geometry)
+        if short is not None and (made := short(self, diagonal)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_triu_.table[key_set](key_set, self, diagonal)
@@ -231,6 +237,10 @@ def diag(input, diagonal=0, *, out=None):
     >>> gt.diag(gt.tensor([1, 2])).tolist()
     [[1, 0], [0, 2]]"""
     try:
+        if out is None:
+            short = op_diag.table.short.get(input._geometry)
+            if short is not None and (made := short(input, diagonal)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -242,6 +252,9 @@ def diag(input, diagonal=0, *, out=None):
 def Tensor_diag(self, diagonal=0):
     """A copy of the diagonal of a matrix, or a matrix with this diagonal. See gt.diag."""
     try:
+        short = op_diag.table.short.get(self._geometry)
+        if short is not None and (made := short(self, diagonal)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_diag.table[key_set](key_set, self, diagonal)
@@ -263,6 +276,10 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1, *, out=None):
     Gradient: grad.diagonal(offset, dim1, dim2)
     Native: native/triangle.py. Matches torch.diag_embed."""
     try:
+        if out is None:
+            short = op_diag_embed.table.short.get(input._geometry)
+            if short is not None and (made := short(input, offset, dim1, dim2)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -275,12 +292,18 @@ def Tensor_diag_embed(self, offset=0, dim1=-2, dim2=-1):
     """Zeros with the last dimension of self as a diagonal of two new dimensions. See
     gt.diag_embed."""
     try:
+        short = op_diag_embed.table.short.get(self._geometry)
+        if short is not None and (made := short(self, offset, dim1, dim2)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_diag_embed.table[key_set](key_set, self, offset, dim1, dim2)
     except Exception as error: return _refuse(error, "diag_embed", Tensor_diag_embed, locals())
 
 def call_diag_embed(self, offset=0, dim1=-2, dim2=-1):
+    short = op_diag_embed.table.short.get(self._geometry)
+    if short is not None and (made := short(self, offset, dim1, dim2)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_diag_embed.table[key_set](key_set, self, offset, dim1, dim2)

@@ -883,15 +883,25 @@ def movedim(input, source, destination):
         destination: ints or int.
     Native: native/view.py. Matches torch.movedim."""
     try:
+        if isinstance(source, (tuple, list)):
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            return op_movedim_intlist.table[key_set](key_set, input, source, destination)
+        if type(source) is int and type(destination) is int:
+            short = op_movedim_int.table.short.get((input._geometry, source, destination))
+            if short is not None and (made := short(input)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        if isinstance(source, (tuple, list)):
-            return op_movedim_intlist.table[key_set](key_set, input, source, destination)
         return op_movedim_int.table[key_set](key_set, input, source, destination)
     except Exception as error: return _refuse(error, "movedim", movedim, locals())
 Tensor_movedim = movedim
 
 def call_movedim_int(self, source, destination):
+    if type(source) is int and type(destination) is int:
+        short = op_movedim_int.table.short.get((self._geometry, source, destination))
+        if short is not None and (made := short(self)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_movedim_int.table[key_set](key_set, self, source, destination)

@@ -170,7 +170,7 @@ def install() -> None:
         counts, refuses_out,
     )
     impl(_operators.moveaxis_intlist, "CompositeImplicitAutograd", native.movedim)
-    impl(_operators.moveaxis_int, "CompositeImplicitAutograd", native.movedim)
+    impl(_operators.moveaxis_int, "CompositeImplicitAutograd", native.moveaxis_int)
     impl(_operators.swapdims, "CompositeImplicitAutograd", native.swapaxes)
     impl(_operators.swapdims_, "CompositeImplicitAutograd", native.swapaxes_)
     impl(_operators.swapaxes_, "CompositeImplicitAutograd", native.swapaxes_)

@@ -17,7 +17,7 @@ from typing import Any
 from numpy import empty, may_share_memory
 
 from ..._generated import short_forms as forms
-from ...core.arguments import NUMBERS
+from ...core.arguments import NUMBERS, are_equal
 from ...core.device import CPU
 from ...core.dtype import dtype
 from ...core.geometry import Geometry
@@ -143,7 +143,7 @@ def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
         a0, b0, c0 = (*params, None, None, None)[:3]
 
         def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
-            if a is not a0 or b is not b0 or c is not c0:
+            if not are_equal((a, b, c), (a0, b0, c0)):
                 return otherwise(self, a, b, c)
             return inner(self, *behind)
 
@@ -250,8 +250,8 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
         # One form serves all numbers of operands; separate forms would save only a tenth more.
         def short(self: Any, *rest: Any) -> Any:
-            others = rest[: count - 1]
-            if not all(map(is_, rest[count - 1 :], params)):
+            others, given = rest[: count - 1], rest[count - 1 :]
+            if not all(map(is_, given, params)) and not are_equal(given, params):
                 return otherwise(self, *rest)
             if self._keys is not CPU_KEYS or _now() is not PLAIN:
                 return None
@@ -270,6 +270,42 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
         return short
 
     return make
+
+
+def filling(geometry: Geometry) -> ShortCut | None:
+    """Return the short cut (self, number) -> self of `fill_`, for numbers that need no check; None
+    for dtypes that NumPy's `fill` does not cast to as the kernel does."""
+    fits = fits_in(geometry)
+    if fits is None or not geometry.numel:
+        return None
+
+    def short(self: Any, value: Any) -> Any:
+        if not fits(value) or self._keys is not CPU_KEYS or _now() is not PLAIN:
+            return None
+        if self._autograd is not None and not forms.may_write(self):
+            return None
+        storage = self._storage
+        if storage is None:
+            storage = self._get_storage()
+        self._get_array().fill(value)
+        storage.version += 1
+        return self
+
+    return short
+
+
+# For each kind of NumPy dtype, the types of numbers that an array's `fill` casts as our kernel.
+_FILLED = {"f": (float, int, bool), "i": (int, bool), "u": (int, bool), "b": (bool,)}
+
+
+def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
+    """Return a test for numbers that an array's `fill` casts exactly as our kernel; None if there
+    are none for the dtype."""
+    kind = geometry.dtype.np.kind
+    of = _FILLED.get(kind)
+    # Every floating dtype represents numbers of this size, and every integer up to 127.
+    least, most = (-65000, 65000) if kind == "f" else (0, 127)
+    return None if of is None else lambda value: type(value) in of and least <= value <= most
 
 
 def is_beside(storage: Any, array: Any, x: Any) -> bool:

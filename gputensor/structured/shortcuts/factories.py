@@ -19,10 +19,10 @@ from ...dispatch import defaults, shortcuts
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import ShortCut
 from ...dispatch.tls import PLAIN, state
-from ...tensor.make import CPU_KEYS, allocate
+from ...tensor.make import CPU_KEYS, allocate, from_array
 from ...tensor.tensor import Tensor
 from ..view_kernel import seen
-from .computed import around, long_way
+from .computed import around, fits_in, long_way
 
 _now = state.get
 
@@ -41,9 +41,12 @@ def leave(
     the default dtype.
     """
     is_unnamed = element is (unnamed or defaults.get_default_dtype())
+    found = ((CPU, make(False)), (None, make(True)))
+    if found[0][1] is None:
+        return
     for given in (element, None) if is_unnamed else (element,):
-        shortcuts.learn(table, kernel, (*front, given, CPU), make(False))
-        shortcuts.learn(table, kernel, (*front, given, None), make(True))
+        for place, short in found:
+            shortcuts.learn(table, kernel, (*front, given, place), short)
 
 
 def learn_numbers(
@@ -77,6 +80,48 @@ def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
         return found
 
     return array
+
+
+def number(geometry: Geometry, asks: bool) -> ShortCut | None:
+    """Return the short cut of a 0-d tensor of a number. asks: for the default device."""
+    fits, element = fits_in(geometry), geometry.dtype.np
+    if fits is None:
+        return None
+
+    def short(value: Any) -> Any:
+        if not fits(value) or _now() is not PLAIN:
+            return None
+        if asks and forms._places()[-1] is not CPU:
+            return None
+        array = np.empty((), element)
+        array.fill(value)
+        return from_array(array, geometry)
+
+    return short
+
+
+def new(geometry: Geometry, array: Callable[[], Any] | None) -> ShortCut | None:
+    """Return the short cut of a `new_` factory, which autograd does not record. array: makes the
+    result's array; None if the call passes the number to fill in."""
+    sizes, element, fits = geometry.sizes, geometry.dtype.np, fits_in(geometry)
+    if array is None and fits is None:
+        return None
+
+    def short(self: Any, size: Any, value: Any = 0) -> Any:
+        if self._keys is not CPU_KEYS or _now() is not PLAIN:
+            return None
+        for n in size:
+            if type(n) is not int:
+                return None
+        if array is not None:
+            return from_array(array(), geometry)
+        if fits is None or not fits(value):
+            return None
+        made = np.empty(sizes, element)
+        made.fill(value)
+        return from_array(made, geometry)
+
+    return short
 
 
 def empty_like(geometry: Geometry) -> ShortCut:

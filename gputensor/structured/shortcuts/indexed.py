@@ -12,6 +12,7 @@ from typing import Any
 from numpy import empty
 
 from ..._generated import short_forms as forms
+from ...core.arguments import are_equal
 from ...dispatch import shortcuts
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import LONG, ShortCut
@@ -46,7 +47,7 @@ def learn_read(
     def make(otherwise: ShortCut) -> ShortCut:
         def short(self: Any, *rest: Any) -> Any:
             for n, value in params:
-                if rest[n] is not value:
+                if rest[n] is not value and not are_equal((rest[n],), (value,)):
                     return otherwise(self, *rest)
             index, now, node = rest[place], _now(), None
             if self._keys is not CPU_KEYS or index._keys is not CPU_KEYS:
@@ -83,7 +84,7 @@ def learn_write(
     def make(otherwise: ShortCut) -> ShortCut:
         def short(self: Any, *rest: Any) -> Any:
             for n, given in params:
-                if rest[n] is not given:
+                if rest[n] is not given and not are_equal((rest[n],), (given,)):
                     return otherwise(self, *rest)
             if self._keys is not CPU_KEYS or _now() is not PLAIN:
                 return None

@@ -95,11 +95,15 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
 def learn_out(
     table: Table, kernel: Callable[..., Any], entry: Any, inputs: tuple[Any, ...], out: Any
 ) -> None:
-    """Store the out form's short cut, for an `out` that keeps its sizes and is no input."""
+    """Store the short cut of an out form whose `out` keeps its sizes and is no input, or of an
+    in-place operator of one operand."""
     if entry.seen is None:  # no call has found the entry yet
         entry.seen = True
         return
     entry.is_fresh = False
+    if len(inputs) == 1 and inputs[0] is out:
+        learn_inplace(table, kernel, out._geometry, entry)
+        return
     kinds = [type(x) if type(x) in NUMBERS else x._geometry for x in inputs]
     if entry.block or not entry.geometry.numel or any([x is out for x in inputs]):
         return

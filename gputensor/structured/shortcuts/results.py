@@ -1,0 +1,78 @@
+"""Short cuts of CPU calls that a function over arrays computes. See Note [Short cuts] in dispatch.
+
+They serve operators with one or several results, such as sort, kthvalue and the factorisations,
+whose kernel checks the arguments, calls a function of arrays and makes tensors of what it returns.
+Unlike in computed.py, the function chooses the layout of its arrays, so each is adopted or copied
+as in structured/library.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy.linalg import LinAlgError
+
+from ...core.arguments import are_equal
+from ...core.device import CPU
+from ...dispatch.operator import Table
+from ...dispatch.shortcuts import LONG, ShortCut, in_block
+from ...dispatch.tls import BELOW, FUSING, PLAIN, state
+from ...kernels.cpu.quiet import run
+from ...tensor.make import CPU_KEYS
+from ...tensor.tensor import Tensor
+from ..library import adopted
+from .computed import around, comes_again, store
+
+_now = state.get
+
+
+def learn(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
+    compute: Callable[..., Any],
+) -> None:  # fmt: skip
+    """Store the short cut of a call at the second equal call.
+
+    args: all arguments, tensors first. made: the call's result or results. compute(*arrays): gives
+    the results' arrays, or None if the kernel must report an error.
+    """
+    results = made if type(made) is tuple else (made,)
+    if not all([type(x) is Tensor and x._device is CPU for x in results]):
+        return
+    if not comes_again(table, kernel, args):
+        return
+    count = next((n for n, x in enumerate(args) if not isinstance(x, Tensor)), len(args))
+    params, is_one = args[count:], type(made) is not tuple
+    wanted = [x._geometry for x in results]
+    begin, finish = around(table, params)
+
+    def make(otherwise: ShortCut) -> ShortCut:
+        def short(*given: Any) -> Any:
+            operands = given[:count]
+            if not are_equal(given[count:], params):
+                return otherwise(*given)
+            now, node, has_history = _now(), None, False
+            for x in operands:
+                if x._keys is not CPU_KEYS:
+                    return None
+                has_history = has_history or x._autograd is not None
+            if now is not PLAIN and now is not BELOW:
+                if now is not FUSING or not in_block[0](*operands):
+                    return None
+            if has_history and now is not BELOW and (node := begin(*operands)) is LONG:
+                return None
+            arrays = [x._get_array() for x in operands]
+            try:
+                found = run(compute, *arrays)
+            except LinAlgError:
+                return None
+            if found is None:
+                return None
+            tensors = adopted((found,) if is_one else found, wanted, arrays)
+            result = tensors[0] if is_one else tensors
+            return result if node is None else finish(result, node)
+
+        return short
+
+    shapes = [x._geometry for x in args[:count]]
+    store(table, kernel, shapes[0] if count == 1 else tuple(shapes), make)

@@ -1,0 +1,181 @@
+"""Short cuts of functions over arrays, and of writes of one number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gputensor as gt
+from gputensor.dispatch import dispatcher
+
+from .test_shortcuts import learnt, taken, turned, turned_on  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("turned_on")
+
+# A call of x, of sizes (3, 4), and the operator that stores a short cut.
+RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "median": (lambda x: x.median(), "median"),
+    "median along a dimension": (lambda x: x.median(0), "median.dim"),
+    "median that keeps it": (lambda x: gt.median(x, 1, True), "median.dim"),
+    "nanmedian": (lambda x: x.nanmedian(), "nanmedian"),
+    "nanmedian along a dimension": (lambda x: x.nanmedian(-1), "nanmedian.dim"),
+    "kthvalue": (lambda x: x.kthvalue(2, 0), "kthvalue"),
+    "mode": (lambda x: x.mode(0), "mode"),
+    "sort": (lambda x: gt.sort(x), "sort"),
+    "sort of columns": (lambda x: x.sort(0, descending=True), "sort"),
+    "sort of what is turned": (lambda x: x.t().sort(), "sort"),
+    "msort": (lambda x: gt.msort(x), "msort"),
+    "argsort": (lambda x: x.argsort(-1, True), "argsort"),
+    "topk": (lambda x: gt.topk(x, 1, 0), "topk"),
+    "topk of a few": (lambda x: x.view(-1).topk(2, sorted=False), "topk"),
+}
+
+
+def numbers() -> Any:
+    return gt.tensor([[3.0, -0.0, 1, 7], [0.0, 5, 1, -2], [4.0, 9, 8, 6]])
+
+
+def listed(made: Any) -> list[Any]:
+    found = made if isinstance(made, tuple) else (made,)
+    return [(x.tolist(), x.stride(), x.dtype) for x in found]
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_repeated_call_takes_one_with_the_same_results(name: str) -> None:
+    call, at = RESULTS[name]
+    dispatcher.forget_plans()
+    x = numbers()
+    with turned(False):
+        expected = call(x)
+    assert learnt(lambda: call(x), at)
+    made = call(x)
+    assert listed(made) == listed(expected) and type(made) is type(expected)
+    with_nan = x.clone()
+    with_nan[1, 2] = float("nan")
+    with turned(False):
+        of_nan = str(listed(call(with_nan)))
+    assert learnt(lambda: call(x), at) and str(listed(call(with_nan))) == of_nan
+    short = dispatcher.find(f"aten::{at}").table.short
+    for key in short:
+        short[key] = lambda *given: (x, x, x)
+    found = call(x)
+    assert (found[0] if isinstance(found, tuple) else found) is x
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_it_records(name: str) -> None:
+    call, at = RESULTS[name]
+    if at == "argsort":
+        return
+    x = numbers().requires_grad_()
+
+    def gradient() -> Any:
+        made = call(x)
+        (made[0] if isinstance(made, tuple) else made).sum().backward()
+        found, x.grad = x.grad.tolist(), None
+        return found
+
+    with turned(False):
+        expected = gradient()
+    assert learnt(lambda: call(numbers()), at)
+    assert [gradient() for _ in range(3)] == [expected] * 3
+
+
+def test_results_share_no_memory() -> None:
+    x = gt.tensor([2.0, 1.0, 3.0])
+    made = [gt.sort(x) for _ in range(4)]
+    made[2].values.fill_(0)
+    assert made[3].values.tolist() == [1, 2, 3] and x.tolist() == [2, 1, 3]
+
+
+def test_a_registration_for_an_operator_that_is_passed_removes_it() -> None:
+    x = numbers()
+    assert learnt(lambda: x.msort(), "msort")
+    lib = gt.library.Library("aten", "IMPL")
+    with pytest.warns(Warning):
+        lib.impl("sort", lambda self, dim, descending: (self, self), "CPU")
+    assert not taken("msort") and x.msort() is x
+    lib._destroy()
+
+
+# --- writes of one number -------------------------------------------------------------------------
+
+# A call of (x (3, 4), a mask, a number) and the operator that stores a short cut.
+WRITES: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "fill_": (lambda x, mask, n: x.fill_(n), "fill_.Scalar"),
+    "fill_ of a column": (lambda x, mask, n: x[:, 1].fill_(n) is None, "fill_.Scalar"),
+    "zero_": (lambda x, mask, n: x.zero_(), "zero_"),
+    "masked_fill_": (lambda x, mask, n: x.masked_fill_(mask, n), "masked_fill_.Scalar"),
+    "masked_fill": (lambda x, mask, n: x.masked_fill(mask, n), "masked_fill.Scalar"),
+    "masked_fill of rows": (lambda x, mask, n: x.masked_fill(mask[0], n), "masked_fill.Scalar"),
+    "a mask": (lambda x, mask, n: x.__setitem__(mask, n), "masked_fill_.Scalar"),
+    "a slice": (lambda x, mask, n: x.__setitem__(slice(1, 3), n), "fill_.Scalar"),
+    "indices": (lambda x, mask, n: x.__setitem__(gt.tensor([2, 0]), n), "scalar_tensor"),
+}
+_NUMBERS = [1.5, -0.0, 0.0, float("nan"), float("-inf"), 1e30, 1e300, 7, -7, True, 300, 2**70, 1j]
+
+
+def written(call: Any, dtype: Any, n: Any) -> Any:
+    x = numbers().to(dtype)
+    try:
+        made = call(x, numbers() > 2, n)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        return type(error), str(error), x._version
+    if isinstance(made, gt.Tensor):
+        assert made is x or made._version == 0
+        return str((x.tolist(), x._version, made.tolist()))
+    return str((x.tolist(), x._version))
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize(
+    "dtype", [gt.float32, gt.float16, gt.bfloat16, gt.int32, gt.uint8, gt.bool, gt.complex64]
+)
+def test_any_number_is_written_as_without_one(name: str, dtype: Any) -> None:
+    call, at = WRITES[name]
+    with turned(False):
+        expected = [written(call, dtype, n) for n in _NUMBERS]
+    for _ in range(3):
+        for number, n in zip(expected, _NUMBERS):
+            assert written(call, dtype, n) == number, n
+    is_filled_by_numpy = dtype not in (gt.bfloat16, gt.complex64)
+    if at.startswith("masked") or is_filled_by_numpy and name != "indices":
+        assert learnt(lambda: written(call, dtype, True), at)
+
+
+def test_a_number_need_not_be_the_same_object() -> None:
+    x, mask = numbers(), numbers() > 2
+    for _ in range(3):
+        x.masked_fill(mask, float("-inf"))
+    short = dispatcher.find("aten::masked_fill.Scalar").table.short
+    before = dict(short)
+    for text in ("-inf", "-inf", "-inf"):
+        x.masked_fill(mask, float(text))
+    assert short == before
+
+
+def test_a_mask_over_the_same_memory_is_read_before_the_write() -> None:
+    array = np.ones((3, 4), np.uint8)
+    for _ in range(4):
+        array[:] = 1
+        x = gt.from_numpy(array)
+        mask = gt.from_numpy(array[::-1].view(bool).copy())
+        assert x.masked_fill_(mask, 5).tolist() == [[5] * 4] * 3
+        over = x.view(gt.bool)
+        with_itself = over.masked_fill_(over, False)
+        assert not with_itself.any()
+
+
+def test_a_write_to_a_leaf_is_refused() -> None:
+    x, mask = numbers(), numbers() > 2
+    for _ in range(3):
+        x.masked_fill_(mask, 1.5)
+        x.fill_(1.5)
+        x.zero_()
+    leaf = numbers().requires_grad_()
+    for call in (lambda: leaf.masked_fill_(mask, 1.5), lambda: leaf.fill_(1.5), leaf.zero_):
+        with pytest.raises(RuntimeError):
+            call()
