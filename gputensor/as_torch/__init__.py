@@ -12,7 +12,7 @@ from multiprocessing import spawn
 from typing import Any
 
 from ..core import dtype as dtypes, errors
-from ..tensor import tensor
+from ..tensor import base
 from .finder import Finder
 
 __all__ = ["install", "is_installed", "uninstall"]
@@ -58,7 +58,7 @@ def install() -> None:
             "as_torch", "install", rule, errors.Got("'torch' among the loaded modules")
         )
     sys.meta_path.insert(0, _finder)
-    tensor.called.append(_tensor)
+    base.called.append(_tensor)
     spawn.get_preparation_data = _prepared
     dtypes.package_name = "torch"
 
@@ -68,7 +68,7 @@ def uninstall() -> None:
     if not is_installed():
         return
     sys.meta_path.remove(_finder)
-    tensor.called.clear()
+    base.called.clear()
     spawn.get_preparation_data = _get_preparation_data
     dtypes.package_name = "gputensor"
     for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import gputensor as gt
+from gputensor._generated import calls
 from gputensor.structured.generator import default_generator
 
 _DTYPES = {
@@ -70,7 +71,7 @@ def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
     Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
     """
     if len(args) == 1 and isinstance(args[0], gt.Tensor) and not kwargs:
-        return args[0].detach()
+        return calls.alias(args[0])
     if "data" in kwargs:
         args = (*args, kwargs.pop("data"))
     place, dtype = kwargs.pop("device", None), gt.get_default_dtype()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from .._generated import calls
-from ..core import errors
+from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..dispatch.keys import BATCHED, DUAL
 from ..tensor.tensor import Tensor
@@ -86,11 +86,11 @@ class Context:
 
 
 class _FunctionNode(Node):
-    """The node of a custom Function. It has the Function's name."""
+    """The node of a custom Function, which has a subclass of it with the Function's name."""
 
-    __slots__ = ("function", "context", "places")
+    __slots__ = ("context", "places")
 
-    function: Any
+    function: ClassVar[type[Function]]
     context: Context
     places: Any
 
@@ -117,8 +117,8 @@ class _FunctionNode(Node):
         if self.context._saved:
             self.context._saved = FREED
 
-    def name(self) -> str:
-        return f"{self.function.__name__}Backward"
+    def __repr__(self) -> str:
+        return f"<{dtypes.package_name}.autograd.function.{self.name()} object at {hex(id(self))}>"
 
     def __getattr__(self, name: str) -> Any:
         if name == "saved_tensors":
@@ -141,6 +141,7 @@ class Function:
     """
 
     generate_vmap_rule: ClassVar[bool] = False
+    _node_class: ClassVar[type[_FunctionNode]]
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -185,8 +186,8 @@ class Function:
         inputs = [args[n] for n in places]
         node = None
         if any([requires_grad(x) for x in inputs]) and grad_mode.get() == DEFAULT:
-            node = _FunctionNode(tuple([gradient_edge(x) for x in inputs]))
-            node.function, node.context, node.places = cls, context, (len(args), places)
+            node = _node_class(cls)(tuple([gradient_edge(x) for x in inputs]))
+            node.context, node.places = context, (len(args), places)
         context.needs_input_grad = tuple([isinstance(x, Tensor) and requires_grad(x) for x in args])
         mode = grad_mode.get()
         try:
@@ -204,6 +205,14 @@ class Function:
         context._dirty = context._not_differentiable = ()
         _save(context, outputs, node)
         return (outputs if isinstance(output, tuple) else outputs[0]), context
+
+
+def _node_class(function: type[Function]) -> type[_FunctionNode]:
+    """The class of a Function's nodes, made at its first call."""
+    if "_node_class" not in vars(function):
+        namespace = {"function": function, "__slots__": (), "__module__": __name__}
+        function._node_class = type(f"{function.__name__}Backward", (_FunctionNode,), namespace)
+    return function._node_class
 
 
 def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...]) -> None:

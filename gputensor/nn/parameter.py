@@ -25,8 +25,11 @@ class Parameter(Tensor):
         return made.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
-        plain = self.detach().requires_grad_(self.requires_grad)
-        return f"{type(self).__name__} containing:\n{plain!r}"
+        if type(self) is Parameter:
+            shown = repr(self.detach().requires_grad_(self.requires_grad))
+        else:
+            shown = f"Parameter({super().__repr__()})"
+        return f"Parameter containing:\n{shown}"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         made = _parameter, (type(self), self.detach(), self.requires_grad)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +15,7 @@ from ..core.device import CPU, META, device
 from ..core.dtype import dtype
 from ..core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
 from ..core.memory_format import memory_format
+from ..dispatch import dispatcher
 from ..dispatch.keys import LAZY
 from ..dispatch.tls import AD_INPLACE_OR_VIEW
 from ..runtime.current import stream_given
@@ -280,3 +282,73 @@ def tensors_of(value: Any) -> list[Tensor]:
     if isinstance(value, (list, tuple)):
         return [x for item in value for x in tensors_of(item)]
     return [value] if hasattr(value, "_geometry") else []
+
+
+class TensorType(type):
+    """The type of Tensor. It handles calls of Tensor. (With a `__new__` or `__init__` of Tensor,
+    Python would take 1.5 times as long to make a tensor by `blank`.) It also records which
+    attributes of Tensor were replaced, so that short cuts need not check."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any
+    ) -> TensorType:
+        ours = getattr(TensorBase, "_kind", None)
+        if ours in bases:
+            place = bases.index(ours)
+            bases = (*bases[:place], Constructed, *bases[place:])
+        return super().__new__(mcs, name, bases, namespace, **kwargs)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        own: Any = cls.__new__
+        if own is object.__new__:
+            return construct(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    @property
+    def __signature__(cls) -> Any:
+        """Return the signature of a subclass's `__new__`; without this property `inspect` would
+        show that of `__call__`."""
+        own: Any = cls.__new__
+        if own is object.__new__:
+            raise AttributeError("__signature__")
+        from inspect import signature
+
+        shown = signature(own)
+        return shown.replace(parameters=[*shown.parameters.values()][1:])
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        cls._replaces(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        cls._replaces(name)
+        super().__delattr__(name)
+
+    def _replaces(cls, name: str) -> None:
+        if cls is getattr(TensorBase, "_kind", None):
+            patched.setdefault(name, vars(cls).get(name))
+            dispatcher.generation[0] += 1
+
+
+class Constructed:
+    """The first base of a subclass of Tensor: it runs the constructor for `super().__new__(cls, x)`
+    and for a subclass without a `__new__`."""
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return construct(*args, **kwargs).as_subclass(cls)
+
+
+def construct(*args: Any, **kwargs: Any) -> Any:
+    """Run PyTorch's old constructor if as_torch is installed."""
+    if called:
+        return called[0](*args, **kwargs)
+    rule = "be given to gputensor.tensor(...)"
+    raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
+
+
+# The old constructor, while as_torch is installed.
+called: list[Callable[..., Any]] = []
+# Attributes of Tensor that were ever set -> the class's own value before; None if there was none.
+patched: dict[str, Any] = {}

@@ -22,13 +22,13 @@ from ..core.device import CPU, device
 from ..core.geometry import Geometry, geometry
 from ..core.memory_format import memory_format
 from ..core.lazy import Lacks
-from ..dispatch import defaults, dispatcher
+from ..dispatch import defaults
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
 from ..dispatch.keys import PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
 from . import overloads, torch_names
-from .base import TensorBase
+from .base import TensorBase, TensorType
 from .differentiable import Differentiable
 from .storage import Storage
 from .torch_names import TorchNames
@@ -78,54 +78,6 @@ class Lacking:
     def __dir__(self) -> list[str]:
         listed = object.__dir__(self)
         return [name for name in listed if name not in Lacking._lacks or hasattr(self, name)]
-
-
-class TensorType(type):
-    """The type of Tensor. It rejects calls of Tensor. (With a `__new__` or `__init__` that does
-    this, Python would take 1.5 times as long to make a tensor by `blank`.) It also records which
-    attributes of Tensor were replaced, so that short cuts need not check."""
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        own: Any = cls.__new__
-        if own is not object.__new__:  # a subclass with its own constructor
-            made = super().__call__(*args, **kwargs)
-            if not isinstance(made, Tensor) or hasattr(made, "_geometry"):
-                return made
-        elif called and cls is Tensor:
-            return called[0](*args, **kwargs)
-        rule = "be given to gputensor.tensor(...)"
-        raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
-
-    @property
-    def __signature__(cls) -> Any:
-        """Return the signature of a subclass's `__new__`; without this property `inspect` would
-        show that of `__call__`."""
-        own: Any = cls.__new__
-        if own is object.__new__:
-            raise AttributeError("__signature__")
-        from inspect import signature
-
-        shown = signature(own)
-        return shown.replace(parameters=[*shown.parameters.values()][1:])
-
-    def __setattr__(cls, name: str, value: Any) -> None:
-        cls._replaces(name)
-        super().__setattr__(name, value)
-
-    def __delattr__(cls, name: str) -> None:
-        cls._replaces(name)
-        super().__delattr__(name)
-
-    def _replaces(cls, name: str) -> None:
-        if cls is getattr(TensorBase, "_kind", None):
-            patched.setdefault(name, vars(cls).get(name))
-            dispatcher.generation[0] += 1
-
-
-# PyTorch's old constructor. A call of Tensor runs it while as_torch is installed.
-called: list[Callable[..., Any]] = []
-# Attributes of Tensor that were ever set -> the class's own value before; None if there was none.
-patched: dict[str, Any] = {}
 
 
 class Tensor(
@@ -198,8 +150,12 @@ class Tensor(
         return kind._over(storage, storage_offset, shape, TENSOR_KEYS[place.type])
 
     def as_subclass(self, cls: type) -> Any:
-        """View this tensor's memory as a tensor of a subclass."""
-        return Tensor._make_subclass(cls, self)
+        """View this tensor's memory as a tensor of a subclass, with its history."""
+        view = calls.alias(self)
+        made = Tensor._make_subclass(cls, view)
+        if view._autograd is not None:
+            made._autograd = view._autograd
+        return made
 
     # --- special methods ------------------------------------------------------------------------
 

@@ -274,6 +274,14 @@ def test_the_inherited_hook_runs_the_operator_itself() -> None:
     assert hooks(lambda: view + 1) == []
 
 
+def test_as_subclass_keeps_the_history() -> None:
+    x = gt.ones(2, requires_grad=True)
+    made = x.as_subclass(_Bare)
+    assert type(made) is _Bare and made.grad_fn.name() == "AliasBackward0"
+    (made * 3).sum().backward()
+    assert x.grad.tolist() == [3, 3] and not x.detach().as_subclass(_Bare).requires_grad
+
+
 def test_as_subclass_shares_memory() -> None:
     base = gt.zeros(3)
     x = base[1:].as_subclass(Base)

@@ -32,7 +32,8 @@ from ...core.geometry import Size
 from ...core.memory_format import memory_format
 from ...dispatch import dispatcher
 from ...structured.generator import Generator
-from ...tensor.tensor import Conversions, Tensor, patched
+from ...tensor.base import patched
+from ...tensor.tensor import Conversions, Tensor
 
 # Instructions of Python 3.11 to 3.14 that only begin or end a call, move values, or jump.
 _HARMLESS = frozenset(
