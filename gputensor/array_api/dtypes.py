@@ -66,7 +66,9 @@ def result_type(*arrays_and_dtypes: Tensor | Number | dtype) -> dtype:
 
 
 def beside(element: dtype, value: Any) -> dtype:
-    """The dtype of a number combined with a tensor of dtype `element`; the kind may be wider."""
+    """The dtype of a tensor of dtype `element` combined with a number, which may be of a higher
+    kind.
+    """
     if type(value) not in (bool, int, float, complex):
         raise errors.wrong_type("result_type", "x", "be a tensor or a number", value)
     own = number_dtype(type(value), gt.get_default_dtype())
@@ -76,8 +78,10 @@ def beside(element: dtype, value: Any) -> dtype:
 
 
 def like(x: Tensor, other: Tensor | Number) -> Tensor:
-    """Convert a number to a tensor that promotes with `x` only by its kind. Return a tensor
-    unchanged."""
+    """Convert a number to a tensor of which only the kind counts in promotion with `x`.
+
+    Return a tensor unchanged.
+    """
     if isinstance(other, Tensor):
         return other
     return gt.full((), other, dtype=beside(x.dtype, other), device=x.device)

@@ -105,7 +105,7 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[str, Any], Any]
 
 
 class TorchVersion(str):
-    """A version that compares by its numbers with strings and tuples; otherwise it is a string."""
+    """A version: a string that compares with strings and tuples by its numbers."""
 
     __slots__ = ()
 
@@ -148,7 +148,9 @@ def causal_upper_left(*size: int) -> Any:
 
 
 def causal_lower_right(*size: int) -> Any:
-    """Return a mask by which the last query sees all keys, and each one before it one key less."""
+    """Return a mask: the last query sees all keys, and every other query one key fewer than the
+    next query.
+    """
     return gt.ones(*size, dtype=gt.bool).tril(size[1] - size[0])
 
 
@@ -182,7 +184,7 @@ OF_GRAD: dict[str, Any] = {
 
 
 class _All(Future):
-    """A future of futures."""
+    """A future that ends when all given futures have ended."""
 
     __slots__ = ("_parts",)
 
@@ -205,7 +207,7 @@ class _All(Future):
 
 
 def collect_all(futures: list[Future]) -> Future:
-    """Return a future of the list of futures, which ends once all have ended."""
+    """Return a future that ends when all given futures have ended; its value is their list."""
     return _All([*futures])
 
 

@@ -62,7 +62,7 @@ MINIMAL = (
 )  # fmt: skip
 
 _backends: dict[str, Backend] = {}
-# Names whose entry point was called, or need not be called. Each is called once.
+# Names whose entry point is not called again.
 _loaded: set[str] = set()
 
 

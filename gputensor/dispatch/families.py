@@ -41,8 +41,8 @@ os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-# The module that every call needs; it is on a floor above the dispatcher, so it is imported by
-# name.
+# The module that every call needs. It is imported by name, because it may import the dispatcher but
+# not the other way round.
 _START = f"{_PACKAGE}.fallbacks.start"
 # Finished steps: module name -> module. Below: steps in progress, with the functions that undo
 # them.
@@ -70,7 +70,7 @@ def registered(family: str) -> None:
     module = f"{_GENERATED}.kernels.{family}"
     if module in _done:
         return
-    # nothing to do if another thread has loaded it, or if this thread's own load is running
+    # another thread may have loaded it meanwhile, or this thread is loading it now
     with lock:
         if f"{_GENERATED}.families.{family}" not in _under_way:
             called(family)
@@ -144,8 +144,7 @@ def complete_all() -> None:
 
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
-    """Run `action` after the operator's family has registered its kernels; now if it has. Does not
-    load the family."""
+    """Run `action` after the operator's family has registered its kernels; now if it has."""
     family = family_of(qualified_name)
     with lock:
         if family is None or f"{_GENERATED}.kernels.{family}" in _done:
@@ -209,9 +208,10 @@ def lazy_operators(module: dict[str, Any]) -> Any:
 def _face(
     module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
 ) -> Any:
-    """Make an object that replaces a module. module: the module's globals; the object keeps its
-    dunder names. base: ModuleType for public modules. An object that every call reads must be a
-    plain object."""
+    """Make an object that replaces a module. module: the module's globals, from which the object
+    takes the dunder names. base: ModuleType for public modules; a plain class for objects that
+    every call reads.
+    """
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
     kept |= {"__package__": module["__package__"]}

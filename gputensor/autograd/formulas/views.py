@@ -172,7 +172,7 @@ def im2col_backward(
 def _memory_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Return a gradient in its source's layout, and as_strided of that memory."""
+    """Return the gradient in its source's layout, and a view of its memory by as_strided."""
     shape, start = source
     begin = start if storage_offset is None else storage_offset
     end = max(start + shape.extent, begin + _extent(size, stride), 1)
