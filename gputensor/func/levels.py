@@ -46,15 +46,16 @@ class Level(Guard):
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
-    # The key that leads operators without an operand of a level to the running level.
+    # The key by which operators that have no operand of a level reach the running level.
     bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)
 
     def has_written(self, x: Any) -> bool:
-        """True if parts at this level were written to x, a tensor without a wrapper of this
-        level."""
+        """True if a batch or a tangent of this level was written to x, which has no wrapper of this
+        level.
+        """
         return False
 
     def owns(self, x: Any) -> bool:
@@ -118,8 +119,7 @@ class Wrapper(Tensor):
         self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
-        # Other code sees by this value that a gradient may be needed; the object has no edge to a
-        # node.
+        # A marker without an edge to a node: it tells other code that a gradient may be needed.
         self._autograd = _TRACKED if bit is DUAL or requires_grad(value) else None
 
 

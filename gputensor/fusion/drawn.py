@@ -1,4 +1,6 @@
-"""Chains whose random numbers are drawn first, for executors that cannot draw within a chain."""
+"""Chains whose random numbers are drawn before the chain runs, for executors that cannot draw
+within it.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ Operands = tuple[Any, ...]
 
 
 def common_device(op: str, config: Any, outputs: Operands, inputs: Operands) -> tuple[Any, Sizes]:
-    """Return the device of the first operand outside the CPU, and the indices of CPU scalars."""
+    """Return the device of the first operand that is not on the CPU, and the indices of CPU
+    scalars.
+    """
     named = _named_tensors(config, outputs, inputs)
     first = next(entry for entry in named if entry[2][1] is not CPU)
     device = first[2][1]

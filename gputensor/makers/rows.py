@@ -51,8 +51,9 @@ def _is_of_a_library(kernel: Any) -> bool:
 
 
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
-    """Register the kernel that a family's factory makes: one for all devices, or a pair (for the
-    CPU, for others)."""
+    """Register the kernel that a family's factory makes: one kernel for all devices, or a pair: the
+    CPU's kernel, and the kernel of all other devices.
+    """
     site = caller_site()
     bound[operator] = (factory, loop)
     made = factory(operator, loop)
@@ -108,7 +109,7 @@ def passes(operator: Operator, site: str) -> None:
 
 
 def casts(**policies: str) -> Rule:
-    """A rule for autocast: the policy per device type, such as `casts(CPU="fp32")`."""
+    """A rule for autocast. policies: by device type, such as `casts(CPU="fp32")`."""
 
     def rule(operator: Operator, site: str) -> None:
         for device, policy in policies.items():

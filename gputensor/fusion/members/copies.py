@@ -3,10 +3,10 @@ device.
 
 Note [A chain of several layouts]
 The result of a layout copy has the walk's sizes and its own strides. Its elements equal its
-operand's, so later steps read the operand, and only a store uses the new layout. From then on the
-recording takes results of both layouts. A copy of a recorded tensor with its dimensions in another
-order (`x.permute(2, 0, 1).contiguous()`) is a layout copy seen in the walk's order, `turned`; its
-readers are in another chain.
+operand's, so later steps read the operand, and only a store uses the new layout. From then on,
+results of both layouts are recorded in the same recording. A copy of a recorded tensor with its
+dimensions in another order (`x.permute(2, 0, 1).contiguous()`) is a layout copy seen in the walk's
+order, `turned`; its readers are in another chain.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class _Copy:
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
-    """The kernel of one of `NAMES` at Fuse. is_own: whether calls of an operator for a
-    device come to our kernel."""
+    """The kernel of one of `NAMES` at Fuse. is_own: returns True if calls for a device reach our
+    kernel.
+    """
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:
 
@@ -139,7 +140,7 @@ class _Copies:
             if walk is None:
                 return False
             turned = None if shape is walk else _order(shape, walk)
-            # A block that has written elsewhere must not be read by the next one.
+            # A chain that runs in blocks must not read memory that an earlier block has written.
             if shape is not walk and (turned is None or storage._array.reads(out._storage)):
                 return False
         elif walk is not to:

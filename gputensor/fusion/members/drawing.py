@@ -3,8 +3,8 @@
 Note [Numbers that wait]
 A call takes its part of the generator's stream when it is recorded, even if the numbers are never
 read, so the generator's position is the same as without fusion. The numbers are a function of the
-element's position. The tensor's memory, which is overwritten completely, is released until they are
-computed. A replay first takes from the same generators in the same order.
+element's position. The tensor needs no memory until they are computed, because the fill overwrites
+all of it. A replay first takes from the same generators in the same order.
 """
 
 from __future__ import annotations
@@ -87,8 +87,11 @@ def recording(
 
 
 def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) -> bool:
-    """Record a fill of `out` with random numbers; called by `random._fill`. Returns False if the
-    fill must run now; then the recordings that `out` depends on, or that read `out`, have run."""
+    """Record a fill of `out` with random numbers; called by `random._fill`.
+
+    Returns False if the fill must run now. Before that it runs the recordings that compute or read
+    `out`.
+    """
     recorder = current.get()
     if recorder is None:
         return False

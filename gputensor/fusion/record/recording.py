@@ -47,7 +47,7 @@ lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
 
-# quick.py puts one of these in the place of an operand's ndarray. NUMBER: the operand is a number.
+# quick.py stores one of these instead of an operand's ndarray. NUMBER: the operand is a number.
 # PARAMS: the step has one operand, and these are its params.
 NUMBER, PARAMS = object(), object()
 # Chains by their recorded steps, stores and types of scalars. Repeated work finds its chain by one
@@ -92,8 +92,8 @@ class Recording:
         self.others: tuple[Any, ...] = ()
         # Weak references to keepers of values needed only by backward; see recompute.py.
         self.saved: tuple[Any, ...] = ()
-        # (storage, offset, geometry, ndarray or None) of each input; and the codes of inputs and
-        # numbers.
+        # _inputs: (storage, offset, geometry, ndarray or None) of each input. Below it, the codes
+        # of inputs and of numbers.
         self._inputs: list[tuple[Any, ...]] = []
         self.found: dict[Any, int] = {}
         self.scalars: list[Any] = []
@@ -218,7 +218,7 @@ class Recording:
             recompute().move_on(self, wanted, left)
 
     def let_go(self) -> None:
-        """Drop everything that only running a recording needs."""
+        """Drop all data that is needed only to run the recording."""
         self.steps, self._inputs, self.found, self.results = self._settled, [], {}, []
 
     def _compute(

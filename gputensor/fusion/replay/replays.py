@@ -40,14 +40,17 @@ class Plan:
     __slots__ = ("run", "quick", "_found")
 
     def __init__(self, *found: Any) -> None:
-        """found: the trace, its result, the values that the function reads from outside, and the
-        dispatcher's generation."""
+        """found: the trace, the traced result, the function's outside values, and the dispatcher's
+        generation.
+        """
         self._found = found
         self.run: Callable[[Any], Any] = self._first
         self.quick: Callable[[Any], Any] = _never
 
     def _first(self, values: Any) -> Any:
-        """Most calls occur once, so the plan's functions are made at the second call."""
+        """Run a call, and make the plan's functions: only at a plan's first replay, because most
+        calls occur once.
+        """
         trace, made, outside, generation = self._found
         self.run, self.quick = guards.compiled(trace, made, values, outside, generation)
         return self.run(values)

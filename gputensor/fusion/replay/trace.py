@@ -98,7 +98,8 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            self._let_go()  # drop these references, because a referenced storage would be computed
+            # drop these references, because a chain computes every storage that is referenced
+            self._let_go()
 
     def _let_go(self) -> None:
         self._found, self._held, self._called, self._read = {}, [], [], []

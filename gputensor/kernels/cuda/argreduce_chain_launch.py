@@ -21,8 +21,8 @@ ENTRY = "argreduce_chain"
 
 
 class ChainArgReduce:
-    """The launch of a search; if rows are cut into segments, a second launch searches the segments'
-    results.
+    """The launch that finds extremes; if rows are cut into segments, a second launch combines the
+    segments' results.
 
     plain: the search over the chain's result. walks: strides in bytes of the indices, the values
     and the inputs over the rows; along: strides of the inputs along a row.

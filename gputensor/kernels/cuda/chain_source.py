@@ -20,7 +20,7 @@ FAMILIES = frozenset(
 )  # fmt: skip
 NAME = "chain_functor"
 EPILOGUE = "chain_epilogue"
-# A copy's op for numbers known to be within the result's range.
+# The op of a copy whose elements are known to be within the result's range.
 BOUNDED = "bounded"
 
 
@@ -28,8 +28,8 @@ class Step(NamedTuple):
     """An operator of a chain.
 
     common: the dtype of the computation; out: of its value. inputs: values by number, the chain's
-    inputs first, then the steps' results; ~slot for a number. scalars: slots of the arguments after
-    the inputs. name: a comment for readers.
+    inputs first, then the steps' results; ~slot for a number. scalars: parameter slots of the
+    arguments that follow the inputs. name: a comment for readers.
     """
 
     family: str
@@ -147,7 +147,7 @@ def _call(step: Step, value: object) -> str:
     if step.family == "copy":
         x = value(step.inputs[0])
         return f"({out}){x}" if step.op == BOUNDED else f"cast<{out}>({x})"
-    if step.family == "softmax":  # the index of the element, and the results of its row
+    if step.family == "softmax":  # softmax takes the element's index and the results of its row
         of = ", ".join(map(value, step.inputs))
         return f"softmax_element<{step.op}>({of})"
     given = []

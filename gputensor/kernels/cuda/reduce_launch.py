@@ -19,8 +19,8 @@ from .launch import (
     ADJACENT, MOST_BLOCKS, PACK_BYTES, THREADS, Operands, pack_dims, pieces, product,
 )  # fmt: skip
 
-# Units per lane. With more units than the first number another lane is added; with more than the
-# second, another segment. A lane loads these units in one flight, or in two.
+# Units per lane. With more units than _PER_LANE, another lane is added; with more than the second
+# number, another segment. So a lane loads its units in one or two groups of simultaneous loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
 # _ENDS: operators whose partial results another operator combines. Below: what a stage writes;
@@ -134,7 +134,8 @@ def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
 
 
 def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
-    """(segments, units per segment, a multiple of the lanes)."""
+    """Return the number of segments, and the units per segment, which are a multiple of the
+    lanes."""
     least = lanes * _PER_SEGMENT
     if groups >= MOST_BLOCKS or units < 2 * least:
         return 1, units
@@ -144,8 +145,9 @@ def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
 
 
 class Reduce:
-    """A reduction to one part of the outputs: stages that read the input, and a stage that combines
-    their results."""
+    """The reduction of one part of the outputs: stages that read the input, and a stage that
+    combines their results.
+    """
 
     __slots__ = ("op", "stages", "last", "workspace_bytes", "runs")
     family = "reduce"

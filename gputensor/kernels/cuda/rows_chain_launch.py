@@ -26,7 +26,9 @@ Lanes = tuple[int, int]
 
 
 def stage_of(plain: Any) -> Stage | None:
-    """Return the launch of a reduction over rows; None for others and several launches."""
+    """Return the launch of a reduction over rows; None for other reductions and for several
+    launches.
+    """
     if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
         return None
     stage = plain.stages[0][2]

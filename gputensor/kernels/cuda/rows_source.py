@@ -27,8 +27,9 @@ class Reduction(NamedTuple):
 
 
 class Program(NamedTuple):
-    """reductions: in their order. stored: the stored values with rows' elements, or None; once:
-    each stored result with one element per row."""
+    """reductions: the reducing passes, in order. stored: the pass that stores values with all
+    elements of the rows, or None. once: the stored results with one element per row.
+    """
 
     reductions: tuple[Reduction, ...]
     stored: Body | None
