@@ -106,8 +106,9 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
 
 
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int], p: float) -> bool:
-    """True if PyTorch uses its fused kernel for these operands, apart from the question whether a
-    mask needs a gradient. The result then has the layout of query."""
+    """True if PyTorch uses its fused kernel for these operands, provided that no mask needs a
+    gradient. The result then has the layout of query.
+    """
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4
@@ -221,10 +222,10 @@ def _tiles(
             groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
     fit = _TILE.get(query._device.type, _TILE["cuda"]) // (of.itemsize * seen)
     rows = max(1, min(length, fit))
-    if is_causal:  # use few rows, so that more keys after all rows of a tile are left out
+    if is_causal:  # few rows, because keys after a tile's last row are left out
         rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
     for first, count, of_group in groups:
-        step = -(-count // -(-count // max(1, fit // rows)))  # all tiles have about one size
+        step = -(-count // -(-count // max(1, fit // rows)))  # tiles of about equal sizes
         for head, row in product(range(0, count, step), range(0, length, rows)):
             h, r = (head, min(count, head + step)), (row, min(length, row + rows))
             k = (0, min(seen, r[1]) if is_causal else seen)

@@ -42,8 +42,8 @@ _CUBLAS = _BLAS | {float16}
 LARGE = 1 << 24
 
 
-# Dtypes whose products cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph, see
-# `ready_for_capture`.
+# Dtypes of products that went to cuBLAS. In a graph, where CuPy 14 does not allow cuBLAS, they need
+# our kernels: see `ready_for_capture`.
 _sent: set[dtype] = set()
 
 
@@ -243,7 +243,7 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
 
 def _batched(self: Tensor, other: Tensor) -> Tensor:
     a, b = self._geometry.sizes, other._geometry.sizes
-    # one matrix is better: an expanded gradient is large
+    # fold into one matrix, because an expanded gradient would be large
     if len(a) == len(b) == 3 and a[0] != b[0]:
         if a[0] == 1 and self.requires_grad:
             return matmul(0, calls.squeeze_dim(self, 0), other)
@@ -319,7 +319,7 @@ def _added_without_cuda(
         return True
     if out._device.type == "cuda":
         return False
-    # a device with this operator and pointwise operators can compute addmm
+    # `multiply` and pointwise operators, so that a device needs no addmm
     product = multiply(a, b)
     scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
     calls.copy_(out, scaled if beta == 0 else calls.add_Tensor(scaled, self, beta), False)

@@ -477,7 +477,7 @@ def instance_norm(
         return None if x is None else calls.repeat(x, (samples,))
 
     def statistics(x: Tensor | None) -> Tensor | None:
-        """Of any floating dtype, as in PyTorch."""
+        """Check statistics that may have any floating dtype, as in PyTorch."""
         made = repeated(x)
         return None if made is None else calls.to_dtype(made, input.dtype)
 

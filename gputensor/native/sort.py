@@ -49,7 +49,8 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
 def sorted_by_digits(
     on: Any, x: Any, dim: int, descending: bool, with_places: bool = True
 ) -> tuple[Any, Any] | None:
-    """Sort by the CPU's loop; return (values, indices or None), or None if it does not apply."""
+    """Sort by the CPU's loop; return (values, indices or None), or None if the loop cannot sort
+    x."""
     if on.is_gpu or not x.size:
         return None
     rows = numpy.moveaxis(x, dim, -1)
@@ -67,8 +68,9 @@ def sorted_by_digits(
 def _rows_sorted(
     self: Tensor, values: Geometry, indices: Geometry, descending: bool
 ) -> Pair | None:  # fmt: skip
-    """`sort` of a contiguous CPU tensor along its last dimension, by the CPU's loop; None if it
-    does not apply."""
+    """`sort` of a contiguous CPU tensor along its last dimension, by the CPU's loop; None for other
+    tensors.
+    """
     x, n = self._get_array(), values.sizes[-1]
     pair = allocate(values, CPU), allocate(indices, CPU)
     arrays = [y.reshape(-1, n) for y in (x, pair[0]._get_array(), pair[1]._get_array())]

@@ -36,10 +36,10 @@ _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
 
 
 def take_memory() -> None:
-    """Let NumPy's OpenBLAS allocate buffers for each of some threads while there is memory for it.
+    """Let NumPy's OpenBLAS allocate its threads' buffers now.
 
-    A product without a buffer ends the process. Buffers are touched only as far as products need
-    them. If they do not fit now, nothing is done.
+    If a later product finds no memory for a buffer, OpenBLAS ends the process. Pages of the buffers
+    are used only as far as products need them. If memory does not suffice now, nothing is done.
     """
     library, _ = _openblas(Path(sys.modules["numpy"].__path__[0]))
     allocate = getattr(library, "blas_memory_alloc", None)
@@ -53,7 +53,7 @@ def take_memory() -> None:
             taken.append(allocate(0))
     except (OSError, MemoryError):
         pass
-    for address in taken:  # OpenBLAS keeps them
+    for address in taken:  # give the buffers back to OpenBLAS, which keeps them
         release(ctypes.c_void_p(address))
 
 

@@ -1,4 +1,5 @@
-"""Generators: a seed and a position in its stream; and the default generators.
+"""Generators of random numbers, which consist of a seed and a position in its stream; and the
+default generators.
 
 Each device has its own stream, so drawing on one does not advance the others. native/random.py
 makes distributions of the numbers.

@@ -29,9 +29,9 @@ class Places:
 
     indices: int64 tensors, one for each indexed dimension of the tensor, which broadcast to the
     walk from `begin` on; led: the indexed dimensions. begin: the position of the indices'
-    dimensions in the walk; None if they run through all of it together with the tensor's own
-    (gather). wraps: negative indices count from the end. order: the permutation of the tensor, if
-    it was permuted.
+    dimensions in the walk; None if an index has a value for each element of the walk (gather).
+    wraps: negative indices count from the end. order: the permutation of the tensor, if it was
+    permuted.
     """
 
     __slots__ = ("op", "target", "sizes", "indices", "led", "begin", "wraps", "order")

@@ -12,7 +12,7 @@ their strides; on the emulator, NumPy arrays over emulated memory, in the order 
 stream; on a GPU, CuPy arrays over our memory, on the device's current stream, with temporaries from
 our allocator. `library.np` is NumPy or CuPy, `library.scipy("fft")` a module of SciPy or of CuPy.
 The function must not read values, except in `waiting`, and must not write into its operands. Its
-return value becomes the result without a copy if its layout is the promised one. The operator casts
+return value becomes the result, without a copy if it has the result's layout. The operator casts
 half types that a library lacks before the call.
 """
 
@@ -180,8 +180,10 @@ def _owns(array: np.ndarray) -> bool:
 
 
 def _is_new(x: Any, geometry: Geometry, taken: Sequence[np.ndarray]) -> bool:
-    """True if x is a row-major array of this geometry that owns its memory, and none of `taken` is
-    x or a view of it. The common case of `_adopted`, told without comparing addresses."""
+    """True if x is a row-major array of this geometry that owns its memory, and no array in `taken`
+    is x or a view of it. This is the common case of `_adopted`, and it needs no comparison of
+    addresses.
+    """
     return (
         type(x) is np.ndarray and _owns(x) and x.flags.carray and x.size > 0
         and geometry.is_row_major and x.shape == geometry.sizes and x.dtype == geometry.dtype.np

@@ -2,10 +2,10 @@
 index_put_.
 
 Ints, slices, None and Ellipsis make a view. Bools, masks, tensors of integers, arrays, ranges and
-lists then select elements of it. A list counts as an array, as in NumPy; PyTorch still treats a
-list of lists as a tuple, with a deprecation warning. Ints are applied before index tensors, as in
-PyTorch, so `x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`.
-Source of the semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
+lists then select elements of that view. A list counts as an array, as in NumPy; PyTorch still
+treats a list of lists as a tuple, with a deprecation warning. Ints are applied before index
+tensors, as in PyTorch, so `x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`. Source of the
+semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     storage = view._storage
     is_repeated = value._geometry.numel < view._geometry.numel
     if is_repeated and storage is not None and storage.is_twin(value._storage):
-        # an element that occurs twice would be read after it was written
+        # copy, because elements of the value would be read after they were overwritten
         value = calls.clone(value)
     calls.copy_(view, value, False)
 
@@ -231,7 +231,8 @@ def _is_mask(index: Any) -> bool:
 
 def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
     """Return the number of dimensions of view[indices], and for each dimension of the view its
-    position there, or None."""
+    position in view[indices], or None.
+    """
     led: list[int] = []
     shape, at = 0, 0
     for i in indices:
@@ -303,8 +304,10 @@ def _applied(
 
 
 def _in_order(picking: dict[int, Any]) -> list[Any]:
-    """Return tensors in the order of their first dimension, as the list that `index` takes. A mask
-    of several dimensions is one entry."""
+    """Return the index tensors as the list that `index` takes, with None for other dimensions.
+
+    A mask of several dimensions is one entry.
+    """
     found: list[Any] = []
     at = 0
     for dim in sorted(picking):

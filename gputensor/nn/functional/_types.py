@@ -1,6 +1,6 @@
 """Annotations of gt.nn.functional for arguments with more than one form.
 
-`dispatch/refusal.py` knows them by these names.
+`dispatch/refusal.py` finds them by these names.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _join(text: str, suffixes: list[str], indent: int) -> str:
     parts = [text]
     length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        # The length is that of the text with PyTorch's name, so that lines break as in PyTorch.
+        # Measure the text with PyTorch's name, so that lines break as in PyTorch.
         width = len(suffix.replace("gputensor.", "torch."))
         if length + width + 2 > _options["linewidth"]:
             parts.append(",\n" + " " * indent + suffix)

@@ -4,7 +4,7 @@ Each worker has a pipe for requests. All workers share a queue of results. A res
 number, batch), or the exception with its traceback as text. Large storages of a batch are sent
 separately: Note [How a batch travels] in utils/data/segments.py. The workers get requests in turn;
 results are returned in the order of the requests. Requests and results are pickled before a thread
-writes them, so that a pickling error is raised where the object was given.
+writes them, so that a pickling error is raised in the thread that passed the object.
 """
 
 from __future__ import annotations
