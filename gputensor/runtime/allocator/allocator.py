@@ -247,8 +247,7 @@ class Allocator:
         while True:
             try:
                 block = returned[0]
-            # not tested before, because a finaliser may empty the queue after the test
-            except IndexError:
+            except IndexError:  # a test before would not help: a finaliser may empty the queue
                 break
             if block.used_on:
                 if self._aside:
