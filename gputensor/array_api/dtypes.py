@@ -35,7 +35,9 @@ def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
 
 
 def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
-    """True if a dtype is of a kind such as "integral", or equals a dtype; for a tuple, any."""
+    """True if a dtype is of a kind such as "integral", or equals a dtype; for a tuple, if this
+    holds for any of its items.
+    """
     if not isinstance(dtype, gt.dtype):
         raise errors.not_a_dtype("isdtype", dtype)
     given = kind if isinstance(kind, tuple) else (kind,)

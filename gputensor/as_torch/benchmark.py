@@ -77,7 +77,7 @@ class TaskSpec:
 
 @dataclass
 class Measurement:
-    """Times of a statement, in seconds. raw_times: of `number_per_run` runs each."""
+    """Times of a statement, in seconds. raw_times: the times of groups of `number_per_run` runs."""
 
     number_per_run: int
     raw_times: list[float]

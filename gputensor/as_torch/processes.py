@@ -1,6 +1,7 @@
 """`torch.multiprocessing.spawn` and similar functions: call a function in several processes.
 
-If a process raises, the others are ended, and the caller gets the exception with its traceback.
+If a process raises, all other processes are ended, and the caller gets the exception with its
+traceback.
 Source: torch/multiprocessing/spawn.py.
 """
 

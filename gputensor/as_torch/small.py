@@ -22,7 +22,9 @@ _kept: list[library.Library] = []
 
 
 def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:
-    """Define an operator `namespace::name` by the rest of its schema."""
+    """Define the operator `qualname`. schema: its arguments and returns, such as `(Tensor x) ->
+    Tensor`.
+    """
     namespace, separator, name = str(qualname).partition("::")
     if not (namespace and separator and name):
         raise errors.wrong_value("define", "qualname", "be 'namespace::name'", qualname)

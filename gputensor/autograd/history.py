@@ -2,7 +2,7 @@
 
 `Tensor._autograd` is None without a history; the base, or a tuple, for a view without a history,
 see Note [Views]; otherwise an AutogradMeta. Generated kernels check for None first and call this
-module for the rest. Recording and Tensor's attributes are in variable.py.
+module in the other cases. Recording and Tensor's attributes are in variable.py.
 
 Note [Views]
 A view keeps `(base, creation, version, replay)`: the first tensor of the chain, which is no view

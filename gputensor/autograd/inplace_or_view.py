@@ -32,7 +32,7 @@ def track_view(
     """Record that `result` is a view of `source`. replay: makes the view again if as_strided
     cannot.
     """
-    storage = result._storage  # makes the storage object: a view shares it with its base
+    storage = result._storage  # a view shares its source's storage object
     if result is source or storage is None or storage is not source._storage:
         return result  # a mode, or a subclass's handler, returned another object
     creation = grad_mode.get() if creation is None else creation

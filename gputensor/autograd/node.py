@@ -34,7 +34,7 @@ LAST = 1 << 62
 
 
 class Node:
-    """One recorded operation; called with the gradients of its outputs by the engine.
+    """One recorded operation. The engine calls it with the gradients of its outputs.
 
     edges: one for each differentiable operand. outputs: (geometry, device) of each output, to which
     gradients are fitted. sequence_nr: grows with each operation. stream: the stream of the

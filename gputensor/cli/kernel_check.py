@@ -35,7 +35,7 @@ _LIMIT_S = 60  # per launch, unless GPUTENSOR_EMULATOR_LIMIT is set
 
 
 class _Failed(Exception):
-    """The check has failed. The text names the failure."""
+    """The check has failed."""
 
 
 def main(argv: list[str]) -> int:

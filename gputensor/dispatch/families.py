@@ -9,9 +9,9 @@ raises one of ours if the schema tells which argument is wrong. Until a family i
 placeholder stands for each name: for `gt.add` and `calls.add_Tensor` in the module-like objects
 beside the index, for `x.add` and `x + y` in Tensor's base class. The first use replaces the
 placeholder, so that later uses cost nothing extra. `_generated/kernels/<family>.py` registers the
-kernels at the first call of one of the operators, or before anything else is registered for it or
-looks it up: our kernels are always the oldest. A failed step is undone completely and tried again
-at the next use.
+kernels at the first call of one of the operators, or earlier, when a kernel is registered for it or
+its name is looked up. So our kernels are always the oldest. A failed step is undone completely and
+tried again at the next use.
 
 Note [Loads take one lock first]
 A load takes `lock` and then, in imports, Python's module locks. So no module that a load may import
@@ -116,8 +116,9 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
 
 
 def family_of(qualified_name: str) -> str | None:
-    """Return the family of `aten::add.Tensor`, or of all overloads of `aten::add`; None if the
-    operator is not ours."""
+    """Return the family of `aten::add.Tensor`, or of all overloads of `aten::add`; None for an
+    operator that is not built in.
+    """
     namespace, _, name = qualified_name.partition("::")
     if namespace != "aten":
         return index.NAMESPACES.get(namespace)
@@ -238,7 +239,7 @@ class _Stand(str):
         name = str(self)
         found = getattr(called(face._families[name]), face._prefix + name)
         with lock:
-            if name in vars(owner):  # another thread was first
+            if name in vars(owner):  # another thread has replaced it already
                 setattr(face, name, found)
                 delattr(owner, name)
         return found

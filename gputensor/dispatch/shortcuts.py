@@ -81,7 +81,7 @@ in_block: list[Callable[..., bool]] = [lambda *operands: False]
 _ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}
 
 # An operator that a short cut skips, the key set of its call, and the kernel that must run.
-# `copy.copy_` names that of native/copy.py, which not every module may import.
+# The text `copy.copy_` names a kernel of native/copy.py, which not every module may import.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
 # Operator -> the operators whose short cuts skip it; guarded by the dispatcher's lock.
@@ -95,8 +95,9 @@ def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> N
 
 
 def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any] | None:
-    """Return the backend or composite kernel to which a plain call leads directly; None if another
-    kernel is in between. place: the device type, for factories."""
+    """Return the backend or composite kernel to which a plain call leads directly; None if the call
+    passes another kernel. place: the device type, for factories.
+    """
     rest = key_set
     while rest >> keys.N_BACKENDS:
         key = keys.highest(rest)

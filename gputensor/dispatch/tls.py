@@ -106,7 +106,7 @@ class ExcludeDispatchKeys(_Guard):
 
 
 class AllowDispatchKeys(_Guard):
-    """Calls in the block no longer exclude these keys, as within autocast its own key."""
+    """Calls in the block no longer exclude these keys. Autocast enables its own key in this way."""
 
     def __init__(self, allowed: keys.Keys) -> None:
         super().__init__(allow=keys.bits_of(allowed))

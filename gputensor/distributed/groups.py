@@ -76,7 +76,7 @@ class GroupMember:
 
 
 class _World:
-    """The state of all groups in this process. `world` is the only object."""
+    """The state of all groups in this process. `world` is its only instance."""
 
     def __init__(self) -> None:
         self.mpi: Any = None  # the module mpi4py.MPI

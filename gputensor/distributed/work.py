@@ -176,7 +176,7 @@ class Future:
         return cls  # annotations such as `Future[Tensor]`
 
     def done(self) -> bool:
-        """Return True if the value, or an exception, is there."""
+        """Return True if a value or an exception has been set."""
         if self._before is not None:
             self._before.done()
         elif self._work is not None and not self._value.done() and self._work.is_completed():
@@ -189,21 +189,21 @@ class Future:
         return self._value.result()
 
     def value(self) -> Any:
-        """Return the value, which must be there."""
+        """Return the value, which must have been set."""
         if not self.done():
             rule, remedy = "be called once the value is there", "call wait()"
             raise errors.must("Future", "value", rule, errors.Got(repr(self)), remedy=remedy)
         return self._value.result()
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Return a future of `callback(self)`, which is called once the value is there."""
+        """Return a future of `callback(self)`, which is called once the value is set."""
         made = Future()
         made._before = self
         self._value.add_done_callback(lambda _: made._settle(lambda: callback(self)))
         return made
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Call `callback(self)` once the value is there."""
+        """Call `callback(self)` once the value is set."""
         self._value.add_done_callback(lambda _: callback(self))
 
     def set_result(self, result: Any) -> None:

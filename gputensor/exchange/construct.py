@@ -81,7 +81,7 @@ def asarray(
     Args:
         obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
             sequences of numbers.
-        dtype, device: of the result; None keeps those of `obj`.
+        dtype, device: the result's; None keeps `obj`'s.
         copy: True always copies, False raises if a copy is needed, None copies if needed.
     """
     if dtype is not None and type(dtype) is not _dtype:

@@ -273,8 +273,8 @@ def _is_plain(x: Any) -> bool:
     """True if a torch tensor's attributes are enough; reading them takes a fifth of a DLPack
     capsule's time.
 
-    DLPack handles or rejects the others: subclasses, other devices and layouts, conjugated and
-    negated views, tensors that require grad.
+    All other tensors are handled or rejected by DLPack: subclasses, other devices and layouts,
+    conjugated and negated views, tensors that require grad.
     """
     torch = sys.modules["torch"]
     known = type(x) is torch.Tensor and (x.is_cuda or x.is_cpu) and x.layout is torch.strided
@@ -322,8 +322,10 @@ def _is_our_cuda() -> bool:
 
 
 def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
-    """Describe an array by its CUDA array interface, which has negative strides and no device
-    index."""
+    """Describe an array by its CUDA array interface.
+
+    Strides may be negative, and there is no device index.
+    """
     given = cuda_array_interface.read(op, arg, x)
     element = dtypes.from_numpy(given.dtype)
     found = ForeignArray(

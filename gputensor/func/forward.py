@@ -321,7 +321,7 @@ def jvp(
 ) -> tuple[Any, ...]:
     """Return a function's output for `primals`, and its derivative in the direction of `tangents`.
 
-    primals, tangents: tuples, nested alike.
+    primals, tangents: tuples with the same nesting.
     strict: raise an error if an output does not depend on the primals; otherwise its derivative is
     0.
 

@@ -154,7 +154,7 @@ def level_number(x: Any) -> int:
 
 def batched(level: Any, value: Any) -> Tensor:
     """Wrap the slices of `value` as a tensor of a vmap's level."""
-    if level_number(value) > level.number:  # the wrapper of the inner level stays outermost
+    if level_number(value) > level.number:  # an inner level's wrapper must stay outside
         if isinstance(value, DualTensor):
             parts = batched(level, value.value), batched(level, value.tangent)
             return dual(value.level, *parts)
@@ -260,7 +260,7 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
         alone: Tensor = primal
         return alone
     holder = primal if level_number(primal) >= level_number(tangent) else tangent
-    if level_number(holder) > level.number:  # the wrapper of the inner level stays outermost
+    if level_number(holder) > level.number:  # an inner level's wrapper must stay outside
         outer = holder.level
         if isinstance(holder, BatchedTensor):
             parts = physical(outer, primal), physical(outer, tangent)

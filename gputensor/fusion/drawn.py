@@ -25,7 +25,7 @@ def first(
     chain: Chain, rest: Callable[..., object] | None, inputs: list[Tensor], outputs: list[Tensor],
     scalars: list[Any],
 ) -> None:  # fmt: skip
-    """Draw the numbers and run the rest. rest: runs the chain of `without`."""
+    """Draw the numbers, then call `rest`, which runs the chain that `without` returned."""
     count, given = len(chain.inputs), list(inputs)
     for n in chain.drawn:
         step = chain.instructions[n - count]

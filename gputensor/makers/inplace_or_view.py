@@ -36,7 +36,7 @@ def tracks(table: Table, key_set: int) -> Function:
 
 
 def replays(table: Table, key_set: int) -> Function:
-    """Make the kernel of a view that reinterprets elements, as as_strided cannot."""
+    """Make the kernel of a view that reinterprets elements, which as_strided cannot do."""
     operator = table.operator
 
     def replay(key_set: int, x: Any) -> Any:

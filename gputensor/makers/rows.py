@@ -103,8 +103,10 @@ refuses_resize: Rule = _rule("Autograd", autograd.refuses_resize)
 
 
 def passes(operator: Operator, site: str) -> None:
-    """A rule for operators without differentiable results: calls skip the Autograd keys. Keys that
-    are not ours use the fallback."""
+    """A rule for operators without differentiable results: calls skip the Autograd keys.
+
+    Keys of devices from other packages use the fallback.
+    """
     register_kernel(operator, AUTOGRAD, None, "fallthrough", site)
 
 

@@ -434,8 +434,9 @@ def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None
 
 
 def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return addmm if input is a matrix and there is a bias; otherwise a product over rows of any
-    dimensions, as in PyTorch."""
+    """Return addmm if input is a matrix and there is a bias. Otherwise multiply the input as a
+    matrix of rows, and add the bias, as PyTorch does.
+    """
     given = input._geometry
     if weight._geometry.ndim not in (1, 2):
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)

@@ -134,8 +134,8 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _arange_step(key_set, start, end, 1, *options)
 
 
-# Up to the first number of bytes, a short cut stores the result and copies it; up to the second it
-# runs the loop of a range of ints again.
+# Up to _KEPT_BYTES, a short cut stores the result and copies it. Up to _SMALL_BYTES, the short cut
+# of a range of ints runs its loop again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 

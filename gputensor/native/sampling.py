@@ -167,7 +167,7 @@ def _cubic(t: Any) -> list[tuple[Any, Any]]:
 
 
 class How(NamedTuple):
-    """The parameters of a call. sizes: of an image, without samples and channels."""
+    """The parameters of a call. sizes: an image's sizes, without samples and channels."""
 
     sizes: Sizes
     mode: int

@@ -161,7 +161,7 @@ def _scatter(
 
 
 def _scatters(operator: str, op: str, loop: str) -> Kernel:
-    """Make the kernel of an operator without reduction. loop: of family scatter."""
+    """Make the kernel of an operator without reduction. loop: a loop of family scatter."""
 
     def kernel(key_set: int, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         table = getattr(operators, operator).table

@@ -99,7 +99,7 @@ class _Descent:
 
     def __init__(self, group: Group, states: Any, closure: Callable[[], Any]) -> None:
         self.group, self.closure, self.params = group, closure, group["params"]
-        # The state of the first parameter is that of all, as in PyTorch's state dicts.
+        # The first parameter has the state of all parameters, as in PyTorch's state dicts.
         self.state: State = states[self.params[0]]
         for name in ("func_evals", "n_iter"):
             self.state.setdefault(name, 0)

@@ -86,7 +86,8 @@ class Optimizer(Hooked):
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make a subclass with its own `step` responsible for counting steps."""
+        """Count no steps for a subclass without `_update`: if needed, its own `step` counts
+        them."""
         super().__init_subclass__(**kwargs)
         if cls._update is Optimizer._update:
             cls._numbers = ()

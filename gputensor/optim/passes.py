@@ -34,7 +34,7 @@ _SAMPLE = 64  # elements of a sample
 # Recording a step costs as much as the operators for _MANY small parameters, or for one parameter
 # of _LARGE elements.
 _MANY, _LARGE = 12, 1 << 17
-# Chains -> the program, its stores and its inputs; or None.
+# Chain -> its program with the stores and inputs; None if the chain is not one program.
 _programs: dict[Chain, Any] = {}
 _BOUND = 1 << 8
 

@@ -174,8 +174,8 @@ class DistributedDataParallel(Module):
     ) -> Iterator[None]:  # fmt: skip
         """Train in the block with different numbers of batches on the ranks.
 
-        A rank that leaves the block takes part in the reductions of the others with zeros, and gets
-        the parameters and buffers of a rank that had the most batches. With several groups, or
+        A rank that leaves the block takes part with zeros in the reductions of other ranks, and
+        gets the parameters and buffers of a rank that had the most batches. With several groups, or
         collectives of the program's own in the block, ranks would wait for each other.
 
         divide_by_initial_world_size: True for means over all ranks, False for means over ranks that

@@ -1,7 +1,7 @@
 """`DistributedDataParallel.join`: ranks with different numbers of batches.
 
-A rank that has no more batches takes part in the collectives of the others, with gradients of
-zeros, until all have ended. Source: torch/distributed/algorithms/join.py.
+A rank that has no more batches takes part in the collectives of the other ranks, with gradients of
+zeros, until no rank has batches. Source: torch/distributed/algorithms/join.py.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ from ..tensor.tensor import Tensor
 
 
 class _Format(NamedTuple):
-    """fraction: its number of bits. bias: of the exponent. largest: code of the largest number.
+    """fraction: the number of its bits. bias: the exponent's bias. largest: code of the largest
+    number.
     beyond: code for larger numbers. nan: code of NaN. infinity: code of infinity, or None."""
 
     fraction: int

@@ -65,7 +65,8 @@ def inplace(of: Operator) -> Kernel:
         overlap.check_itself(op, self, "self")
         read = self
         if key_set & ~BELOW_ADINPLACEORVIEW and self.requires_grad:
-            read = calls.clone(self)  # the derivatives read self as it was before the write
+            # the derivatives read the elements of self from before the write
+            read = calls.clone(self)
         made = of.redispatch_table[key_set](key_set, read, *args)
         shape = made._geometry
         if shape.sizes != self._geometry.sizes:

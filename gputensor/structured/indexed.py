@@ -104,8 +104,8 @@ class Walk:
     """The plan for stubs of the families gather and scatter: the coalesced walk of all operands.
 
     Operands: for gather the output, then the indexed tensor; for scatter the written tensor, then
-    the values; then the indices. dtypes, stride_bytes: of the operands. bounds: (size, stride in
-    bytes) of each index's dimension.
+    the values; then the indices. dtypes, stride_bytes: one entry for each operand. bounds: (size,
+    stride in bytes) of each index's dimension.
     """
 
     __slots__ = (

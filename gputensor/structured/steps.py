@@ -19,7 +19,7 @@ Fresh = Callable[[Tensor], Tensor]
 
 
 def plain(x: Tensor) -> Tensor:
-    """`fresh` for steps that are not recorded."""
+    """The function `fresh` for steps that are not recorded: return x itself."""
     return x
 
 

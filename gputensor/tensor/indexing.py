@@ -170,7 +170,7 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     while extra > 0 and sizes[0] == 1:
         value = calls.select_int(value, 0, 0)
         sizes, extra = sizes[1:], extra - 1
-    # The slice of the target goes forwards, so the value is flipped instead.
+    # The target's slice has a positive step, so the value is flipped instead.
     turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
     if turned:
         value = calls.flip(value, turned)

@@ -20,7 +20,7 @@ from ..inplace_or_view import bump_version
 
 Grads = list[Tensor | Any]  # None if no gradient arrived
 
-# The count that getrefcount gives for an object that only one list holds; it depends on the Python
+# The result of getrefcount for an object to which only one list refers. It depends on the Python
 # version.
 _held = [object()]
 _OWNED = getrefcount(_held[0])

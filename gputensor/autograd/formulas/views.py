@@ -87,8 +87,9 @@ def _extent(sizes: Sizes, strides: Sizes) -> int:
 
 
 def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
-    """False if no two indices reach one element, which is certain if each stride exceeds the extent
-    of the smaller dimensions."""
+    """False if certainly no two indices reach the same element: each stride exceeds the extent of
+    all dimensions with smaller strides.
+    """
     reach = 0
     for stride, n in sorted(zip(strides, sizes)):
         if n > 1:

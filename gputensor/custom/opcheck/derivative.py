@@ -110,7 +110,7 @@ def _double(value: Any) -> Any:
 
 
 def _nudged(value: Any, by: float = 1e-9) -> Any:
-    """Return values nearby: of doubles, values that single precision cannot represent."""
+    """Return values nearby. If they are doubles, single precision cannot represent them."""
     if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
         return value
     values = _array(value)

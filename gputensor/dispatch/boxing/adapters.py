@@ -1,4 +1,5 @@
-"""Adapters from each calling convention to that of tables: kernel(key_set, *all arguments).
+"""Adapters from each calling convention to the convention of tables: kernel(key_set, *all
+arguments).
 
 The adapter is made when a slot is computed; a native kernel needs none. Names of keyword-only
 arguments, the masked key set and the check of the result are also computed then, not at each call.

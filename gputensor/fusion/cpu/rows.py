@@ -33,7 +33,8 @@ _SHORTEST, _LONGEST = 256, 1 << 14
 # cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
 # A function gets its arrays as numbers: the index of an operand, _RESULT, or _NONE for no array.
-# `_of_value` makes the number of a further result, `_unread` that of a result that nothing reads.
+# `_of_value` makes the number of a second or later result, `_unread` the number of a result that
+# nothing reads.
 _RESULT, _NONE = -1, -100
 
 

@@ -146,8 +146,9 @@ class Reduced:
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
     ) -> None:
-        """tails: the chain's tails; self.tails keeps those that run in a reduction's kernel, by the
-        reduction's value. stored: all values to store."""
+        """tails: the chain's tails. self.tails: reduction's value -> the tail that runs in its
+        kernel. stored: all values to store.
+        """
         self.chain, count, self.tails = chain, len(chain.inputs), {}
         # Inputs of a second tail are stored as well.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}

@@ -151,8 +151,9 @@ class _Copies:
         return recorder.record_into(what, out, (x,), ())
 
     def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
-        """The result of an open recording's step, with the walk's dimensions. None for tensors with
-        bytes and for views of a part of a result."""
+        """Return the geometry of x, with the walk's dimensions, if x is a result of this recorder's
+        open recording; otherwise None.
+        """
         storage = x._storage
         if type(storage) is not Pending or x._offset:
             return None

@@ -124,7 +124,7 @@ def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -
     shape, place = out._geometry, out._device
     with lock:
         storage = out._get_storage()
-        # References: this variable, the tensor, and the argument of the count.
+        # Three references: this variable, the tensor, and getrefcount's argument.
         is_alone = type(storage) is Storage and sys.getrefcount(storage) <= 3
         is_whole = not out._offset and storage._nbytes == shape.nbytes and (
             out._keys == TENSOR_KEYS[place.type]

@@ -258,7 +258,7 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
     layout = Layout(place, shape.dtype, (Output(result),))
     made = Entry(Rule("softmax", loop, None), layout, kinds, block, real, run)
     feeds = _is_read_on(shape, (axis,), place)
-    if place.type == "cuda":  # a kernel reads these rows again: see cuda/rows.py
+    if place.type == "cuda":  # on CUDA a kernel may read these rows again: see cuda/rows.py
         feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
     what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
     return Made([what], tuple(range(len(inputs))))

@@ -64,8 +64,8 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
 
 
 class _Known:
-    """What an operator recorded before. kernel: the table's own. looks: the kernel may depend on
-    the value of a number.
+    """The calls that an operator has recorded before. kernel: the kernel that the table would call.
+    looks: the kernel may depend on the value of a number.
 
     recorders: (operands' geometries, type of a number) -> [the function that records the call, the
     arguments behind the operands]. A short cut holds the list, whose function may change.

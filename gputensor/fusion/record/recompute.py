@@ -243,7 +243,7 @@ def _input(target: Recording, x: Tensor) -> int:
     return code
 
 
-# The count that `getrefcount` gives in `split` for an object that only a list holds. A storage has
-# more: the tuple of `wanted` and the recording's own reference.
+# _LISTED: the result of `getrefcount`, in a loop as in `split`, for an object to which only a list
+# refers. _HELD: its result for a storage to which only the recording refers.
 _LISTED = [getrefcount(x) for x in [object()]][0]
 _HELD = _LISTED + 1

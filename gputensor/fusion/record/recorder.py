@@ -33,9 +33,10 @@ _new = object.__new__
 
 
 class Recorder:
-    """The recordings of a block. open: by device and layout. pending: all that have not run. trace:
-    the trace of a call that may be replayed. told: collects recorded steps for quick.py. latest:
-    the open recording that quick.py used last. is_alone: see Note [Memory that others share].
+    """The recordings of a block. open: (device, layout) -> the open recording. pending: all
+    recordings that have not run. trace: the trace of a call that may be replayed. told: collects
+    recorded steps for quick.py. latest: the open recording that quick.py used last. is_alone: see
+    Note [Memory that others share].
     running: the number of recordings being run. runs_small: see `SMALL_NUMEL`."""
 
     __slots__ = (

@@ -62,7 +62,7 @@ class Recording:
     steps: each begins with its operator. quick.py appends (operator, geometry, operand, its
     ndarray, geometry, operand, its ndarray), where an operand is a step's number, a storage, or a
     number; `settled` encodes operands: 3 n is input n, 3 n + 1 is the result of step n, 3 n + 2 is
-    scalar n. So operators whose results nobody keeps cost little more than this tuple.
+    scalar n. So an operator whose result is dropped costs little more than this tuple.
     """
 
     __slots__ = (
@@ -361,7 +361,7 @@ def recompute() -> Any:
     return import_module(f"{__package__}.recompute")
 
 
-# The count that `getrefcount` gives in `wanted` for an object without other references.
+# The result of `getrefcount`, called as in `wanted`, for an object without other references.
 _ALONE = [*map(getrefcount, [object()])][0]
 
 

@@ -1,10 +1,10 @@
 """Replays: calls of a fused function without its Python. See Note [What is replayed].
 
 The key of a replay: the geometry of each tensor, given or read from outside, and the type and value
-of everything else. A replay also requires that the tensors are on the same devices, that their keys
-are the plain ones, that autograd records nothing, that the thread is outside of every block, and
-that nothing was registered since. So a kernel, a trace, a profile, a mode or another default dtype
-between two calls makes the Python run again.
+of every other argument or outside value. A replay also requires that the tensors are on the same
+devices, that their keys are the plain ones, that autograd records nothing, that the thread is
+outside of every block, and that nothing was registered since. So a kernel, a trace, a profile, a
+mode or another default dtype between two calls makes the Python run again.
 """
 
 from __future__ import annotations

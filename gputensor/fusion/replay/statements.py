@@ -160,8 +160,11 @@ class Statements:
             self._count(n, True)
 
     def _short(self, number: int, step: Step, chain: Chain, body: Body, numbers: list[str]) -> None:
-        """Write the steps of a chain of one block over arrays. If a program declines, or NumPy's
-        quiet context is taken, all steps run again."""
+        """Write the steps of a chain of one block over arrays.
+
+        If a program declines a call, or another thread uses NumPy's quiet context, all steps run
+        again.
+        """
         names, given = self.names, [self._array(n) for n in step.takes]
         made = [self._result(n, chain.made(x)) for n, x in zip(step.makes, chain.stores)]
         lists = [f"[{', '.join(part)}]" for part in (given, made, numbers)]
@@ -226,8 +229,10 @@ class Statements:
         return f"v{n}"
 
     def _call(self, number: int, step: Step, roots: dict[int, _Root]) -> None:
-        """Write the call of an operator outside of chains. A view that only chains read is an array
-        over the memory of a dense array."""
+        """Write the call of an operator outside of chains.
+
+        For a view that only chains read, write an array over the memory of its base instead.
+        """
         if step.makes[0] not in roots:
             self.names[f"call{number}"] = _of_operator(step)
             given = ", ".join([self._tensor(n) for n in step.takes])

@@ -42,9 +42,11 @@ class Taken:
 
 
 class Step:
-    """A chain that ran, or an operator that was called. takes: the numbers of its operands; makes:
-    of its results. arguments: of the operator, with a Taken for each tensor. geometries: of its
-    results. offsets: of results that are views of the only operand, in elements from it."""
+    """A chain that ran, or an operator that was called. takes, makes: the numbers of its operands
+    and of its results. arguments: the operator's arguments, with a Taken for each tensor.
+    geometries: its results' geometries. offsets: for results that are views of the only operand,
+    their distance from it in elements.
+    """
 
     __slots__ = (
         "chain", "operator", "takes", "makes", "scalars", "arguments", "geometries", "offsets",

@@ -27,9 +27,9 @@ BOUNDED = "bounded"
 class Step(NamedTuple):
     """An operator of a chain.
 
-    common: the dtype of the computation; out: of its value. inputs: values by number, the chain's
-    inputs first, then the steps' results; ~slot for a number. scalars: parameter slots of the
-    arguments that follow the inputs. name: a comment for readers.
+    common: the dtype of the computation; out: the dtype of the result. inputs: values by number,
+    the chain's inputs first, then the steps' results; ~slot for a number. scalars: parameter slots
+    of the arguments that follow the inputs. name: a comment for readers.
     """
 
     family: str
@@ -42,8 +42,9 @@ class Step(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Random numbers used as an input. op: the functor of random.cu; slot: of seed and counter,
-    followed by the distribution's parameters."""
+    """Random numbers used as an input. op: the functor of random.cu; slot: the slot of seed and
+    counter; the slots of the distribution's parameters follow.
+    """
 
     op: str
     of: dtype

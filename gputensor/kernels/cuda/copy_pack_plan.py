@@ -22,7 +22,8 @@ _WARP, _ROW_BYTES = 32, 128  # lanes, and the bytes of one word in each bank
 class Pack:
     """chunks: the tile's extent per dimension. run_in: src's dimensions, its fastest first;
     rows_in: the other dimensions of dst's run; run_out, rows_out: the same for dst. cut_out,
-    cut_in: the cut dimensions of dst's and src's run, or None. load, store: elements of an access;
+    cut_in: the cut dimensions of dst's and src's run, or None. load, store: the number of elements
+    of an access;
     is_wide: the row of copy_score's tables. blocks, per_block: of tiles. resident: blocks per
     multiprocessor."""
 

@@ -75,7 +75,7 @@ class Tile:
 
     def step(self, itemsize: int) -> int:
         """Return the distance in rows between neighbouring tiles, STEP_ROWS of copy_tile.cu.
-        itemsize: of dst.
+        itemsize: bytes of an element of dst.
         """
         return self.rows if self.store else self.rows - score.SECTOR_BYTES // itemsize
 

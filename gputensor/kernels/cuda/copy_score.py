@@ -177,7 +177,8 @@ def score(
 ) -> float:
     """The estimated share of memcpy's speed; plans maximise it.
 
-    itemsize: of the wider element. narrow_sides: the number of sides with accesses below 16 bytes.
+    itemsize: bytes of the wider element. narrow_sides: the number of sides with accesses below 16
+    bytes.
     useful: requested bytes per byte of touched sectors. waves: the share of busy block slots.
     issue: see `issue_time`. filled: the factor for the share of threads with work.
     """

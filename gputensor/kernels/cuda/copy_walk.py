@@ -17,7 +17,8 @@ class Walk:
     """A normalised copy: dimension 0 is dst's fastest, strides in bytes, dst's not negative.
 
     channel: the strides of a third operand, the channel's number; None without channels. dst_bytes,
-    src_bytes: of an element. is_cast: its type changes, or it is scaled. dst_offset, src_offset,
+    src_bytes: the bytes of an element. is_cast: its type changes, or it is scaled. dst_offset,
+    src_offset,
     first_channel: of the first element, from the operands' pointers. dst_low, src_low: the
     addresses of the first elements modulo 16.
     """

@@ -69,7 +69,7 @@ class Matmul:
     def plan(
         self, pointers: Sequence[int], sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
     ) -> tuple[int, bytes]:
-        """Return (blocks, parameters). pointers, strides: of out, a, b. sizes: m, n, k."""
+        """Return (blocks, parameters). pointers, strides: those of out, a and b. sizes: m, n, k."""
         m, n, k = sizes
         columns = launch.blocks_for(n, TILE)
         tiles = columns * launch.blocks_for(m, TILE)

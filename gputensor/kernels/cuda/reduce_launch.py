@@ -19,8 +19,9 @@ from .launch import (
     ADJACENT, MOST_BLOCKS, PACK_BYTES, THREADS, Operands, pack_dims, pieces, product,
 )  # fmt: skip
 
-# Units per lane. With more units than _PER_LANE, another lane is added; with more than the second
-# number, another segment. So a lane loads its units in one or two groups of simultaneous loads.
+# Units per lane. With more units than _PER_LANE, another lane is added; with more than
+# _PER_SEGMENT, another segment. So a lane loads its units in one or two groups of simultaneous
+# loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
 # _ENDS: operators whose partial results another operator combines. Below: what a stage writes;
@@ -246,7 +247,7 @@ def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
 
 
 def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int) -> str:
-    """Return the kernel with vector loads, if there is one. strides: of the input."""
+    """Return the kernel with vector loads, if there is one. strides: the input's."""
     if reduced and strides[0] == itemsize:
         return "ROWS"
     if kept and kept[0] > 1 and kept_strides[0] == itemsize and product(reduced):

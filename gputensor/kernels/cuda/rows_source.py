@@ -14,9 +14,10 @@ from .chain_source import Body
 
 
 class Reduction(NamedTuple):
-    """A reducing pass. body: computes its operand from the inputs and earlier results. op: of
-    reduce.cu; scalar: its operand's type; name: a comment for readers. is_softmax: op is of
-    softmax.cu, with two results of dtype `out`: the largest element and the sum."""
+    """A reducing pass. body: computes its operand from the inputs and earlier results. op: a
+    functor of reduce.cu; scalar: its operand's type; name: a comment for readers. is_softmax: True
+    if op is from softmax.cu, with two results of dtype `out`: the largest element and the sum.
+    """
 
     body: Body
     op: str

@@ -63,9 +63,8 @@ class BasePruningMethod(ABC):
     ) -> Any:  # fmt: skip
         """Prune the parameter `name` of a module, which may be pruned already.
 
-        Args:
-            args, kwargs: of the constructor of this class.
-            importance_scores: of the parameter's sizes; None means the parameter itself.
+        Args: args, kwargs: arguments of this class's constructor. importance_scores: a tensor of
+        the parameter's sizes; None means the parameter itself.
             Returns: the hook; a PruningContainer if the parameter was pruned before.
             Raises: ArgumentValueError if there is no parameter `name`; nothing is changed then.
         """

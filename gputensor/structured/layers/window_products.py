@@ -121,7 +121,9 @@ Work = Callable[["Block", Tensor], None]
 
 
 class Block(NamedTuple):
-    """begin, counts: of samples, groups and output positions; whole: all of these."""
+    """begin, counts: the first index and the number of samples, groups and output positions. whole:
+    the counts of all windows.
+    """
 
     begin: Sizes
     counts: Sizes

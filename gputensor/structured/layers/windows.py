@@ -143,7 +143,7 @@ def made_of(
     shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Return the results as new tensors: their sizes are x's leading sizes and `out`, their memory
-    format is that of `like`.
+    format is `like`'s.
 
     loop: tried first on the CPU. shares_rows: threads share the rows of large planes. reads: the
     number of elements read of a plane; None for all.

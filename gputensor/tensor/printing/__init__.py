@@ -208,8 +208,8 @@ class _Formatter:
         elif any(v != int(v) for v in numbers):
             self._write = f"{{:.{precision}f}}".format
         else:
-            # The width is that of plain numbers: "inf." is never written, but PyTorch leaves room
-            # for it.
+            # "inf." is never written, but PyTorch leaves room for it, so count the width of plain
+            # numbers.
             self._write, extra = "{:.0f}".format, 1
         self.width = max([1, *[len(self._write(v)) + extra for v in numbers]])
         if extra:
