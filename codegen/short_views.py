@@ -21,7 +21,7 @@ def made(geometry: str, offset: str) -> list[str]:
     ]
 
 
-# Find the base of a view of a tensor without history; others are recorded.
+# Find the base of a view of a tensor without history; views of other tensors are recorded.
 BASE = [
     "base = self._autograd",
     "if base is None:",
