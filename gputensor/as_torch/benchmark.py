@@ -258,10 +258,10 @@ class Compare:
         self._rounds = True
 
     def colorize(self, rowwise: bool = False) -> None:
-        """Accepted: tables have no colours."""
+        """Does nothing: tables have no colours."""
 
     def highlight_warnings(self) -> None:
-        """Accepted: times that differ much are not marked."""
+        """Does nothing: times with a large spread are not marked."""
 
     def print(self) -> None:
         """Print the tables."""

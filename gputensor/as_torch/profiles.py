@@ -223,7 +223,7 @@ class profile:
     events = key_averages
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Accepted and ignored: metadata belongs to the timeline, which does not exist."""
+        """Does nothing: metadata belongs to a timeline, which this profiler does not write."""
 
     add_metadata_json = add_metadata
 

@@ -145,7 +145,8 @@ def complete_all() -> None:
 
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
-    """Run `action` after the operator's family has registered its kernels; now if it has."""
+    """Run `action` after the operator's family has registered its kernels; at once if it already
+    has."""
     family = family_of(qualified_name)
     with lock:
         if family is None or f"{_GENERATED}.kernels.{family}" in _done:

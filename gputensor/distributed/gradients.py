@@ -155,7 +155,7 @@ def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> N
 
 
 def shadow(group: ProcessGroup, buckets: list[Bucket], agrees: bool) -> None:
-    """Take part with zeros in a reduction of the other ranks; own gradients stay unchanged."""
+    """Take part with zeros in the other ranks' reduction; this rank's gradients stay unchanged."""
     for bucket in buckets:
         bucket.start(group, counts=False)
     if agrees:

@@ -46,7 +46,7 @@ class Level(Guard):
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
-    # The key by which operators that have no operand of a level reach the running level.
+    # The key that leads an operator to the running level if no operand belongs to a level.
     bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:

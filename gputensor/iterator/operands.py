@@ -58,7 +58,8 @@ def is_read_write(output: Any, inputs: Operands) -> bool:
 
 
 def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> Any:
-    """Return the common dtype of inputs that promote. A mask before them must be bool."""
+    """Return the common dtype of the inputs that promote. A mask, which comes before them, must be
+    bool."""
     start = config.promote_from
     if start:
         for i, x in enumerate(inputs[:start]):

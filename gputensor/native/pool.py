@@ -248,7 +248,7 @@ def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
 
 
 def _adaptive_or_mean(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
-    """Compute one window over everything as a mean; the result then has a mean's layout."""
+    """Compute a single window over the whole input by `mean`, whose layout the result then has."""
     out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out == (1,) * count:
         return calls.mean_dim(self, tuple(range(-count, 0)), True, None)

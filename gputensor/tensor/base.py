@@ -39,7 +39,7 @@ class TensorBase:
     _geometry: Geometry
     _keys: int
     _device: device
-    _storage: Storage | Any  # None until needed; do not read it before
+    _storage: Storage | Any  # None until `_get_storage` makes it
     _offset: int
     _array: Any
     _autograd: Any

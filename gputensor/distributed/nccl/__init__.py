@@ -37,7 +37,7 @@ _local = threading.local()  # batch: the calls within a block of `coalesced`
 
 
 def unavailable_reason() -> str | None:
-    """Return why NCCL is not available for this process's GPUs, or None if it is."""
+    """Return why NCCL is not available for this process's GPUs, or None if it is available."""
     device_runtime = runtime.cuda()
     if not device_runtime.is_available():
         return str(device_runtime.unavailable_reason())

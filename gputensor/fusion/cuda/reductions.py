@@ -150,7 +150,7 @@ class Reduced:
         kernel. stored: all values to store.
         """
         self.chain, count, self.tails = chain, len(chain.inputs), {}
-        # Inputs of a second tail are stored as well.
+        # Also store the inputs of each tail other than its reduction's result.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
         steps = dict(enumerate(chain.instructions, count))
         self.ends = [(n, x) for n, x in steps.items() if is_end(x)]

@@ -112,7 +112,7 @@ class _Copies:
         if strides is None:
             return None
         if element is not shape.dtype and shape.is_non_overlapping_and_dense:
-            # The cast has its operand's layout for later steps; the new layout is another step.
+            # Two steps: a cast that keeps its operand's layout, then the change of layout.
             cast = self._recorded(recorder, x, geometry(shape.sizes, shape.strides, element))
             if cast is None or strides == shape.strides:
                 return cast

@@ -49,7 +49,7 @@ _BOUND = 1 << 11
 
 
 class _Fill:
-    """The attributes of an entry that `Recorded` reads."""
+    """Stands for an operator's entry: it has the attributes that `Recorded` reads."""
 
     __slots__ = ("rule", "name", "plan", "kinds", "loop")
 

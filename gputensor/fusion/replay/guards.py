@@ -86,7 +86,8 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
     own, code = outside.attributes[0][0], outside.code
-    unread = ["__defaults__"] * (count >= code.co_argcount)  # a call with all arguments reads none
+    # A call that passes all arguments does not read the defaults.
+    unread = ["__defaults__"] * (count >= code.co_argcount)
     unread += ["__kwdefaults__"] * (not code.co_kwonlyargcount)
     for n, (found, name, value) in enumerate(outside.attributes):
         if found is own and name in unread:

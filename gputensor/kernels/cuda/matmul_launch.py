@@ -63,7 +63,8 @@ class Matmul:
             cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
 
     def moved(self, rest: bytes, first: int) -> bytes:
-        """Return the parameters after those of mm, for the products from `first` on."""
+        """Return `rest`, the parameters that follow mm's, for a launch that begins at product
+        `first`."""
         return rest
 
     def plan(
