@@ -57,7 +57,7 @@ def view(name: str = "view", n: int | None = None) -> list[str]:
         *unless("self._keys is not keys"),
         "if now is PLAIN or now is FUSING and _in_block[0](self):",
         *indent([*BASE, "    return known(self)"]),
-        "elif now is BELOW:  # autograd is not told",
+        "elif now is BELOW:  # below autograd, which does not see this view",
         "    base = None",
         "else:",
         LONG_WAY,

@@ -288,8 +288,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
-# --- results that depend on options
-# ----------------------------------------------------------------
+# --- results that depend on options ---------------------------------------------------------------
 
 
 @declares()

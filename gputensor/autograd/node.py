@@ -52,7 +52,7 @@ class Node:
     hooks: Hooks | Any = None
     trace: str | None = None
     _metadata: dict[Any, Any] | None = None
-    whole: Node | None = None  # of a copy with fewer edges: the original node
+    whole: Node | None = None  # the original node, if this one is a copy with fewer edges
     # Slots that hold saved tensors.
     saved: tuple[str, ...] = ()
     # makers/autograd.py makes an operator's kernel from these attributes: the arguments that have

@@ -225,8 +225,7 @@ class Run(Careful):
                 self.captures.setdefault(node, [])
         return [node for node in order if node in leads]
 
-    # --- accumulated gradients
-    # ----------------------------------------------------------------------
+    # --- accumulated gradients --------------------------------------------------------------------
 
     def _arrive(
         self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int

@@ -86,7 +86,7 @@ class Trace:
         self._called: list[Tensor] = []
         self._views: dict[int, Tensor] = {}  # the first result of each operator
         self._again: list[Tensor] = []  # views that equal an earlier view
-        self._read: list[Any] = []  # storages of operands that may be unnumbered
+        self._read: list[Any] = []  # storages of operands that may have no number yet
         self._within = 0  # the number of operators outside of chains that are running now
         for number, x in enumerate(tensors):
             self._held.append(x._get_storage())

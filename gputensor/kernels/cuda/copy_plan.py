@@ -179,7 +179,7 @@ def _two_directions(walk: Walk, y: int, is_dense: bool, gpu: Limits) -> Plan | N
     if packed is not None and packed.has_long_runs:
         return packed
     if walk.channel is not None and n_x * n_y >= score.SCATTERED_TILE:
-        return tile(walk, y, gpu)  # PACK does not scale
+        return tile(walk, y, gpu)  # PACK cannot scale channels
     return None
 
 

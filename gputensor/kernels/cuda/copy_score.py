@@ -38,7 +38,7 @@ ROW_BLOCK = 256
 LONG_ROW_BYTES = 2048
 SHIFTED_FROM_BYTES = 512  # the shortest row of copies with shifted accesses
 SHIFTED_BELOW = 4  # shifted accesses are used if the widest access is below this number of bytes
-REPEATS_PER_BLOCK = 16  # stores for each load of a broadcast element, if there are so many
+REPEATS_PER_BLOCK = 16  # at most so many stores for each load of a broadcast element
 
 # --- TILE -----------------------------------------------------------------------------------------
 

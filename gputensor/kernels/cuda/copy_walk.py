@@ -16,11 +16,10 @@ WIDEST = 16
 class Walk:
     """A normalised copy: dimension 0 is dst's fastest, strides in bytes, dst's not negative.
 
-    channel: the strides of a third operand, the channel's number; None without channels. dst_bytes,
-    src_bytes: the bytes of an element. is_cast: its type changes, or it is scaled. dst_offset,
-    src_offset,
-    first_channel: of the first element, from the operands' pointers. dst_low, src_low: the
-    addresses of the first elements modulo 16.
+    channel: the strides of a third operand, which gives each element's channel; None without
+    channels. dst_bytes, src_bytes: the bytes of an element. is_cast: its type changes, or it is
+    scaled. dst_offset, src_offset, first_channel: the first element's offsets and channel, from the
+    operands' pointers. dst_low, src_low: the addresses of the first elements modulo 16.
     """
 
     __slots__ = (

@@ -212,8 +212,7 @@ class Allocator:
         graphs = [pools for each in self._of_graphs.values() for pools in each.values()]
         return [*dict.fromkeys([*self._pools.values(), *own, *graphs])]
 
-    # --- bookkeeping of dropped blocks
-    # --------------------------------------------------------------
+    # --- bookkeeping of dropped blocks ------------------------------------------------------------
 
     def _free_now(self, block: Block) -> None:
         """Free a block in a finaliser, for allocators that keep no blocks. Works without the lock

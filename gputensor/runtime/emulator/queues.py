@@ -121,8 +121,7 @@ class Scheduler:
         self._busy: dict[Queue, None] = {}
         self._chance = random.Random(os.environ.get("GPUTENSOR_EMULATOR_SEED", "0"))
 
-    # --- adding work
-    # --------------------------------------------------------------------------------
+    # --- adding work ------------------------------------------------------------------------------
 
     def add(self, queue: Queue, call: Callable[[], None]) -> None:
         """Append a call to a queue. If the call runs at once, its failure is raised here."""
@@ -191,8 +190,7 @@ class Scheduler:
                 self._step_of_some_queue()
         self.raise_failure()
 
-    # --- running work
-    # -------------------------------------------------------------------------------
+    # --- running work -----------------------------------------------------------------------------
 
     def drain(self, queue: Queue) -> None:
         """Run a queue to its end, and the entries of other queues for which it waits."""

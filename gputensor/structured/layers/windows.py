@@ -219,8 +219,9 @@ def _in_blocks(
 
 
 def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: Any) -> Any:
-    """Return the elements of x under `out` windows. In the first dimension, `first` windows are
-    skipped. The result is a view, or a copy padded with `filler` if windows extend over the edge."""
+    """Return the elements of x under `out` windows. The first `first` windows of dimension 0 are
+    skipped. The result is a view, or a copy padded with `filler` if windows extend over the edge.
+    """
     begins = [-p for p in at.pads]
     begins[0] += first * at.steps[0]
     lengths = at._replace(out=tuple(out)).reach
